@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
@@ -153,7 +154,8 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		known = map[string]WorkloadRecord{}
 	}
 	leaving := map[string]bool{}
-	for _, pod := range d.classifyPodsOf(m).Evict {
+	view := d.classifyPodsOf(m)
+	for _, pod := range slices.Concat(view.Evict, view.Held) { // those that are held may be deleted at the end
 		r := d.w.Workloads.Of(pod)
 		if r == nil {
 			continue
@@ -260,7 +262,7 @@ func (d canary) areWorkloadsWhole() bool {
 		d.waiting = fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready)
 		known := slices.ContainsFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload })
 		if starts := d.mayStart(h); !known && !starts {
-			d.addUnhealthy(d.describeLack(h, nil, describeRest(h)), h.before.Usual.Duration)
+			d.addUnhealthy(d.describeLack(h, nil, d.describeRest(h)), h.before.Usual.Duration)
 		}
 	}
 	if !whole {
@@ -270,14 +272,37 @@ func (d canary) areWorkloadsWhole() bool {
 }
 
 // describeRest says why a workload lacks ready pods of which none is late.
-func describeRest(h *workloadHealth) string {
+func (d canary) describeRest(h *workloadHealth) string {
 	switch {
 	case h.ready < h.replicas.Ready:
 		return "a pod has been ready for less than 30s after it was not"
 	case len(h.replicas.Unready()) == 0:
-		return "a pod that was evicted has to end before another takes its place"
+		return "a pod that was evicted has to end before another takes its place" + d.describeEnding(h.Workload)
 	}
-	return "it is not ready"
+	first := slices.MinFunc(h.replicas.Unready(), comparePodNames)
+	return cmp.Or(drain.Lateness(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
+}
+
+// describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
+// as the end of a sentence; "" where none is known.
+func (d canary) describeEnding(w drain.Workload) string {
+	var first *corev1.Pod
+	var on *nodegroup.Member
+	for i := range d.w.Members {
+		for _, pod := range d.w.Members[i].Pods {
+			if pod.DeletionTimestamp != nil && drain.WorkloadOf(pod) == w && (first == nil || pod.Name < first.Name) {
+				first, on = pod, &d.w.Members[i]
+			}
+		}
+	}
+	switch {
+	case first == nil:
+		return ""
+	case on.Node != nil && nodegroup.IsSilent(on.Node):
+		return fmt.Sprintf(": pod %s on node %s: %s", first.Name, on.Name(), describeSilent(on.Node))
+	default:
+		return fmt.Sprintf(": pod %s on node %s", first.Name, on.Name())
+	}
 }
 
 // mayStart reports whether a pod of the workload is on its way, or may be created at any moment.
@@ -303,9 +328,9 @@ func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
 // may still have them in time. Of pods that are late the first is named.
 func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
-	if pod, why, since := d.findLatePod(h); pod != nil {
+	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeLack(h, pod, why)
-		u.lateSince = since
+		u.first = first
 		return u, true
 	}
 	if missing := h.countMissing(); missing > 0 {
@@ -336,7 +361,7 @@ func (d canary) whyNoSuccessor(h *workloadHealth) string {
 	case len(unready) > 0:
 		return "none of its new pods is on a node that stays"
 	default:
-		return describeRest(h)
+		return d.describeRest(h)
 	}
 }
 
@@ -362,11 +387,11 @@ func (d canary) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unh
 }
 
 // findLatePod finds the first pod, by name, that is late to take the place of one that left, or
-// whose readiness does not count yet; nil when there is none. since is when the first of all such pods
-// was seen to be late.
-func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, since time.Time) {
+// whose readiness does not count yet; nil when there is none. first is the one of all such pods that
+// has been late for longest.
+func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, first latePod) {
 	if h.replicas == nil {
-		return nil, "", since
+		return nil, "", first
 	}
 	for i, pod := range h.replicas.Pods {
 		if !d.cameDuringUpgrade(pod) {
@@ -388,11 +413,11 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 		if !was {
 			late = d.w.Now
 		}
-		if d.notes.LateSince[pod.UID] = late; since.IsZero() || late.Before(since) {
-			since = late
+		if d.notes.LateSince[pod.UID] = late; first.uid == "" || late.Before(first.since) {
+			first = latePod{uid: pod.UID, since: late}
 		}
 	}
-	return found, reason, since
+	return found, reason, first
 }
 
 // cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
@@ -541,22 +566,33 @@ func formatMissing(n int) string {
 // not known.
 func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	spell, was := d.w.Notes.Unhealthy[u.Name]
-	switch {
+	switch r := d.w.Workloads.Named(u.Workload); {
 	case !was:
-		spell = Spell{Since: d.w.Now, Ready: u.Ready}
-	case u.Ready > spell.Ready && !u.lateSince.IsZero(): // pods that come up one after the other have their time each
-		spell = Spell{Since: u.lateSince, Ready: u.Ready}
+		spell = Spell{Since: d.w.Now, Pod: u.first.uid}
+	case u.first.uid == "" || r == nil:
+	case isSettled(r, spell.Pod, usual, d.w.Now): // pods that come up one after the other have their time each
+		spell = Spell{Since: u.first.since, Pod: u.first.uid}
+	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
+		spell.Pod = u.first.uid // another took its place, with what is left of its time
 	}
 	u.Since = spell.Since.Add(d.w.Idle)
 	if u.Since.After(d.w.Now) {
 		u.Since = d.w.Now
 	}
 	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
-	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Ready: spell.Ready}
+	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod}
 	d.unhealthy = append(d.unhealthy, u)
 	recovery := d.recoveries[u.Workload]
 	recovery.Unhealthy = true
 	d.recoveries[u.Workload] = recovery
+}
+
+// isSettled reports whether the pod is one of the workload's that are ready, and are likely to stay so.
+func isSettled(r *drain.Replicas, uid types.UID, usual time.Duration, now time.Time) bool {
+	return slices.ContainsFunc(r.Pods[:r.Ready], func(pod *corev1.Pod) bool {
+		_, unsettled := r.IsUnsettled(pod, usual, now)
+		return pod.UID == uid && !unsettled
+	})
 }
 
 // isHolding reports whether no further node is to be started: a workload does not recover, or a first
@@ -607,9 +643,11 @@ func (d canary) mustWait(m *nodegroup.Member) bool {
 // describeUnhealthy says why the upgrade stops, and the two ways on.
 func describeUnhealthy(all []Unhealthy) string {
 	longest := slices.MinFunc(all, func(a, b Unhealthy) int { return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name)) })
-	var lines []string
+	lines := []string{longest.String()} // a long list is cut
 	for _, u := range all {
-		lines = append(lines, u.String())
+		if u.Name != longest.Name {
+			lines = append(lines, u.String())
+		}
 	}
 	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass %s",
 		joinFirst(lines), shell.Quote("--ignore-unready="+longest.Name))

@@ -387,7 +387,7 @@ func TestProgressGivesTime(t *testing.T) {
 // TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
 // when its time is over, and the upgrade stops soon after that.
 func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
-	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place"
+	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place: pod web-0 on node old-a-0"
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout = upgrade.Skip
 	for i := range g.Members {
@@ -499,4 +499,90 @@ func (g *gateScene) countEmptied() (n int) {
 		}
 	}
 	return n
+}
+
+// TestHeldPodsAreAwaited: a pod that was waited for as its owner asks and is deleted when its node's time is over has to come back before the
+// end, too.
+func TestHeldPodsAreAwaited(t *testing.T) {
+	g := newGateScene(t, 1)
+	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, upgrade.Force
+	held := g.at("old-a-0").Pods[0]
+	held.Annotations = map[string]string{drain.AnnotationDoNotDisrupt: "true"}
+	g.step()
+	g.pass(16 * time.Minute)
+	for range 3 {
+		g.Workloads = g.index.Snapshot()
+		g.do(g.next().Actions...)
+	}
+	if held.DeletionTimestamp == nil {
+		t.Fatalf("the pod is not deleted: %v", g.Record.Nodes)
+	}
+	g.empty("old-a-0")
+	g.index.Remove(held)
+	g.pass(time.Minute)
+	if step := g.step(); step.Finished || !strings.Contains(step.Status.Waiting, webName) {
+		t.Errorf("it ends %q, and waits for %q", step.Record.Result, step.Status.Waiting)
+	}
+}
+
+// TestSlowPodsHaveTheirTimeEach: pods that come up one after the other have their time each, also where others were deleted meanwhile.
+func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	first := g.add("web-8", build.Unready)
+	g.pass(30 * time.Second)
+	g.wantHeld(g.step(), "(2 of 3 ready)")
+	g.pass(4 * time.Minute)
+	g.index.Remove(g.at("old-a-2").Pods[0]) // somebody deletes it
+	g.empty("old-a-2")
+	g.add("web-9", build.Unready)
+	g.pass(30 * time.Second)
+	g.wantHeld(g.step(), "(1 of 3 ready)")
+	ready := first.DeepCopy()
+	ready.Status.Conditions[0].Status = corev1.ConditionTrue
+	g.index.Store(ready)
+	g.wantHeld(g.step(), "(2 of 3 ready)")
+	g.pass(5*time.Minute - time.Second)
+	if step := g.step(); step.Finished {
+		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+	g.pass(time.Second)
+	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestOwnersNodesThatTakeNoPods: a group without a cloud whose owner brought as many nodes as were drained does not wait for ever for one of
+// them that takes no pods.
+func TestOwnersNodesThatTakeNoPods(t *testing.T) {
+	s := newManualScene(t, "old-a-1")
+	s.rest()
+	s.pass(time.Hour)
+	if step := s.rest(); step.Finished {
+		t.Fatalf("it ends %q while the owner is still to bring a node", step.Record.Result)
+	}
+	s.add(current("new-a-1"))
+	s.at("new-a-1").Instance = nodegroup.Instance{}
+	s.mark("new-a-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	s.rest()
+	s.pass(20*time.Minute - time.Second)
+	if step := s.rest(); step.Finished {
+		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+	s.pass(time.Second)
+	if step := s.rest(); step.Record.Result != upgrade.NodeCreationFailure || !strings.Contains(step.Record.Message, "node new-a-1 is cordoned: run kubectl uncordon new-a-1") {
+		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestPodsOnDrainedNodesAreNamed: the end names pods that came back to drained nodes, whose fence they tolerate.
+func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
+	g := newGateScene(t, 1)
+	g.step()
+	g.add("web-9")
+	g.at("old-a-0").Pods = []*corev1.Pod{build.Pod("back-0", build.Created(g.Now), build.On("old-a-0"))}
+	step := g.step()
+	if want := "on drained nodes again, because they tolerate the fence: shop/back-0"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
+	}
 }

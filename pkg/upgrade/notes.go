@@ -58,18 +58,21 @@ type Notes struct {
 	// UnreadSince is since when an empty node has waited for load balancers to be read, zero when none
 	// does.
 	UnreadSince time.Time
+	// ClosedSince is since when a group without a cloud has had as many new nodes as it lacks, and not
+	// all of them have taken pods; zero while they do.
+	ClosedSince time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
 	At time.Time
 }
 
-// Spell is a time in which a workload does not recover. When the workload has more ready pods than it
-// had, it is counted from when the first of the others was late.
+// Spell is a time in which a workload does not recover. It is counted from when its first pod was late,
+// and once that pod is ready from when the next was.
 type Spell struct {
 	Since time.Time
-	// Ready is the most ready pods that the workload has had meanwhile.
-	Ready int
+	// Pod is the UID of the pod that it is counted from, "" where a pod is missing.
+	Pod types.UID
 }
 
 func (n *Notes) cloneNotes() Notes {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
@@ -122,7 +124,7 @@ func (d surge) replaceNodes() bool {
 		window{d.draft}.startMoreNodes()
 		d.pauseWhenIdle()
 	}
-	if d.rec.Stopping != "" || (d.isReplaced() && !d.fencing) {
+	if d.rec.Stopping != "" || (!d.fencing && d.isReplaced()) {
 		return d.rec.Stopping == ""
 	}
 	d.suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
@@ -171,7 +173,7 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeReturned(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
@@ -191,6 +193,21 @@ func (d surge) describeOrphans() string {
 		return ""
 	}
 	return "drained nodes that have no machine any more are still there: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
+}
+
+// describeReturned names the pods that are on drained nodes again, "" for none: they tolerate the fence, and
+// go with the machines.
+func (d surge) describeReturned() string {
+	var pods []*corev1.Pod
+	for _, name := range d.rec.startedNames() {
+		if m := d.count.byName[name]; m != nil && d.rec.Nodes[name].State == NodeDrained {
+			pods = append(pods, d.classifyPodsOf(m).Evict...)
+		}
+	}
+	if len(pods) == 0 {
+		return ""
+	}
+	return "on drained nodes again, because they tolerate the fence: " + abbreviateNames(listPodNames(pods))
 }
 
 // pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have

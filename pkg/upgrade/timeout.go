@@ -58,8 +58,7 @@ func (d timeout) describeRemaining(name string) string {
 	view := d.classifyPodsOf(m)
 	var left []string
 	if names := listPodNames(view.Leaving); len(names) > 0 && m != nil && m.Node != nil && nodegroup.IsSilent(m.Node) {
-		left = append(left, fmt.Sprintf("still terminating: %s: %s: restart the kubelet, or run %s if the machine is gone for good",
-			abbreviateNames(names), nodegroup.DescribeTrouble(m.Node), shell.Command("kubectl delete", "node", name)))
+		left = append(left, fmt.Sprintf("still terminating: %s: %s", abbreviateNames(names), describeSilent(m.Node)))
 	} else if len(names) > 0 {
 		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", abbreviateNames(names)))
 	}
@@ -67,6 +66,11 @@ func (d timeout) describeRemaining(name string) string {
 		left = append(left, fmt.Sprintf("their eviction has had no answer: %s: see which admission webhook holds it, and whether the API server is well", abbreviateNames(names)))
 	}
 	return strings.Join(left, "; ")
+}
+
+// describeSilent says what is wrong with a node that reports nothing, and what a person can do.
+func describeSilent(node *corev1.Node) string {
+	return fmt.Sprintf("%s: restart the kubelet, or run %s if the machine is gone for good", nodegroup.DescribeTrouble(node), shell.Command("kubectl delete", "node", node.Name))
 }
 
 // describeForRecord is describeRemaining as it fits into NodeRecord.Reason: one pod is named where three do not fit.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
@@ -24,9 +26,16 @@ type Unhealthy struct {
 	Ready  int       `json:"ready"`
 	Before int       `json:"before"`
 	Since  time.Time `json:"since"`
-	// until is when the upgrade stops for it. lateSince is since when the first of its pods that are late
-	// has been; zero where none is.
-	until, lateSince time.Time
+	// until is when the upgrade stops for it. first is the one of its pods that has been late for longest;
+	// zero where none is.
+	until time.Time
+	first latePod
+}
+
+// latePod is a pod that is late to be ready, and since when it has been.
+type latePod struct {
+	uid   types.UID
+	since time.Time
 }
 
 // String says it in one line.

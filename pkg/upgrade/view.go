@@ -33,4 +33,4 @@ type View struct {
 
 // ErrRecordChanged is the error of storing a record that another actor has written since it was
 // read.
-var ErrRecordChanged = errors.New("the upgrade's record was changed by another actor")
+var ErrRecordChanged = errors.New("its record was changed or deleted by another actor")

@@ -99,16 +99,32 @@ func (d window) leastUnavailableCost() int {
 
 func (d window) waitForReplacement() {
 	d.waitForCloud("a replacement to be ready" + d.describeShortage())
-	since := d.rec.lastChange()
-	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
-	if d.w.Group.Refill() == nodegroup.RefillByUser || d.rec.countInFlight() > 0 {
+	if d.rec.countInFlight() > 0 {
 		return
 	}
-	if d.w.isDeadlinePassed(deadline) {
+	since, read := d.rec.lastChange(), d.w.Group.Observed
+	if d.w.Group.Refill() == nodegroup.RefillByUser {
+		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
+			return // the owner may bring the next one at any time
+		}
+		since, read = d.noteClosed(), d.w.Now // nodes are watched
+	}
+	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
+	if !d.w.Now.Before(deadline) && !read.Before(deadline) {
 		d.stopUpgradeWith(NodeCreationFailure, d.describeBootFailure(d.count.Usable+d.countUnavailable(), since))
 		return
 	}
 	d.requeueAt(deadline)
+}
+
+// noteClosed notes since when the nodes that the owner brought have been there and not all taken pods.
+func (d window) noteClosed() time.Time {
+	since := d.w.Notes.ClosedSince.Add(d.w.Idle)
+	if d.w.Notes.ClosedSince.IsZero() {
+		since = d.w.Now
+	}
+	d.notes.ClosedSince = since
+	return since
 }
 
 // recordStart begins the record of a node whose drain begins.
