@@ -94,14 +94,16 @@ func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, forei
 func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *upgrade.Record) error {
 	owner := foreign.Owner
 	where := " " + shell.Quote("--state-namespace="+owner.Namespace)
-	switch {
-	case record.IsResumable():
+	if record.IsResumable() {
 		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q is part of run %s of group %q (namespace %s): run %s to continue it, or %s to undo it",
 			g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, nodegroup.Command("resume", owner.Group)+where, nodegroup.Command("abort", owner.Group)+where)}
-	default:
-		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is not recorded there: "+
-			"%s lists the marks with the commands that take them away", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, nodegroup.Command("status", g.name))}
 	}
+	state := "not recorded there"
+	if record.Run != "" {
+		state = fmt.Sprintf("over (%s)", record.Result)
+	}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is %s: "+
+		"%s lists the marks with the commands that take them away", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}
 }
 
 // sharedNode finds a member that belongs to the group of labelled nodes too, which is named by its

@@ -337,6 +337,10 @@ func TestForeignRunsAreRefused(t *testing.T) {
 			s.recorded(t, "blue", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
 		}, "-l image", `of group "blue"`},
 		"recorded in another namespace": {func(t *testing.T, s *apiServer) { s.marked(t, "b1", "r9", elsewhere) }, "blue", `group "blue" (namespace ops), which is not recorded there`},
+		"a part of a group whose upgrade is over": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result = upgrade.Succeeded }))
+			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
+		}, "blue", `group "image in (v1,v2)" (namespace kube-system), which is over (succeeded)`},
 		"another group is paused": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "green", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
 		}, "blue", ""},

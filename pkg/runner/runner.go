@@ -106,8 +106,9 @@ type Runner struct {
 	Unreached func(detail string)
 }
 
-// ErrLost is the error of Run when the right to write was lost.
-var ErrLost = errors.New("the upgrade's lease was lost to another holder")
+// ErrLost is the error of Run when the right to write was lost: with the lease or, with
+// upgrade.ErrRecordChanged, by another actor's change of the record.
+var ErrLost = errors.New("another process may have taken the upgrade over")
 
 // errUnrenewed is the answer to a request that is not made, because the lease may be another actor
 // else's soon.
