@@ -408,7 +408,11 @@ func (u *user) calm() {
 		u.rules.remaxed()
 	}
 	for _, name := range sortedKeys(c.nodes) {
-		c.excludeNode(c.nodes[name]) // a controller that was stuck catches up
+		if node := c.nodes[name]; c.plan.sized() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
+			c.dropNode(name) // a controller that was stuck catches up, and so do others
+		} else {
+			c.excludeNode(node)
+		}
 	}
 	c.fill()
 	u.process.look()

@@ -231,12 +231,16 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 	}
 }
 
-// outdatedLeft counts the outdated members, those included that the upgrade is removing, but none that others took: it goes by itself.
+// outdatedLeft counts the outdated members, those included that the upgrade is removing and still waits for, but none that others took: it goes
+// by itself.
 func outdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
-		ours := w.Record.Nodes[m.Name()].State == upgrade.NodeRemoving
-		if m.Outdated && (ours || m.Instance.State != nodegroup.InstanceLeaving) {
+		left := m.Instance.State != nodegroup.InstanceLeaving
+		if known := w.Record.Nodes[m.Name()]; known.State == upgrade.NodeRemoving {
+			left = w.Now.Before(known.Terminated.Add(w.Record.Request.BootTimeout.Duration))
+		}
+		if m.Outdated && left {
 			n++
 		}
 	}

@@ -96,12 +96,18 @@ func (c *cluster) stateOf(id string) int {
 		return targetNone
 	case out && !c.now.Before(taken):
 		return targetDraining
-	case !out && c.calm && c.plan.Balancer.Pods && c.pods[types.UID(strings.TrimPrefix(id, "ip-"))] == nil:
+	case !out && c.calm && c.plan.Balancer.Pods && !c.serves(types.UID(strings.TrimPrefix(id, "ip-"))):
 		return targetNone // a controller that was stuck has caught up
 	case c.plan.Balancer.Pods == (c.cloud.instances[id] == nil):
 		return targetRegistered
 	}
 	return targetNone
+}
+
+// serves reports whether the pod is there and has not completed.
+func (c *cluster) serves(uid types.UID) bool {
+	pod := c.pods[uid]
+	return pod != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
 // listTargets answers the question for targets.

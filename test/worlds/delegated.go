@@ -256,6 +256,8 @@ func (r *rules) restDelegated(record upgrade.Record) {
 	case upgrade.Succeeded:
 		r.succeeded(record)
 	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed:
+	case upgrade.WorkloadUnhealthy:
+		r.unhealthy(record)
 	case upgrade.Paused:
 		if !p.hasActor(OperationBegun, TargetMoves) && !p.hasFault(OperationCancelled) {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)

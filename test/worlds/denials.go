@@ -94,8 +94,8 @@ type refusals struct {
 	process *process
 	// since is when one was seen to be refused first, zero for never.
 	since time.Time
-	// again is since when requests have been refused that are tried again, zero when none is.
-	again time.Time
+	// again is since when each request has been refused that is tried again, by its key.
+	again map[string]time.Time
 	// said is when one was named last.
 	said time.Time
 }
@@ -105,23 +105,31 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
 		return
 	}
-	tried := false
-	for key, attempt := range w.Open {
-		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
-		tried = tried || recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
-	}
 	if step.Status.Retried.Action != "" {
 		r.refusals.said = w.Now
 	}
-	switch since := r.refusals.again; {
-	case !tried || step.Record.Stopping != "" || step.Finished:
-		r.refusals.again = time.Time{}
-	case since.IsZero():
-		r.refusals.again = w.Now
-	case min(w.Now.Sub(since), w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be seen a moment before its answer
-		r.fail("S21", "requests have been refused again and again for %s, and that is not said", w.Now.Sub(since))
-	case w.Now.Sub(since) > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
-		r.fail("S21", "requests have been refused again and again for %s, and the upgrade continues", w.Now.Sub(since))
+	since := map[string]time.Time{}
+	for key, attempt := range w.Open {
+		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
+		tried := recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
+		node, ofNode := attempt.Action.(upgrade.NodeAction)
+		over := ofNode && step.Record.Nodes[node.Target().Node].State == upgrade.NodeQuarantined
+		if !tried || over || step.Record.Stopping != "" || step.Finished {
+			continue
+		}
+		if since[key] = w.Now; !r.refusals.again[key].IsZero() {
+			since[key] = r.refusals.again[key]
+		}
+	}
+	r.refusals.again = since
+	for _, key := range sortedKeys(since) {
+		tried := w.Now.Sub(since[key])
+		switch {
+		case min(tried, w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be seen a moment before its answer
+			r.fail("S21", "%s has been refused again and again for %s, and that is not said", key, tried)
+		case tried > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
+			r.fail("S21", "%s has been refused again and again for %s, and the upgrade continues", key, tried)
+		}
 	}
 }
 

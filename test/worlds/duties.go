@@ -5,10 +5,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 const (
@@ -31,12 +33,14 @@ type duties struct {
 	sent   map[string]int
 	// waited is, by node UID, how long this process has seen it wait only for other nodes; waiting since when it does.
 	waited, waiting map[types.UID]time.Duration
+	// unanswered are the keys of launches of which an answer was lost, to this process or to the one before.
+	unanswered map[string]bool
 	// stopped is true once the upgrade came to a stop before its goal.
 	stopped bool
 }
 
 func newDuties() duties {
-	return duties{batches: map[int]map[string]bool{}, spends: map[string]string{}, sent: map[string]int{}}
+	return duties{batches: map[int]map[string]bool{}, spends: map[string]string{}, sent: map[string]int{}, unanswered: map[string]bool{}}
 }
 
 // reset begins a new process, which knows of none of the waits of the one before.
@@ -51,6 +55,7 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.dealt(w, step)
 	r.starts(w, step)
 	r.patience(p, w, step)
+	r.noteUnanswered(w, step)
 	for _, action := range step.Actions {
 		r.quiesced(action)
 	}
@@ -67,6 +72,22 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
+		}
+	}
+}
+
+// noteUnanswered notes the launches of which an answer was lost.
+func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
+	for key, a := range w.Open {
+		if a.Outcome == nodegroup.OutcomeUnclear {
+			r.duties.unanswered[key] = true
+		}
+	}
+	for _, action := range step.Actions {
+		if a, launch := action.(nodegroup.AddCapacity); launch && w.Open[a.Key()].Begun.IsZero() && slices.ContainsFunc(w.Record.Ledger.Books().Zones[a.Zone].Open, func(l ledger.Launch) bool {
+			return ledger.Token(w.Record.Run, a.Zone, l.Serial) == a.Token
+		}) {
+			r.duties.unanswered[a.Key()] = true
 		}
 	}
 }
@@ -92,7 +113,7 @@ func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 
 // relaunch holds a new launch to the last answer in its zone: what was refused is launched again, under a key of its own. A
 // zone without capacity is left alone for a while; and where the group as a whole was changed by another actor – by a launch of ours
-// whose answer was lost, perhaps – what it became is read first.
+// whose answer was lost – what it became is read first.
 func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
 	for _, before := range p.open {
@@ -103,7 +124,8 @@ func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity
 	switch since := w.Now.Sub(last.Ended); {
 	case last.Outcome == nodegroup.OutcomeExhausted && since < probe:
 		r.fail("backoff", "%s is begun %s after the zone was full", add, since)
-	case last.Outcome == nodegroup.OutcomeMoved && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
+	case last.Action == nil:
+	case last.Outcome == nodegroup.OutcomeMoved && r.duties.unanswered[last.Action.Key()] && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
 		r.fail("I9", "%s is begun by a reading of the group from %s after it was moved", add, w.Group.Observed.Sub(last.Ended))
 	}
 }
@@ -264,7 +286,8 @@ func begun(record *upgrade.Record, m *nodegroup.Member) bool {
 
 func serves(m *nodegroup.Member) bool { return m.Node != nil && isReady(m.Node) }
 
-// first is the rule that outdated nodes which serve no one go before others. While nodes are in flight one may have to wait for them.
+// first is the rule that outdated nodes which serve no one go before others. While nodes are in flight one may have to wait for them, and one
+// with pods of a workload that is to come up on another node first waits for that.
 func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
@@ -275,13 +298,23 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 		if slices.Contains(started, m.Name()) {
 			return
 		}
-		if awaitsTurn := step.Record.Turn != "" && m.Zone() != step.Record.Turn; !awaitsTurn && !begun(&step.Record, m) {
+		if awaitsTurn := step.Record.Turn != "" && m.Zone() != step.Record.Turn; !awaitsTurn && !begun(&step.Record, m) && !r.awaitsWorkload(&step.Record, m) {
 			idle = m.Name()
 		}
 	}
 	if idle != "" {
 		r.fail("order", "nodes %v are started before %s, which serves nobody", started, idle)
 	}
+}
+
+// awaitsWorkload reports whether the member has pods of a workload that has not shown yet that it comes up on nodes which stay, or that has
+// fewer ready pods than before.
+func (r *rules) awaitsWorkload(record *upgrade.Record, m *nodegroup.Member) bool {
+	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
+		app := r.c.makers[pod.Labels["app"]]
+		known, lost := record.Workloads[app.id().String()]
+		return lost && (!known.Proven || known.Lacks > 0)
+	})
 }
 
 // evenly is the rule that rebalancing is resumed only where it would not terminate nodes at once: the zones are as even as before, or differ by one.

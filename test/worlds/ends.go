@@ -189,8 +189,11 @@ func (r *rules) returned(record upgrade.Record) {
 
 // idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
 func (r *rules) idle(rule string, record upgrade.Record) {
+	if strings.Contains(record.Message, "they are still to be launched") {
+		return // they may have been since
+	}
 	for _, i := range r.c.cloud.living() {
-		if r.c.plan.inZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
+		if refused := strings.Contains(record.Message, "to terminate instance ") && strings.Contains(record.Message, i.id); refused || r.c.plan.inZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
@@ -315,7 +318,7 @@ func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) 
 // and for what is said to be owed.
 func (r *rules) endSize(record upgrade.Record) {
 	k, owed := &r.c.cloud, record.Ledger.Contribution()
-	isSaid := strings.Contains(record.Message, "more nodes than before")
+	isSaid := strings.Contains(record.Message, "more node")
 	if owed < 0 || (owed > 0 && !isSaid && r.taken == 0 && r.changed() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // others may have taken as many away
 		r.fail("I9", "it ends owing %d nodes and says %q", owed, record.Message)
 	}

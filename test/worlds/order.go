@@ -116,6 +116,7 @@ func (c *cluster) complete(m *maker, pod *corev1.Pod) {
 		over := old.DeepCopy()
 		over.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
 		c.emptied[over.Spec.NodeName] = c.now
+		c.deregister(old.Status.PodIP) // it serves no more
 		c.putPod(over)
 	})
 }

@@ -37,7 +37,8 @@ type recovery struct {
 	last map[types.UID]time.Time
 	// bare is since when each current node has been seen without a pod of each DaemonSet, by both names.
 	bare map[string]time.Time
-	// roomless are the workloads whose last ready pod was evicted while no node of the cluster took pods, by name.
+	// roomless are the workloads whose last ready pod was evicted while the group had no node that stays and no other node takes their pods,
+	// by name: their nodes are replaced one by one without a surge.
 	roomless map[string]bool
 }
 
@@ -175,6 +176,8 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		_, recorded := w.Record.Nodes[pod.Spec.NodeName]
 		state := step.Record.Nodes[pod.Spec.NodeName].State
 		switch {
+		case held(&step.Record, pod) && state != upgrade.NodeForcing:
+			staying++
 		case recorded && (state == upgrade.NodeDraining || state == upgrade.NodeForcing):
 			leaving++
 		case recorded:
@@ -273,7 +276,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 			r.recovery.last[pod.UID] = w.Now
 		}
 	}
-	if evicted := evictedOf(step, stays); len(stays) > 0 && evicted == len(stays) && !r.c.hasRoom() {
+	if evicted := evictedOf(step, stays); len(stays) > 0 && evicted == len(stays) && !r.c.hasRoomFor(pods[0]) {
 		r.recovery.roomless[app.id().String()] = true
 	}
 	if app.Role == Completes {
@@ -295,9 +298,12 @@ func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	return n
 }
 
-// hasRoom reports whether any node of the cluster takes pods.
-func (c *cluster) hasRoom() bool {
-	return slices.ContainsFunc(c.nodeNames(), func(name string) bool { return isReady(c.nodes[name]) && !c.nodes[name].Spec.Unschedulable })
+// hasRoomFor reports whether another node takes the pod, or the group has one that stays, which tells whether it would.
+func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(c.nodeNames(), func(name string) bool {
+		node := c.nodes[name]
+		return isReady(node) && !node.Spec.Unschedulable && (node.Labels[groupLabel] != "" || c.suits(node, pod))
+	})
 }
 
 // isEvicted reports whether an eviction of the pod is under way, or was accepted so shortly ago that its end may not be seen.

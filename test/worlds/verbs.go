@@ -200,9 +200,12 @@ func (r *rules) abortedSize(record upgrade.Record) {
 	if !r.maxed && (k.max < r.max || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, max(r.max, k.desired))
 	}
+	more := strings.Contains(record.Message, "more node")
 	switch {
-	case owed < 0 && !strings.Contains(record.Message, "fewer nodes than before"), owed > 0 && !strings.Contains(record.Message, "more nodes than before"):
+	case owed < 0 && !strings.Contains(record.Message, "fewer node"), owed > 0 && k.desired > r.desired && !more:
 		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
+	case more && r.quiet && k.desired <= r.desired: // others took as many away
+		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
 	case !r.verbsOnly() || record.Back: // from which nodes stay that are new, but not new to the way back
 	case owed < 0:
 		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)

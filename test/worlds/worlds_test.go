@@ -10,11 +10,10 @@ import (
 // sample is how many worlds a run of the tests lives through; make worlds has many more.
 const sample = 300
 
-// TestWorlds upgrades the first few worlds. One that breaks a rule is told by its seed:
+// TestWorlds upgrades the first few worlds, and those that broke a rule once. One that breaks a rule is told by its seed:
 // go run ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks it and tells what happens.
 func TestWorlds(t *testing.T) {
-	seeds := []uint64{5906, 12820, 15176, 16008, 19922, 26500, 27036, 28272, 33278, 36908, 38652, 39960, 50398, 50571, 51827, 55284, 57323, 68149, 75887, 83297, 92164, 92401, 97701, 382, 757, 7558, 9148, 24426, 30962, 595, 6559, 208722, 60553, 213004, 21442, 5501, 8390, 22393, 23648, 23714, 39634, 45340, 77553, 1160} // they broke a rule once
-	for _, seed := range append(seeds, firstSeeds(sample)...) {
+	for _, seed := range append(worlds.FoundSeeds(), firstSeeds(sample)...) {
 		if v := worlds.Run(worlds.Generate(seed), nil); v.Broken != "" {
 			t.Errorf("seed %d: %s", seed, v.Broken)
 		}

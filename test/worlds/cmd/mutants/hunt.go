@@ -101,7 +101,7 @@ func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^seed (\d+): (.*)$
 func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-all", "-shrink=false", "-workers", "1", "-strategy", h.strategy)
+	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-found", "-all", "-shrink=false", "-workers", "1", "-strategy", h.strategy)
 	var complaint bytes.Buffer
 	run.Stderr = &complaint
 	out, err := run.StdoutPipe()
@@ -113,7 +113,7 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	}
 	finished := false
 	pattern := brokenSeed()
-	for lines := bufio.NewScanner(out); lines.Scan() && t.broken == ""; {
+	for lines := bufio.NewScanner(out); t.broken == "" && lines.Scan(); {
 		finished = finished || bytes.HasPrefix(lines.Bytes(), []byte("action "))
 		if found := pattern.FindStringSubmatch(lines.Text()); found != nil {
 			t.suspect(found[1], found[2])

@@ -26,6 +26,7 @@ type options struct {
 	verbose  bool
 	shrink   bool
 	all      bool
+	found    bool
 	strategy string
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "tell what happens")
 	flag.BoolVar(&o.shrink, "shrink", true, "make a broken world smaller")
 	flag.BoolVar(&o.all, "all", false, "go on after a broken world, and list them")
+	flag.BoolVar(&o.found, "found", false, "before them those that broke a rule once")
 	flag.StringVar(&o.strategy, "strategy", "", "of these worlds only those whose upgrade has the strategy")
 	flag.Parse()
 	if err := run(os.Stdout, o); err != nil {
@@ -84,18 +86,26 @@ func run(out io.Writer, o options) error {
 // verdicts runs the worlds, and yields how each ended, until one is broken.
 func verdicts(o options) func(func(worlds.Verdict) bool) {
 	return func(yield func(worlds.Verdict) bool) {
+		var before []uint64
+		if o.found {
+			before = worlds.FoundSeeds()
+		}
 		var next atomic.Uint64
 		var stop atomic.Bool
 		results := make(chan worlds.Verdict)
 		var workers sync.WaitGroup
 		for range o.workers {
 			workers.Go(func() {
-				for i := next.Add(1); i <= o.n && !stop.Load(); i = next.Add(1) {
+				for i := next.Add(1); i <= o.n+uint64(len(before)) && !stop.Load(); i = next.Add(1) {
 					var say func(string)
 					if o.verbose && o.n == 1 && !o.shrink {
 						say = func(line string) { fmt.Println(line) }
 					}
-					plan := worlds.Generate(o.first + i - 1)
+					seed := o.first + i - 1 - uint64(len(before))
+					if i <= uint64(len(before)) {
+						seed = before[i-1]
+					}
+					plan := worlds.Generate(seed)
 					if o.strategy != "" && o.strategy != string(plan.Request.Strategy) {
 						continue
 					}
