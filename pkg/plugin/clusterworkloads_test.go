@@ -194,8 +194,8 @@ func TestPlanOfWishes(t *testing.T) {
 				t.Fatalf("%v: %s%s", err, stdout, stderr)
 			}
 			n := plan.Nodes[0]
-			if n.Pods != c.pods || n.Staying != c.staying || fmt.Sprint(n.BlockedBy) != c.blocked || fmt.Sprint(plan.Evictions) != c.evictions || code != c.code {
-				t.Errorf("%d pods, %d staying, blocked by %v, %d evictions, exit code %d; want %+v", n.Pods, n.Staying, n.BlockedBy, plan.Evictions, code, c)
+			if n.Pods != c.pods || n.Staying != c.staying || fmt.Sprint(n.BlockedBy) != c.blocked || fmt.Sprint(*plan.Evictions) != c.evictions || code != c.code {
+				t.Errorf("%d pods, %d staying, blocked by %v, %d evictions, exit code %d; want %+v", n.Pods, n.Staying, n.BlockedBy, *plan.Evictions, code, c)
 			}
 		})
 	}

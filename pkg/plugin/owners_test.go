@@ -41,7 +41,7 @@ func TestOwnersAreNamed(t *testing.T) {
 		"a check, nobody says":       {args: []string{"check", fargate}, code: exitStructural, says: []string{"Nothing was checked: node fargate-ip-10-0-0-1: Fargate made it"}, without: []string{"--current"}},
 		"a check":                    {args: []string{"check", fargate, "--all-nodes"}, code: exitStructural, says: []string{"NG001", "Fargate made it for one pod"}},
 		"a status":                   {args: []string{"status", capi}, says: []string{"not known: node m1: Cluster API replaces it itself"}, without: []string{"--current", "0 outdated"}},
-		"a status for programs":      {args: []string{"status", capi, "-o", "json"}, says: []string{`"owner": "node m1: Cluster API replaces it itself`}, without: []string{`"outdated"`}},
+		"a status for programs":      {args: []string{"status", capi, "-o", "json"}, says: []string{`"unknown": "node m1: Cluster API replaces it itself`}, without: []string{`"outdated"`}},
 		"an upgrade":                 {args: []string{capi, "--yes", "--current=image=v2"}, code: exitError, says: []string{"node m1: Cluster API replaces it itself"}},
 		"a plan of GKE's":            {args: []string{"pool-1", "--dry-run"}, code: exitStructural, says: []string{"which nodes are current is unknown, since this version does not use GKE's API: pass --current KEY=VALUE"}},
 		"GKE as a provider":          {args: []string{"pool-1", "--dry-run", "--provider=gke"}, code: exitUsage, says: []string{"--provider=gke: this version does not use GKE's API, it plans such groups from a dump only (simulate -f, check -f): pass --provider=manual"}, without: []string{"not known"}},

@@ -134,8 +134,11 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 	world.Asked, world.Notes, world.Controllers = state.asked, g.notes, g.controllers
 	if record.Run == "" {
 		status.Status, status.Outdated = upgrade.Status{}, knownOutdated(&g.group, g.members)
-		if owner := g.findOwner(); owner != nil && status.Outdated == nil {
-			status.Owner = owner.String()
+		if status.Outdated == nil {
+			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
+			if owner := g.findOwner(); owner != nil {
+				status.Unknown = owner.String()
+			}
 		}
 		return status
 	}

@@ -68,7 +68,7 @@ func TestGolden(t *testing.T) {
 		"status-never":        status(neverStatus()),
 		"status-nothing-left": status(doneStatus()),
 		"status-leftovers":    status(leftStatus()),
-		"status-unknown":      status(&UpgradeStatus{ObjectMeta: neverStatus().ObjectMeta}),
+		"status-unknown":      status(&UpgradeStatus{ObjectMeta: neverStatus().ObjectMeta, Unknown: "pass --current KEY=VALUE, a label of current nodes"}),
 	}
 	for name, write := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func surgePlan() *Plan {
 		},
 		{Batch: 2, Name: "i-0abc", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Start: span(7*time.Minute, 17*time.Minute), End: span(8*time.Minute, 18*time.Minute), Why: "image ami-0aaa, wanted ami-0bbb"},
 	}
-	p.Duration, p.Evictions, p.ExtraInstanceHours = span(8*time.Minute, 18*time.Minute), 13, 0.74
+	p.Duration, p.Evictions, p.ExtraInstanceHours = span(8*time.Minute, 18*time.Minute), new(13), new(0.74)
 	p.Room = simulate.Room{Moves: amount("3500m", "6Gi", 13), Nodes: 1, Free: amount("1", "2Gi", 40), Added: amount("12", "48Gi", 330)}
 	p.Assumptions = []string{"a new node is Ready in 2m", "a pod is ready in 10s"}
 	return p

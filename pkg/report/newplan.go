@@ -27,12 +27,16 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 	}
 	plan.fillNodes(group, members, forecast.Nodes, isSimulated)
 	plan.Findings = append(plan.Findings, unplacedFindings(forecast.Unplaced)...)
-	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, forecast.Evictions
+	if plan.Current == nil && len(plan.Nodes) == 0 {
+		plan.Assumptions = nil // which nodes are replaced is not known, and nothing else is
+		return &plan
+	}
+	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, new(forecast.Evictions)
 	plan.Deletions = forecast.Deletions
 	if forecast.Fast.Result != "" {
 		plan.Ends = &PlanEnds{Fast: forecast.Fast, Slow: forecast.Slow}
 	}
-	plan.ExtraInstanceHours = math.Round(forecast.ExtraHours*100) / 100
+	plan.ExtraInstanceHours = new(math.Round(forecast.ExtraHours*100) / 100)
 	return &plan
 }
 

@@ -235,17 +235,17 @@ func planFooterLines(p *Plan, o Options) []string {
 
 // forecastLines sum the forecast up.
 func forecastLines(p *Plan) []string {
-	if p.Duration.Latest.Duration == 0 {
+	if p.Duration.Latest.Duration == 0 || p.Evictions == nil || p.ExtraInstanceHours == nil {
 		return nil
 	}
-	text := fmt.Sprintf("Takes       %s; %s", formatSpan(p.Duration), formatCount(p.Evictions, "eviction"))
+	text := fmt.Sprintf("Takes       %s; %s", formatSpan(p.Duration), formatCount(*p.Evictions, "eviction"))
 	if pods, _ := countDeletions(p.Deletions); pods > 0 {
 		text += fmt.Sprintf(", %s", formatCount(pods, "deletion"))
 	}
 	if p.Sizes.Max > 0 {
-		extra := fmt.Sprintf("%.1f extra instance-hours", p.ExtraInstanceHours)
-		if p.ExtraInstanceHours < 0 {
-			extra = fmt.Sprintf("%.1f instance-hours fewer", -p.ExtraInstanceHours)
+		extra := fmt.Sprintf("%.1f extra instance-hours", *p.ExtraInstanceHours)
+		if *p.ExtraInstanceHours < 0 {
+			extra = fmt.Sprintf("%.1f instance-hours fewer", -*p.ExtraInstanceHours)
 		}
 		text += fmt.Sprintf("; at most %s, %s", formatCount(p.Peak, "instance"), extra)
 	}

@@ -32,7 +32,7 @@ func somePlan() *report.Plan {
 			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: between(0, 0), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
 			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: between(2*time.Minute, 11*time.Minute), BlockedBy: []string{"PDB shop/db"}},
 		},
-		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: 0.25, Moves: report.Moves{Evictions: 5},
+		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: new(0.25), Moves: report.Moves{Evictions: new(5)},
 		Room:        simulate.Room{Nodes: 1, Moves: amount("1500m", "3Gi", 5), Free: amount("2", "4Gi", 9), Added: amount("4", "16Gi", 58)},
 		Assumptions: []string{"a machine is gone 30s after its termination begins"},
 		Findings:    []preflight.Finding{{Rule: "CAP001", Severity: preflight.Warn, Object: "ReplicaSet shop/web", Message: "2 of its pods may find no node: Insufficient cpu", Remedy: "make room"}},

@@ -70,12 +70,9 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
 		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; ", s.Name)
-		switch {
-		case s.Outdated == nil && s.Owner != "":
-			head += "which nodes are outdated is not known: " + s.Owner
-		case s.Outdated == nil:
-			head += "which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes"
-		default:
+		if s.Outdated == nil {
+			head += "which nodes are outdated is not known: " + s.Unknown
+		} else {
 			head += fmt.Sprintf("%d outdated", *s.Outdated)
 		}
 		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))

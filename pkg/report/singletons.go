@@ -9,8 +9,8 @@ import (
 
 // Moves are the pods that have to leave, and the workloads that will be noticed to move.
 type Moves struct {
-	// Evictions counts the pods.
-	Evictions int `json:"evictions"`
+	// Evictions counts the pods; nil where nothing is forecast.
+	Evictions *int `json:"evictions,omitempty"`
 	// Singletons are the workloads whose only ready pod has to leave, Slow those whose pods take
 	// long to become ready; of either those with pods on outdated nodes.
 	Singletons []Singleton    `json:"singletons,omitempty"`

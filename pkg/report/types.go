@@ -63,10 +63,10 @@ type Plan struct {
 	Account           string             `json:"account,omitempty"`
 	Provider          string             `json:"provider"`
 	Kind              string             `json:"groupKind"`
-	From              nodegroup.Revision `json:"pointed"`
-	To                nodegroup.Revision `json:"wanted"`
+	From              nodegroup.Revision `json:"pointed,omitzero"`
+	To                nodegroup.Revision `json:"wanted,omitzero"`
 	Request           upgrade.Request    `json:"request"`
-	Sizes             nodegroup.Sizes    `json:"sizes"`
+	Sizes             nodegroup.Sizes    `json:"sizes,omitzero"`
 	// SizeAfter is the group's desired size after the upgrade; 0 for the one that it has now.
 	SizeAfter int `json:"sizeAfter,omitempty"`
 	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
@@ -87,8 +87,8 @@ type Plan struct {
 	// Deletions are the workloads whose pods are deleted, not evicted, in order of time.
 	Deletions []simulate.Deletion `json:"deletions,omitempty"`
 	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is
-	// smaller meanwhile.
-	ExtraInstanceHours float64 `json:"extraInstanceHours"`
+	// smaller meanwhile, nil where nothing is forecast.
+	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
 	Moves
 	// Room compares what must move with where it may go.
 	Room simulate.Room `json:"room,omitzero"`
@@ -179,8 +179,8 @@ type UpgradeStatus struct {
 	Status            upgrade.Status     `json:"status,omitzero"`
 	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
 	Outdated *int `json:"outdated,omitempty"`
-	// Owner says which service or controller replaces the nodes by itself, where one does and Outdated is not known.
-	Owner     string            `json:"owner,omitempty"`
+	// Unknown says why Outdated is not known: what to pass, or which service or controller replaces the nodes by itself.
+	Unknown   string            `json:"unknown,omitempty"`
 	Blocked   []upgrade.Blocked `json:"blocked,omitempty"`
 	Suspended []string          `json:"suspended,omitempty"`
 	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.

@@ -55,7 +55,7 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 		return outcome{}, err
 	}
 	o := outcome{name: sc.name, random: sc.random, managed: sc.managed, span: plan.Duration}
-	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: plan.Evictions}
+	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: *plan.Evictions}
 	if plan.Ends != nil {
 		o.predicted.result = plan.Ends.Slow.Result
 	}

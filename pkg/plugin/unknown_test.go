@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestWhatIsNotKnownIsSaid runs commands where something was not said, may not be read or is not in the dump: each says what is not known, or
+// ends with an error, and none prints a zero, an empty name or that there is nothing to do in its place.
+func TestWhatIsNotKnownIsSaid(t *testing.T) {
+	const (
+		current = "--current=image=v2"
+		unknown = "is not known"
+		role    = "ask for a role that allows it"
+	)
+	dump := closedBudget().writeDump(t)
+	for _, c := range []struct {
+		command, forbidden, says string
+		code                     int
+	}{
+		{"", "", "Which nodes of blue, green are outdated " + unknown + ": pass --current KEY=VALUE", 0},
+		{"-o json", "", `"refusal": "which nodes are current is unknown: pass --current KEY=VALUE"`, 0},
+		{"", "nodes", "nodes is forbidden: " + role, 1},
+		{current, "configmaps", "warning: phases are not shown", 0},
+		{"status blue", "", "which nodes are outdated " + unknown, 0},
+		{"status blue -o json", "", `"unknown": "pass --current KEY=VALUE, a label of current nodes"`, 0},
+		{"status -l kops.k8s.io/instancegroup=blue", "", "which nodes are outdated " + unknown, 0},
+		{"status blue " + current, "pods", "pods is forbidden: " + role, 1},
+		{"status blue " + current, "poddisruptionbudgets", "poddisruptionbudgets is forbidden: " + role, 1},
+		{"status blue " + current, "configmaps", "configmaps is forbidden", 1},
+		{"status", "configmaps", "configmaps is forbidden", 1},
+		{"check blue", "", "which of its 2 nodes are outdated " + unknown, 3},
+		{"check blue -o json", "", "which nodes are current is unknown", 3},
+		{"check blue " + current, "pods", "pods is forbidden: " + role, 1},
+		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   20 rules not looked at, or in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
+		{"check blue -f " + dump, "", "rules not looked at, or in part: the dump has no configmaps", 3},
+		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service, which the upgrade would keep until another is ready: the dump has no services", 3},
+		{"simulate blue -o json -f " + dump, "", "the dump has no services", 3},
+		{"blue --dry-run", "", "Target      not known, and so is which nodes are outdated", 3},
+		{"blue --dry-run -o json", "", "which nodes are current is unknown", 3},
+		{"blue --dry-run " + current, "services", "Not known   17 rules not looked at, or in part", 3},
+		{"blue --dry-run " + current, "namespaces", "namespaces is forbidden: " + role, 1},
+		{"blue --dry-run -o json " + current, "poddisruptionbudgets", "poddisruptionbudgets is forbidden: " + role, 1},
+	} {
+		t.Run(strings.TrimSpace(c.command+" "+c.forbidden), func(t *testing.T) {
+			s := closedBudget()
+			s.withLeases()
+			leases, forbids := s.refuse, forbidding(strings.Fields(c.forbidden)...)
+			s.refuse = func(w http.ResponseWriter, r *http.Request) bool { return forbids(w, r) || leases(w, r) }
+			s.serve(t)
+			stdout, stderr, code := invoke(t, strings.Fields(c.command)...)
+			if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+				t.Errorf("exit code %d, want %d and %q:\n%s%s", code, c.code, c.says, stdout, stderr)
+			}
+			if code == exitError && strings.TrimSpace(stdout) != "" {
+				t.Errorf("it ends with an error, and prints\n%s", stdout)
+			}
+			if strings.Contains(c.says, "current") { // then nothing of the group can be counted
+				if found := inventions().FindString(stdout); found != "" {
+					t.Errorf("it says %q of what it does not know:\n%s", found, stdout)
+				}
+			}
+		})
+	}
+}
+
+// inventions match what would be said of a group of which nothing is known but its nodes.
+func inventions() *regexp.Regexp {
+	return regexp.MustCompile(`\b0 (of|outdated)|Nothing to do|"(id|name)": ""|"(outdated|evictions|extraInstanceHours|desired|max)": |"result": "succeeded"|are current \(`)
+}
