@@ -107,6 +107,9 @@ func (c console) printResult(group string, record upgrade.Record) error {
 
 func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {
 	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", nodegroup.Prefix, group, record.Replaced, record.Total)
+	if record.Replaced > 0 {
+		head += ", and stay so"
+	}
 	if record.Message != "" {
 		head += "; " + record.Message
 	}

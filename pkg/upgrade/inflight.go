@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"sort"
@@ -140,15 +139,6 @@ func countNodes(r *Record, is func(NodeRecord) bool) int {
 func (r *Record) isNotEnding(m *nodegroup.Member) bool {
 	_, ending := r.findStarted(m)
 	return !ending
-}
-
-// describeReplaced says what an abort does not undo, "" when no node was replaced.
-func (r *Record) describeReplaced() string {
-	removed := r.Ledger.Removed()
-	if removed <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d of %d nodes were replaced already and stay so", removed, r.Total)
 }
 
 // CountDraining counts the started nodes whose termination is not on the books yet.

@@ -120,7 +120,7 @@ func (d stopping) concludeUndo(done bool) {
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
 		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
 	case done:
-		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
+		d.endUpgradeWith(Aborted, joinNotes(d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}
 }
 
