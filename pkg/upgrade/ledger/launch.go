@@ -230,7 +230,7 @@ func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, re
 		return true, false
 	case refused && !l.Doubt:
 		return false, true
-	case l.Max > 0 && k.Group.Max >= l.Max:
+	case l.Max > 0 && l.Doubt && k.Group.Max >= l.Max:
 		return true, false
 	case l.Max == 0 && attempt.Outcome == nodegroup.OutcomeFatal:
 		return false, false
