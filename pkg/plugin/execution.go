@@ -316,7 +316,7 @@ func (c *command) rejectParallel(ctx context.Context, group string, m mode) erro
 	if err != nil || other.IsFree() {
 		return err
 	}
-	return usageError(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", other.Holder, other.Name))
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", other.Holder, other.Name)}
 }
 
 // makeIdentity names this process to whoever finds its lease.

@@ -251,7 +251,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}
-			if c.refused && (exitCodeOf(err) != exitUsage || !strings.Contains(err.Error(), "ann is upgrading another group") || !strings.Contains(err.Error(), "--parallel-groups")) {
+			if c.refused && (exitCodeOf(err) != exitPaused || !strings.Contains(err.Error(), "ann is upgrading another group") || !strings.Contains(err.Error(), "--parallel-groups")) {
 				t.Errorf("got error %v with exit code %d", err, exitCodeOf(err))
 			}
 		})

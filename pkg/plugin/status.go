@@ -12,7 +12,9 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -50,7 +52,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	name, err := chooseReported(ctx, s)
+	s, name, err := chooseReported(ctx, s)
 	if err != nil || name == "" {
 		return err
 	}
@@ -87,27 +89,52 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 }
 
 // chooseReported names the group whose upgrade is shown: the one that was asked for, the only one
-// with a record, or the only one under way. Where there is none it prints what is left of others.
-func chooseReported(ctx context.Context, s *session) (string, error) {
+// with a record, or the only one under way. Where there is none it prints what is left of others. The
+// session is another one for a group that is named by a selector of its nodes.
+func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 	chosen := s.groups
 	if chosen.isEmpty() {
 		records, unreadable, err := s.loadRecords(ctx)
 		if err != nil {
-			return "", err
+			return s, "", err
 		}
 		switch chosen.names = upgrade.GroupsToReport(records); len(chosen.names) {
 		case 0:
-			return "", showLeftovers(ctx, s, records, unreadable)
+			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
 		default:
-			return "", usageError(fmt.Errorf("several groups are being upgraded: name one of %s", strings.Join(chosen.names, ", ")))
+			return s, "", usageError(fmt.Errorf("several groups are being upgraded: name one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
+		}
+		if name := chosen.names[0]; nodegroup.IsSelector(name) {
+			line := *s.commandLine
+			line.providerName = "manual"
+			if len(line.settings.Current) == 0 {
+				line.settings.Current = records[name].Request.Current
+			}
+			if line.groups, err = parseGroups(nil, groupSelection{selector: name}, line.providerName); err == nil {
+				s, err = (&command{&line, s.connection}).openSession(ctx)
+			}
+			return s, name, err
 		}
 	}
 	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
 	if err != nil {
-		return "", err
+		return s, "", err
 	}
-	return names[0], nil
+	return s, names[0], nil
+}
+
+// quoteGroups are the names of groups as a command line takes them.
+func quoteGroups(names []string) []string {
+	quoted := make([]string, 0, len(names))
+	for _, name := range names {
+		if word := shell.Quote(name); nodegroup.IsSelector(name) {
+			quoted = append(quoted, "-l "+word)
+		} else {
+			quoted = append(quoted, word)
+		}
+	}
+	return quoted
 }
 
 // recordedState is what the cluster keeps of an upgrade, at one moment.

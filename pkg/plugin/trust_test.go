@@ -226,7 +226,7 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 	}
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes")
-	if code != 2 || !strings.Contains(stderr, "is upgrading another group") {
+	if code != exitPaused || !strings.Contains(stderr, "is upgrading another group") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	for _, change := range s.sent() {

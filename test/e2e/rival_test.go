@@ -108,7 +108,7 @@ func twoGroups(t *testing.T, shared *stage.Stage) {
 	blockedBy("stubborn")(busy, first)
 
 	second := start(t, other.Stage, "nodeupgrade", "other", "--yes")
-	second.end(2)
+	second.end(5)
 	if complaint := second.complaint(); !strings.Contains(complaint, "--parallel-groups") {
 		t.Errorf("the error does not say how to go on: %s", complaint)
 	}
