@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -158,7 +159,8 @@ func reasonToWait(step upgrade.Step) string {
 	case step.Record.WaitsFor() != "":
 		return step.Record.WaitsFor()
 	case step.Status.Waiting != "":
-		return step.Status.Waiting
+		cause, _, _ := strings.Cut(step.Status.Waiting, "; ") // what is so meanwhile changes
+		return cause
 	default:
 		return "the window"
 	}

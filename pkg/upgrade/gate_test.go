@@ -586,3 +586,16 @@ func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
 	}
 }
+
+// TestWorkloadsAreNamedWhileTheOwnerIsAwaited: a person who has to bring a node reads which workload waits for it.
+func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
+	g := newGateScene(t, 2)
+	g.Request.WaitReplacement = true
+	g.step()
+	pending := g.add("web-9", build.Unready)
+	pending.Spec.NodeName = ""
+	g.index.Store(pending)
+	if step := g.step(); !strings.Contains(step.Status.Waiting, "a replacement to be ready; meanwhile "+webName+" has 1 of 2 ready pods") {
+		t.Errorf("it waits for %q", step.Status.Waiting)
+	}
+}

@@ -98,7 +98,7 @@ func (d window) leastUnavailableCost() int {
 }
 
 func (d window) waitForReplacement() {
-	d.waitForCloud("a replacement to be ready" + d.describeShortage())
+	d.waitForCloud("a replacement to be ready" + d.describeShortage() + d.describeLacking())
 	if d.rec.countInFlight() > 0 {
 		return
 	}
@@ -115,6 +115,20 @@ func (d window) waitForReplacement() {
 		return
 	}
 	d.requeueAt(deadline)
+}
+
+// describeLacking names the first workload that lacks ready pods while a person is to bring a node; "" for
+// none, and where the cloud brings it.
+func (d window) describeLacking() string {
+	if d.w.Group.Refill() != nodegroup.RefillByUser {
+		return ""
+	}
+	for i := range d.health {
+		if h := &d.health[i]; h.lacksPods() && !d.rec.Request.ignoresUnready(h.name) {
+			return fmt.Sprintf("; meanwhile %s has %d of %d ready pods", h.name, h.ready, h.before.Ready)
+		}
+	}
+	return ""
 }
 
 // noteClosed notes since when the nodes that the owner brought have been there and not all taken pods.
