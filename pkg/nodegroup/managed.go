@@ -11,8 +11,8 @@ type Managed struct {
 	// TerminateFirst tells that the cloud terminates a node before it launches another, and adds
 	// none before that (EKS E09, MINIMAL).
 	TerminateFirst bool
-	// ChangeWidth is the command that changes MaxUnavailable. AddFirst is the command after which the cloud adds
-	// a node before it terminates another; "" if it does so already.
+	// ChangeWidth is the command that changes MaxUnavailable. AddFirst is the command that makes the cloud
+	// add a new node before it terminates an old one; "" if the cloud already does so.
 	ChangeWidth, AddFirst string
 	// Operation is the newest operation of the cloud on the group, whoever began it; the zero
 	// Operation if there was none.

@@ -306,9 +306,9 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 	}{
 		"the only one with a record": {map[string]upgrade.Result{"blue": upgrade.Interrupted}, "Node group blue, run r1"},
 		"the only one under way":     {map[string]upgrade.Result{"blue": "", "green": upgrade.Succeeded}, "Node group blue, run r1"},
-		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several groups are being upgraded: name one of blue, green\n"},
+		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several upgrades are running: pass one of blue, green\n"},
 		"one of labelled nodes":      {map[string]upgrade.Result{"image in (v1,v2)": ""}, "Node group image in (v1,v2), run r1"},
-		"two, one of labelled nodes": {map[string]upgrade.Result{"blue": "", "image in (v1,v2)": ""}, "error: several groups are being upgraded: name one of blue, -l 'image in (v1,v2)'\n"},
+		"two, one of labelled nodes": {map[string]upgrade.Result{"blue": "", "image in (v1,v2)": ""}, "error: several upgrades are running: pass one of blue, -l 'image in (v1,v2)'\n"},
 		"none under way":             {map[string]upgrade.Result{"blue": upgrade.Succeeded, "green": upgrade.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
 	}
 	for name, c := range cases {

@@ -82,7 +82,7 @@ func (g *groupContext) rejectUnreadable(m mode) error {
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
 	record, err := cluster.NewStore(s.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
-		return fmt.Errorf("finding the upgrade that marked node %q: %w", foreign.Node, err)
+		return fmt.Errorf("reading the record of the upgrade that fenced node %q: %w", foreign.Node, err)
 	}
 	if record.Run != foreign.Run {
 		record = upgrade.Record{}

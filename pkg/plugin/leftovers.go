@@ -92,8 +92,8 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.view.Nodes, unreadable), records, s.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
 }
 
-// dropUnknowable leaves out the nodes whose marks may be of an upgrade that an unreadable record continues: they must not be
-// taken for leftovers. Marks that name no group may be of any.
+// dropUnknowable removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report
+// their marks as leftovers. Marks without a group name may belong to any upgrade.
 func (s *session) dropUnknowable(nodes []*corev1.Node, unreadable map[string]error) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
 		owner, named := nodemark.ReadOwner(node)

@@ -81,7 +81,7 @@ func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record
 func rejectFinished(doing, group string, record *upgrade.Record) error {
 	switch {
 	case record.Run == "":
-		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: %s begins one, and %s lists what an earlier one may have left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
+		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
 	case !record.IsResumable():
 		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
 	default:

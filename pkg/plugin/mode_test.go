@@ -95,7 +95,7 @@ func TestRejectFinished(t *testing.T) {
 		record upgrade.Record
 		want   string
 	}{
-		"nothing recorded": {upgrade.Record{}, `pausing group "workers": no upgrade of it is recorded: kubectl nodeupgrade workers begins one, and kubectl nodeupgrade status workers lists what an earlier one may have left`},
+		"nothing recorded": {upgrade.Record{}, `pausing group "workers": no upgrade of it is recorded: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
 		"done":             {begun(upgrade.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
 		"aborted":          {begun(upgrade.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
 		"interrupted":      {begun(upgrade.Interrupted), ""},

@@ -41,7 +41,8 @@ func (c *command) openStore(group string) *cluster.Store {
 	return cluster.NewStore(c.Client, c.stateNamespace, group)
 }
 
-// loadRecords reads the records of all groups, and returns the errors of those that cannot be read by the group's name.
+// loadRecords returns the upgrade records of all groups, by group name. For each record that cannot be read, unreadable holds
+// the error by group name.
 func (c *command) loadRecords(ctx context.Context) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
 	return cluster.LoadRecords(ctx, c.Client, c.stateNamespace)
 }

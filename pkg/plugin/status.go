@@ -88,9 +88,9 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	return c.printStatus(status)
 }
 
-// chooseReported names the group whose upgrade is shown: the one that was asked for, the only one
-// with a record, or the only one under way. Where there is none it prints what is left of others. The
-// session is another one for a group that is named by a selector of its nodes.
+// chooseReported returns the name of the group to show: the requested one, the only one with a record, or
+// the only one with a running upgrade. If there is none, it lists what earlier upgrades left and returns
+// "". It opens another session if the group is named by a label selector.
 func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 	chosen := s.groups
 	if chosen.isEmpty() {
@@ -103,7 +103,7 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
 		default:
-			return s, "", usageError(fmt.Errorf("several groups are being upgraded: name one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
+			return s, "", usageError(fmt.Errorf("several upgrades are running: pass one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
 		}
 		if name := chosen.names[0]; nodegroup.IsSelector(name) {
 			line := *s.commandLine

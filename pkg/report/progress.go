@@ -130,7 +130,7 @@ func describeNode(n upgrade.NodeStatus) string {
 		return fmt.Sprintf("node %s quarantined with %s", n.Name, formatCount(n.Pods, "pod"))
 	case upgrade.NodeDrained:
 		if n.Pods > 0 {
-			return fmt.Sprintf("node %s drained, and %s came back to it; it stays fenced until its owner replaces it", n.Name, formatCount(n.Pods, "pod"))
+			return fmt.Sprintf("node %s drained, but %s started on it again; it stays fenced until its owner replaces it", n.Name, formatCount(n.Pods, "pod"))
 		}
 		return fmt.Sprintf("node %s drained; it stays fenced until its owner replaces it", n.Name)
 	default:

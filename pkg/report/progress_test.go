@@ -111,7 +111,7 @@ func TestChanges(t *testing.T) {
 		"a node is terminated":   {moment(), moment(node("n1", upgrade.NodeRemoving, 0)), []string{"node n1 Removing: node n1 terminating"}},
 		"a node is given up":     {moment(), moment(node("n1", upgrade.NodeQuarantined, 1)), []string{"node n1 Quarantined: node n1 quarantined with 1 pod"}},
 		"a node stays to others": {moment(), moment(node("n1", upgrade.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until its owner replaces it"}},
-		"pods came back to it":   {moment(), moment(node("n1", upgrade.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, and 2 pods came back to it; it stays fenced until its owner replaces it"}},
+		"pods came back to it":   {moment(), moment(node("n1", upgrade.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, but 2 pods started on it again; it stays fenced until its owner replaces it"}},
 		"a node is gone": {moment(node("n1", upgrade.NodeRemoving, 0)), moment(without("n1"), change(func(s *upgrade.Status) { s.Replaced = 2 })), []string{
 			"node n1 Gone: node n1 is gone (2 of 3 replaced)",
 		}},

@@ -58,8 +58,8 @@ type Notes struct {
 	// UnreadSince is since when an empty node has waited for load balancers to be read, zero when none
 	// does.
 	UnreadSince time.Time
-	// ClosedSince is since when a group without a cloud has had as many new nodes as it lacks, and not
-	// all of them have taken pods; zero while they do.
+	// ClosedSince is the time since which a group without a cloud has had enough new nodes, but at least one
+	// of them takes no pods. It is zero while all of them take pods.
 	ClosedSince time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
@@ -67,11 +67,11 @@ type Notes struct {
 	At time.Time
 }
 
-// Spell is a time in which a workload does not recover. It is counted from when its first pod was late,
-// and once that pod is ready from when the next was.
+// Spell is the time during which a workload does not recover. It starts when the first pod is late. When
+// that pod becomes ready, it starts again at the time at which the next pod was late.
 type Spell struct {
 	Since time.Time
-	// Pod is the UID of the pod that it is counted from, "" where a pod is missing.
+	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.
 	Pod types.UID
 }
 

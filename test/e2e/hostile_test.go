@@ -132,7 +132,7 @@ func takenMeanwhile(t *testing.T, shared *stage.Stage) {
 	s.upgrade(0) // it sees for a minute that no one renews the lease
 	f.cluster.Down(0)
 	c.end(5)
-	for _, part := range []string{"another process may have taken the upgrade over", " to continue"} {
+	for _, part := range []string{"another process may have taken over the upgrade", " to continue"} {
 		if complaint := c.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}

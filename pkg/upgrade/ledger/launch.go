@@ -196,7 +196,7 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	}
 }
 
-// doubtLaunch notes that an answer to the launch was lost.
+// doubtLaunch records that the answer to a launch request was lost: the launch may have succeeded.
 func (l *Ledger) doubtLaunch(zone string, serial int) {
 	l.updateZone(zone, func(z *Zone) {
 		z.Open = slices.Clone(z.Open)
@@ -218,8 +218,8 @@ func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 }
 
 // answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
-// neither while that is open. A refusal tells only of an earlier try whose answer was lost where the
-// cloud knew its token, which one that forbids the request did not look at.
+// neither while that is open. If an answer was lost before, a refusal proves nothing when the
+// request was forbidden: the cloud checks permissions before it looks at the token.
 func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	final := []nodegroup.Outcome{nodegroup.OutcomeExhausted, nodegroup.OutcomeMoved, nodegroup.OutcomeFatal, nodegroup.OutcomeUnsupported}
 	refused = slices.Contains(final, attempt.Outcome)
