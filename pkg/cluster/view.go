@@ -50,7 +50,12 @@ func (x *clusterIndex) removeNode(node *corev1.Node) {
 }
 
 func (x *clusterIndex) storePod(pod *corev1.Pod) {
-	x.removePod(pod)
+	if last, known := x.pods[pod.UID]; known {
+		x.takeOffNode(last)
+		if drain.WorkloadOf(last) != drain.WorkloadOf(pod) {
+			x.workloads.Remove(last) // a workload that keeps the pod remembers that it was ready and then was not
+		}
+	}
 	x.pods[pod.UID] = pod
 	x.workloads.Store(pod)
 	x.podsByNode[pod.Spec.NodeName] = append(x.podsByNode[pod.Spec.NodeName], pod)
@@ -76,6 +81,11 @@ func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	}
 	delete(x.pods, pod.UID)
 	x.workloads.Remove(last)
+	x.takeOffNode(last)
+}
+
+// takeOffNode takes a pod away from those of its node.
+func (x *clusterIndex) takeOffNode(last *corev1.Pod) {
 	node := last.Spec.NodeName
 	x.podsByNode[node] = slices.DeleteFunc(slices.Clone(x.podsByNode[node]), func(p *corev1.Pod) bool { return p == last })
 	if len(x.podsByNode[node]) == 0 {

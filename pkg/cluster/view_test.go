@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -100,6 +101,28 @@ func TestWatcherPods(t *testing.T) {
 				t.Errorf("a change was told: %t", changed)
 			}
 		})
+	}
+}
+
+// TestReadinessThatFellIsRemembered: a pod that was ready and then was not counts as ready only after it has been
+// for half a minute, and no longer as one of a workload that it left.
+func TestReadinessThatFellIsRemembered(t *testing.T) {
+	named := func(name string) drain.Workload { return drain.Workload{Namespace: "shop", Kind: "StatefulSet", Name: name} }
+	ready := func(owner string, with ...func(*corev1.Pod)) *corev1.Pod {
+		pod := build.Pod("web-0", append(with, build.On("a"), build.OwnedBy("StatefulSet", owner))...)
+		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: epoch}
+		return pod
+	}
+	w := offline(ready("web"))
+	w.updateObject(ready("web"), ready("web", build.Unready))
+	w.updateObject(ready("web", build.Unready), ready("web"))
+	web := w.View().Workloads.Named(named("web"))
+	if early, late := web.CountSettled(0, epoch.Add(29*time.Second)), web.CountSettled(0, epoch.Add(30*time.Second)); early != 0 || late != 1 {
+		t.Errorf("%d pods count as ready after 29s, and %d after 30s", early, late)
+	}
+	w.updateObject(ready("web"), ready("other"))
+	if now := w.View().Workloads; now.Named(named("web")) != nil || len(now.Named(named("other")).Pods) != 1 {
+		t.Errorf("its former workload is %v, and its present one %v", now.Named(named("web")), now.Named(named("other")))
 	}
 }
 
