@@ -260,8 +260,10 @@ func (d canary) areWorkloadsWhole() bool {
 		}
 		whole = false
 		d.waiting = fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready)
-		known := slices.ContainsFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload })
-		if starts := d.mayStart(h); !known && !starts {
+		starts := d.mayStart(h)
+		if i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
+			d.waiting = d.unhealthy[i].String()
+		} else if !starts {
 			d.addUnhealthy(d.describeLack(h, nil, d.describeRest(h)), h.before.Usual.Duration)
 		}
 	}
@@ -334,8 +336,10 @@ func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 		return u, true
 	}
 	if missing := h.countMissing(); missing > 0 {
-		if why := d.whyMissing(h); why != "" {
-			return d.describeLack(h, nil, formatMissing(missing)+why), true
+		if why, refused := d.whyMissing(h); why != "" {
+			u := d.describeLack(h, nil, formatMissing(missing)+why)
+			u.refused = refused
+			return u, true
 		}
 	}
 	if d.hasLostCanary(h) && !d.mayStart(h) {
@@ -505,8 +509,8 @@ func (d canary) sampleNodes() []drain.Sample {
 }
 
 // whyMissing says why pods are missing that the workload should have; "" while they may be created
-// at any moment, or a pod that is starting has to be ready before.
-func (d canary) whyMissing(h *workloadHealth) string {
+// at any moment, or a pod that is starting has to be ready before. refused is true where the API server refuses them.
+func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	since, was := d.w.Notes.MissingSince[h.name]
 	if !was {
 		since = d.w.Now
@@ -517,17 +521,19 @@ func (d canary) whyMissing(h *workloadHealth) string {
 	d.requeueAt(late)
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
-		return ": " + controller.Refused
+		return ": " + controller.Refused, true
 	case d.w.Now.Before(late) || (h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade)):
-		return ""
+		return "", false
 	case !read:
-		return ", and how many there should be was not read yet"
+		return ", and how many there should be was not read yet", false
+	case controller.Unread == "" && controller.Read.Before(late):
+		return "", false // its controller may have been refused since
 	}
 	if kept := d.findKeptPod(h.Workload); kept != nil {
-		return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", kept.Name, kept.Spec.NodeName, strings.Join(kept.Finalizers, ", "))
+		return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", kept.Name, kept.Spec.NodeName, strings.Join(kept.Finalizers, ", ")), false
 	}
 	controller.Refused = "" // it is of an earlier time
-	return describeRefusal(controller)
+	return describeRefusal(controller), false
 }
 
 // findKeptPod finds a pod of the workload that should have ended and that finalizers keep: a StatefulSet
@@ -640,15 +646,27 @@ func (d canary) mustWait(m *nodegroup.Member) bool {
 	return false
 }
 
-// describeUnhealthy says why the upgrade stops, and the two ways on.
+// describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has
+// been unhealthy for longest.
 func describeUnhealthy(all []Unhealthy) string {
-	longest := slices.MinFunc(all, func(a, b Unhealthy) int { return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name)) })
-	lines := []string{longest.String()} // a long list is cut
-	for _, u := range all {
-		if u.Name != longest.Name {
-			lines = append(lines, u.String())
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b Unhealthy) int {
+		return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name))
+	})
+	var lines, names []string
+	retry := ""
+	for _, u := range sorted {
+		lines, names = append(lines, u.String()), append(names, u.Name)
+		if retry == "" && u.refused {
+			retry = " and run " + describeRetry(u.Workload)
 		}
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass %s",
-		joinFirst(lines), shell.Quote("--ignore-unready="+longest.Name))
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or pass %s",
+		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
+}
+
+// describeRetry is the command after which a controller creates its pods again at once. Controllers that are refused try again
+// after ever longer times, of up to 17 minutes (DefaultTypedControllerRateLimiter of client-go).
+func describeRetry(w drain.Workload) string {
+	return fmt.Sprintf("%s %s --overwrite (its controller may wait 17 minutes before it tries again)",
+		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)
 }

@@ -150,12 +150,39 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 			if len(step.Unscaled) != 1 {
 				t.Fatalf("controllers to read: %v, want that of the workload", step.Unscaled)
 			}
-			g.pass(6 * time.Second)
+			g.pass(4 * time.Second)
+			g.tellController(drain.Controller{Replicas: 3}) // it may not have been refused yet
+			g.pass(2 * time.Second)
+			if step := g.step(); len(step.Status.Unhealthy) > 0 {
+				t.Fatalf("a reading of an earlier time decides: %v", step.Status.Unhealthy)
+			}
 			g.tellController(c.read)
 			g.wantHeld(g.step(), c.why)
 			g.wantStopped(c.why)
+			const retry = `mend them and run kubectl annotate --namespace shop replicaset/web nodeupgrade-retry="$(date)" --overwrite`
+			if told := strings.Contains(g.Record.Message, retry); told != (c.read.Refused != "") {
+				t.Errorf("how to have its pods created at once is told: %t, in %q", told, g.Record.Message)
+			}
 		})
 	}
+}
+
+// TestAllUnhealthyWorkloadsCanBeIgnored: of several workloads that do not recover the advised flag names each.
+func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
+	g := newGateScene(t, 3)
+	api := build.Pod("api-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "api"), build.On("old-a-0"))
+	m := g.at("old-a-0")
+	m.Pods = append(m.Pods, api)
+	g.index.Store(api)
+	g.step()
+	g.pass(6 * time.Second)
+	refused := drain.Controller{Replicas: 3, Refused: "exceeded quota", Read: g.Now}
+	g.Controllers = map[drain.Workload]drain.Controller{}
+	for _, name := range []string{"api", "web"} {
+		g.Controllers[drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: name}] = refused
+	}
+	g.step()
+	g.wantStopped("or pass --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
 }
 
 // TestPodsThatFinalizersKeep: the pod is named that keeps another from being created.
