@@ -54,9 +54,12 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, 
 	}
 	var found []Leftover
 	for _, node := range nodes {
-		run, what := node.Annotations[nodemark.AnnotationRun], "fenced"
-		if run == "" {
+		run, what := node.Annotations[nodemark.AnnotationRun], "marked"
+		switch {
+		case run == "":
 			run, what = node.Annotations[nodemark.AnnotationHeld], "kept from autoscalers"
+		case nodegroup.IsClosed(node):
+			what = "fenced"
 		}
 		record, known := runs[run]
 		_, named := record.Nodes[node.Name]

@@ -175,7 +175,11 @@ func DescribeHeartbeat(now Moment) string {
 	var busy []string
 	for _, n := range s.Nodes {
 		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained {
-			busy = append(busy, fmt.Sprintf("%s %s", n.Name, strings.ToLower(string(n.State))))
+			text := fmt.Sprintf("%s %s", n.Name, strings.ToLower(string(n.State)))
+			if n.Pods > 0 {
+				text += " " + formatCount(n.Pods, "pod")
+			}
+			busy = append(busy, text)
 		}
 	}
 	slices.Sort(busy)

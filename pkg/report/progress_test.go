@@ -162,7 +162,7 @@ func TestHeartbeat(t *testing.T) {
 		moment Moment
 		want   string
 	}{
-		"a node in flight":  {moment(), "phase upgrade, 1 of 3 replaced; n1 draining"},
+		"a node in flight":  {moment(), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods"},
 		"nothing in flight": {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
 		"many in flight":    {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
 		"nodes at rest":     {moment(node("n1", upgrade.NodeQuarantined, 1), node("n3", upgrade.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},

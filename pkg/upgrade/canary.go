@@ -384,8 +384,12 @@ func (d canary) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unh
 	if pod == nil && h.countMissing() <= 0 && h.replicas != nil && h.replicas.Ready < len(h.replicas.Pods) {
 		pod = slices.MinFunc(h.replicas.Unready(), comparePodNames)
 	}
-	if pod != nil {
-		u.Pod, u.Node = pod.Name, pod.Spec.NodeName
+	if pod == nil {
+		return u
+	}
+	u.Pod, u.Node = pod.Name, pod.Spec.NodeName
+	if i, found := indexOfMember(d.w.Members, u.Node); found && d.w.Members[i].Node != nil && !nodegroup.IsNodeReady(d.w.Members[i].Node) {
+		u.Why = joinNotes(u.Why, "the node: "+cmp.Or(nodegroup.DescribeTrouble(d.w.Members[i].Node), "not Ready"))
 	}
 	return u
 }

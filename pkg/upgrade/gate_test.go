@@ -167,6 +167,18 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
+// TestUnreadyPodsNameTheirNode: where the node of a late pod is not Ready, its trouble is named as well.
+func TestUnreadyPodsNameTheirNode(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	g.add("web-9", build.Unready)
+	m := g.at("cur-a-1")
+	m.Node = m.Node.DeepCopy()
+	m.Node.Status.Conditions[0].Status, m.Node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, metav1.Time{Time: start}
+	g.pass(31 * time.Second)
+	g.wantHeld(g.step(), "it is not ready after 30s; the node: its kubelet has been silent since "+start.Format(time.RFC3339))
+}
+
 // TestAllUnhealthyWorkloadsCanBeIgnored: of several workloads that do not recover the advised flag names each.
 func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 	g := newGateScene(t, 3)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -71,5 +72,34 @@ func TestImpactsOfMany(t *testing.T) {
 	}
 	if evictions != 603 || others == 0 || len(all) > 603-others+1 {
 		t.Errorf("%d workloads with %d evictions, %d of others", len(all), evictions, others)
+	}
+}
+
+// TestLastEvictionIsCounted: an eviction that is answered after the user stopped the upgrade is counted and stored.
+func TestLastEvictionIsCounted(t *testing.T) {
+	g := newGateScene(t, 2)
+	var evict upgrade.Evict
+	for range 30 {
+		g.Workloads = g.index.Snapshot()
+		for _, action := range g.next().Actions {
+			if found, ok := action.(upgrade.Evict); ok {
+				evict = found
+				g.begun(evict)
+			} else {
+				g.do(action)
+			}
+		}
+		if evict.UID != "" {
+			break
+		}
+	}
+	g.Stop = true
+	for step := g.next(); !step.Finished; step = g.next() {
+		g.do(step.Actions...)
+	}
+	g.answer(evict, nodegroup.OutcomeDone, "")
+	step := g.next()
+	if got := upgrade.ListImpacts(&step.Record); !step.Finished || !step.Persist || len(got) != 1 || got[0].Evictions != 1 {
+		t.Errorf("finished %t, stored %t, impacts %+v, want one eviction", step.Finished, step.Persist, got)
 	}
 }

@@ -19,10 +19,10 @@ func Next(w World) Step {
 		d.rec.PhaseBegan = w.Now
 	}
 	canary{d.draft}.examineWorkloads()
+	impacts{d.draft}.addImpacts() // an upgrade may be stopped before its last evictions are answered
 	if !d.finished {
 		d.rejectForeign()
 		d.noteVanished()
-		impacts{d.draft}.addImpacts()
 		d.recordAnswers()
 		d.applyRequest()
 		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {

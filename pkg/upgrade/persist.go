@@ -33,7 +33,10 @@ func (n NodeRecord) withoutObserved() NodeRecord {
 // fare, which is stored with the start of a node and at the end.
 func (r *Record) withoutObserved() Record {
 	c := *r
-	c.Total, c.Workloads, c.Nodes = 0, nil, nil
+	c.Total, c.Nodes = 0, nil
+	if c.Result == "" {
+		c.Workloads = nil
+	}
 	c.Ledger = r.Ledger.WithoutObserved()
 	return c
 }
