@@ -107,7 +107,9 @@ func TestWatcherPods(t *testing.T) {
 // TestReadinessThatFellIsRemembered: a pod that was ready and then was not counts as ready only after it has been
 // for half a minute, and no longer as one of a workload that it left.
 func TestReadinessThatFellIsRemembered(t *testing.T) {
-	named := func(name string) drain.Workload { return drain.Workload{Namespace: "shop", Kind: "StatefulSet", Name: name} }
+	named := func(name string) drain.Workload {
+		return drain.Workload{Namespace: "shop", Kind: "StatefulSet", Name: name}
+	}
 	ready := func(owner string, with ...func(*corev1.Pod)) *corev1.Pod {
 		pod := build.Pod("web-0", append(with, build.On("a"), build.OwnedBy("StatefulSet", owner))...)
 		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: epoch}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -225,9 +226,12 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 		}
 	}
 	s.serve(t)
-	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes")
-	if code != exitPaused || !strings.Contains(stderr, "is upgrading another group") {
-		t.Errorf("exit code %d, stderr %q", code, stderr)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // an upgrade that began here would not end
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	code := Run(ctx, []string{"blue", "--current=image=v2", "--yes"}, strings.NewReader(""), &stdout, &stderr)
+	if code != exitPaused || !strings.Contains(stderr.String(), "is upgrading another group") {
+		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
 	for _, change := range s.sent() {
 		if !strings.Contains(change, "/leases") {

@@ -446,3 +446,27 @@ func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 		})
 	}
 }
+
+// TestAbortSaysThatTheRevisionIsRecorded: an abort points the group back at the revision that its record names, and says
+// where it has that from, so that a cloud makes no revision for it (S36).
+func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Pointed = revisionOf("1")
+	step := s.next() // it points the group at the target
+	s.do(step.Actions...)
+	s.Record, s.Group.Pointed = s.Record.Aborting(), s.Record.Target
+	for range 5 {
+		step = s.next()
+		for _, action := range step.Actions {
+			if back, ok := action.(nodegroup.SetRevision); ok {
+				if !back.Recorded || back.To != revisionOf("1") {
+					t.Errorf("it asks for %+v, want revision 1 as one that its record names", back)
+				}
+				return
+			}
+		}
+		s.do(step.Actions...)
+		s.pass(31 * time.Second)
+	}
+	t.Error("the group is not pointed back")
+}

@@ -418,13 +418,13 @@ func hasRestarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 }
 
-// unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and last the one that it stops for, of which
-// something is known to keep pods from being ready.
+// unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and in its advice first the one that it stops
+// for, of which something is known to keep pods from being ready.
 func (r *rules) unhealthy(record upgrade.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
 		rest, named := strings.CutPrefix(last, app.id().String())
-		return named && (rest == "" || rest[0] == ';')
+		return named && (rest == "" || rest[0] == ';' || rest[0] == ',')
 	})
 	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "on a node that stays") && !strings.Contains(record.Message, "ready for less than")) {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
