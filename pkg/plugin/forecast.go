@@ -218,13 +218,13 @@ func (g *groupContext) rejectRefused() error {
 	}
 }
 
-// rejectBlocked refuses to begin an upgrade in which a node could not be drained until a person
-// does something, unless the user said what is to become of such nodes.
-func (g *groupContext) rejectBlocked() error {
+// rejectBlocked refuses to begin an upgrade in which a node could not be drained, or a pod would find no
+// node, until a person does something, unless the user said what is to become of such nodes.
+func (g *groupContext) rejectBlocked(s *session) error {
 	if !g.request.RefusesBlocked() || g.record.IsResumable() {
 		return nil
 	}
-	for _, f := range g.findings {
+	for _, f := range g.checkObjects(s) {
 		if f.Severity == preflight.Block {
 			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}

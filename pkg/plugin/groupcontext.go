@@ -225,17 +225,18 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	return g.rejectUnknownWorkloads(s.settings.IgnoreUnready)
 }
 
-// checkUpgrade applies the rules that hold for every upgrade. What they say of a closed budget depends
-// on pods of other nodes and on controllers, which are read where they were not.
+// checkUpgrade applies the rules that hold for every upgrade. Where they depend on other objects than the
+// group's nodes and their pods, it reads those and applies all rules.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
 	world, facts := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.Version}
 	switch {
-	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllPods(&world):
+	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
 		objects, err := cluster.ReadInventory(ctx, s.Client)
 		if err != nil {
 			return explainReadError(err)
 		}
-		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
+		g.findings = preflight.Check(preflight.NewScene(&world, facts, objects), preflight.Catalogue(), s.skipChecks)
+		return nil
 	case !s.podsOfGroupOnly:
 		facts.Pods = eachPod(g.view.Pods)
 		if s.clusterWorkloads != nil {

@@ -175,7 +175,7 @@ func TestTerminalProgress(t *testing.T) {
 		p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
-	const moment = "phase upgrade, 0 of 2 replaced; n1 draining"
+	const moment = "phase upgrade, 0 of 2 replaced; n1 draining 1 pod"
 	if want := moment + erase; strings.Count(text, want) != 2 {
 		t.Errorf("the line of the moment is not drawn and erased twice in %q", text)
 	}

@@ -42,32 +42,60 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 			s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("g1"), c.other)}
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 1, 1))}
 			s.serve(t)
-			f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &bytes.Buffer{}}), &cobra.Command{}
-			cmd.SetContext(t.Context())
-			f.addShared(cmd.Flags())
-			f.addUpgrade(cmd)
-			if err := cmd.ParseFlags([]string{"--current=image=v3", "--yes"}); err != nil {
-				t.Fatal(err)
-			}
-			command, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
-			if err != nil {
-				t.Fatal(err)
-			}
-			session, err := command.openSession(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			session.podsOfGroupOnly = command.needsNoForecast()
-			g, err := session.loadGroup(t.Context(), "blue", modeUpgrade)
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch err := g.rejectBlocked(); {
+			session, g := openForYes(t, true)
+			switch err := g.rejectBlocked(session); {
 			case c.want == "" && err != nil:
 				t.Errorf("it is refused: %v", err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--skip-check=PDB006")):
 				t.Errorf("got %v, want an error that says %q", err, c.want)
 			}
 		})
+	}
+}
+
+// openForYes reads group blue as an upgrade with --yes does before it begins.
+func openForYes(t *testing.T, groupOnly bool) (*session, *groupContext) {
+	t.Helper()
+	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &bytes.Buffer{}}), &cobra.Command{}
+	cmd.SetContext(t.Context())
+	f.addShared(cmd.Flags())
+	f.addUpgrade(cmd)
+	if err := cmd.ParseFlags([]string{"--current=image=v3", "--yes"}); err != nil {
+		t.Fatal(err)
+	}
+	command, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := command.openSession(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	session.podsOfGroupOnly = groupOnly && command.needsNoForecast()
+	g, err := session.loadGroup(t.Context(), "blue", modeUpgrade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return session, g
+}
+
+// TestYesLooksAtVolumes: an upgrade whose pods have claims looks for volumes that no other node reaches, and one whose plan
+// was shown does as well.
+func TestYesLooksAtVolumes(t *testing.T) {
+	s := twoGroups()
+	s.pods = []corev1.Pod{*build.Pod("db-0", build.On("b1"), build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}))}
+	s.claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk"}}}
+	onNode := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{"b1"}},
+	}}}}}
+	s.volumes = []corev1.PersistentVolume{{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Spec: corev1.PersistentVolumeSpec{
+		NodeAffinity: onNode, PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/data"}},
+	}}}
+	s.serve(t)
+	for _, groupOnly := range []bool{true, false} {
+		session, g := openForYes(t, groupOnly)
+		if err := g.rejectBlocked(session); err == nil || !strings.Contains(err.Error(), "lies on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
+			t.Errorf("with the group's pods only %t: got %v, want an error that names the volume", groupOnly, err)
+		}
 	}
 }

@@ -105,6 +105,24 @@ type Facts struct {
 	Counted map[types.UID]int
 }
 
+// NeedsAllObjects reports whether more than the outdated nodes and their pods tells whether a node can be
+// drained: the budget of a pod that has to leave is closed, and may open by itself, or the pod has a
+// volume, which may lie where no other node reaches it.
+func NeedsAllObjects(w *upgrade.World) bool {
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Outdated && m.Node != nil && slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return hasClaim(pod) || isBudgetClosed(w, pod) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func isBudgetClosed(w *upgrade.World, pod *corev1.Pod) bool {
+	closed := []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever}
+	return slices.Contains(closed, foreseeObstacle(w, pod).Kind)
+}
+
 // CheckUpgrade applies every rule to the upgrade that would start from the World.
 func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	return omitForce(w, findOfUpgrade(w, facts))

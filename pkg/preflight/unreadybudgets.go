@@ -73,24 +73,6 @@ type covered struct {
 	byOwner map[types.UID]int
 }
 
-// NeedsAllPods reports whether what CheckUpgrade finds depends on pods of other nodes than outdated ones:
-// the budget of a pod that has to leave is closed, and may open by itself.
-func NeedsAllPods(w *upgrade.World) bool {
-	for i := range w.Members {
-		m := &w.Members[i]
-		if !m.Outdated || m.Node == nil {
-			continue
-		}
-		for _, pod := range m.Pods {
-			switch foreseeObstacle(w, pod).Kind {
-			case drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever:
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // of returns the pods of the budget, as far as pods were read.
 func (c *coverage) of(budget *drain.Budget) *covered {
 	if c.budgets == nil {

@@ -129,20 +129,27 @@ func TestClosedBudgets(t *testing.T) {
 	}
 }
 
-// TestNeedsAllPods: an open budget does not, so that an upgrade starts without reading all pods.
-func TestNeedsAllPods(t *testing.T) {
+// TestNeedsAllObjects: an open budget does not, so that an upgrade starts without reading all pods, and a pod with a claim does.
+func TestNeedsAllObjects(t *testing.T) {
+	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
+	directory := build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+	for want, volume := range map[bool]func(*corev1.Pod){true: claim, false: directory} {
+		if got := preflight.NeedsAllObjects(on(group("aws"), "old", build.Pod("web-0", volume))); got != want {
+			t.Errorf("a pod with a claim %t: %t", want, got)
+		}
+	}
 	for name, want := range map[string]bool{"open": false, "spent": true, "unhealthy": true, "never": true} {
 		counts := map[string]func(*policyv1.PodDisruptionBudget){
 			"open": build.Counts(3, 3, 2), "spent": build.Counts(3, 2, 2), "unhealthy": build.Counts(3, 1, 2), "never": build.Counts(3, 3, 3),
 		}
 		w := on(group("aws"), "old", build.Pod("web-0"))
 		w.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", counts[name])})
-		if got := preflight.NeedsAllPods(w); got != want {
+		if got := preflight.NeedsAllObjects(w); got != want {
 			t.Errorf("a budget that is %s: %t, want %t", name, got, want)
 		}
 		on(w, "new", w.Members[1].Pods...)
 		w.Members[1].Pods = nil
-		if preflight.NeedsAllPods(w) {
+		if preflight.NeedsAllObjects(w) {
 			t.Errorf("a budget that is %s of a pod that stays: it needs all pods", name)
 		}
 	}
