@@ -251,6 +251,9 @@ func (p *page) addPatches(reports []CheckReport) {
 			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
 				continue
 			}
+			if len(seen) == 0 {
+				p.addLines("# A patch of a template is a rollout: the controller makes all of its pods again.")
+			}
 			seen[f.Mend] = true
 			p.addLines(fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message), f.Mend)
 		}
