@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,10 +21,11 @@ import (
 func namespaceRules() []Rule {
 	return []Rule{
 		{
-			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: perWorkload(findExceededQuota),
-			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does. Pods that run stay, and the one in the place of a pod that leaves is refused. " +
-				"Quotas that are used up are not found: the next pod is made once the one before is gone.",
-			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209",
+			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: perWorkload(findRefusingQuota),
+			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does, or counts CPU or memory for which a container of the pods states no request or limit. " +
+				"Pods that run stay, and the one in the place of a pod that leaves is refused. Quotas that are used up are not found: the next pod is made once the one before is gone. " +
+				"A LimitRange may state what a container does not; none is looked at.",
+			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209; pkg/quota/v1/evaluator/core/pods.go, Constraints",
 		},
 		{
 			ID: "NS002", Severity: Error, Reads: []string{"namespaces"}, find: findRefusedPods,
@@ -34,33 +36,75 @@ func namespaceRules() []Rule {
 	}
 }
 
-// findExceededQuota is NS001.
-func findExceededQuota(s *Scene, w *Workload) *Finding {
+// findRefusingQuota is NS001.
+func findRefusingQuota(s *Scene, w *Workload) *Finding {
 	if w.Kind == "Pod" {
 		return nil // no one makes it again
 	}
 	model := w.Model()
-	usage := quotaUsage(model)
 	for _, quota := range s.Quotas {
 		if quota.Namespace != w.Namespace || !isInScope(quota, model) {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
-			hard, used := quota.Status.Hard[name], quota.Status.Used[name]
-			if asked, counts := usage[name]; !counts || asked.IsZero() || used.Cmp(hard) <= 0 {
+		if f := cmp.Or(findExceeded(quota, model), findUnstated(quota, model)); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// findExceeded finds what the quota allows less of than is used.
+func findExceeded(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+	usage := quotaUsage(pod)
+	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		hard, used := quota.Status.Hard[name], quota.Status.Used[name]
+		if asked, counts := usage[name]; !counts || asked.IsZero() || used.Cmp(hard) <= 0 {
+			continue
+		}
+		over := used.DeepCopy()
+		over.Sub(hard)
+		return &Finding{
+			Message: fmt.Sprintf("%s is exceeded, with %s at %s of %s: the pod in the place of one that leaves is refused, since it would exceed the quota by %s",
+				nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String()),
+			Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, used.String()),
+			Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): used.String()}}}),
+		}
+	}
+	return nil
+}
+
+// findUnstated finds what the quota counts and a container of the pod does not state. Pods that state what all of their
+// containers together may use are not asked for it.
+func findUnstated(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+	if helpers.IsPodLevelResourcesSet(pod) {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+			if statesQuantity(&c, name) {
 				continue
 			}
-			over := used.DeepCopy()
-			over.Sub(hard)
 			return &Finding{
-				Message: fmt.Sprintf("%s is exceeded, with %s at %s of %s: the pod in the place of one that leaves is refused, since it would exceed the quota by %s",
-					nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String()),
-				Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, used.String()),
-				Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): used.String()}}}),
+				Message: fmt.Sprintf("%s counts %s, which container %s does not state: the pod in the place of one that leaves is refused, unless a LimitRange of the namespace states it",
+					nameObject("ResourceQuota", quota), name, c.Name),
+				Remedy: fmt.Sprintf("state %s of container %s in its pod template, or have a LimitRange state it", name, c.Name),
 			}
 		}
 	}
 	return nil
+}
+
+// statesQuantity reports whether a container states what quotas count under the name. They ask for nothing but CPU and
+// memory.
+func statesQuantity(c *corev1.Container, name corev1.ResourceName) bool {
+	asked := map[corev1.ResourceName]bool{}
+	for _, of := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		_, requested := c.Resources.Requests[of]
+		_, limited := c.Resources.Limits[of]
+		asked[of], asked[corev1.DefaultResourceRequestsPrefix+of], asked["limits."+of] = requested, requested, limited
+	}
+	stated, isAsked := asked[name]
+	return stated || !isAsked
 }
 
 // quotaUsage returns what quotas count of a pod (pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc).
