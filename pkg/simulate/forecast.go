@@ -24,8 +24,8 @@ type Forecast struct {
 	// Peak is the largest desired size of the group, SizeAfter the one at the end if pods end as soon
 	// as they may.
 	Peak, SizeAfter int
-	// Fast is how it would end if pods end as soon as they may. Slow is how it would end if they take as
-	// long as they may and, of orders that are drawn, in the one that ends worst.
+	// Fast is how it would end if pods end as soon as they may and faulty ones recover. Slow is how it would
+	// end if they take as long as they may, faulty ones stay so and, of orders that are drawn, in the one that ends worst.
 	Fast, Slow Ending
 	// Duration is from now to the end; zero where Endless is set.
 	Duration Span
@@ -123,8 +123,8 @@ type Room struct {
 const runsAtOnce = 4
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
-// and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
-// once more for every order that is drawn. If the upgrade would fail, the forecast ends there, and Nodes
+// and, if the Spec's Times tell the two apart, once with pods that take as long as they may, and with
+// faults that last; each once more for every order that is drawn. If the upgrade would fail, the forecast ends there, and Nodes
 // lacks the nodes that were not started by then. Predict returns an error if the upgrade would act without
 // an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
@@ -134,7 +134,7 @@ func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, err
 	}
 	runs := drawOrders(spec)
 	if spec.Times.GoneLatest != nil {
-		spec.Times.Gone = spec.Times.GoneLatest
+		spec.Times.Gone, spec.FaultsLast = spec.Times.GoneLatest, true
 		runs = append(runs, drawOrders(spec)...)
 	}
 	var work errgroup.Group

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -334,5 +335,28 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 	want := all.Duration.Latest.Duration - all.Nodes[0].End.Latest.Duration
 	if off := (left.Duration.Latest.Duration - want).Abs(); off > 10*time.Second {
 		t.Errorf("%s are left, of %s with %s until the first has gone", left.Duration, all.Duration, all.Nodes[0].End)
+	}
+}
+
+// TestFaultsMayLast: a pod of a DaemonSet that crashes on a current node may recover or not. The forecast gives both ends.
+func TestFaultsMayLast(t *testing.T) {
+	agent := func(name, on string, with ...func(*corev1.Pod)) *corev1.Pod {
+		return build.Pod(name, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(on)}, with...)...)
+	}
+	crashing := func(pod *corev1.Pod) {
+		build.Unready(pod)
+		pod.CreationTimestamp, pod.Status.StartTime = metav1.Time{Time: start}, &metav1.Time{Time: start}
+		waiting := &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", RestartCount: 5, State: corev1.ContainerState{Waiting: waiting}}}
+	}
+	spec := twoNodes(agent("agent-0", "old-a-1"))
+	spec.Pods, spec.Times = append(spec.Pods, agent("agent-1", "cur-b-1", crashing)), simulate.Times{}
+	spec.Times, _ = simulate.Estimate(&spec)
+	f, err := simulate.Predict(t.Context(), spec, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Fast.Result != upgrade.Succeeded || f.Slow.Result != upgrade.WorkloadUnhealthy || !strings.Contains(f.Slow.Why, "CrashLoopBackOff") {
+		t.Errorf("it ends %+v, in the slow case %+v", f.Fast, f.Slow)
 	}
 }

@@ -27,6 +27,8 @@ type podLifecycle struct {
 	workloads *drain.WorkloadIndex
 	// daemons has a pod of each DaemonSet that runs on the group's nodes.
 	daemons []*simPod
+	// faultsLast is the Spec's.
+	faultsLast bool
 }
 
 // addPods takes the pods of the Spec in, and returns those that run or wait. All keys are known
@@ -67,6 +69,8 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	case isKept(pod, now):
 	case pod.DeletionTimestamp != nil:
 		l.endPodAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
+	case l.faultsLast && pod.Spec.NodeName != "" && drain.DescribeFault(pod) != "":
+		u.broken = true
 	case !drain.Ready(pod) && !isLongUnready(pod, now):
 		if since, started := startOf(pod); started {
 			l.readyAfter(u, since)
