@@ -139,8 +139,12 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
 	}
-	if req.WaitReplacement && g.group.Refill() == nodegroup.RefillByUser {
-		assumed = append(assumed, "replacements are there when they are needed: without a cloud, how long users take to bring them is not known")
+	switch {
+	case !req.WaitReplacement || g.group.Refill() != nodegroup.RefillByUser:
+	case forecast.Refilled:
+		assumed = append(assumed, "another node is there as soon as one is drained: without a cloud, how long users take to bring them is not known")
+	default:
+		assumed = append(assumed, "no replacement is waited for, and none comes: without a cloud, how long users take to bring them is not known")
 	}
 	return forecast, assumed, err
 }

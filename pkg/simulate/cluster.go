@@ -38,6 +38,8 @@ type Cluster struct {
 	movable   drain.Movable
 	// controllers are the answers of the DaemonSets that the upgrade asked about.
 	controllers map[drain.Workload]drain.Controller
+	// refilled has the drained nodes for which a user has brought another; nil where no one does.
+	refilled map[string]bool
 	// began is when the clock started. evicted counts the pods that were evicted, and deletions those
 	// that were deleted instead, by workload.
 	began     time.Time
@@ -58,6 +60,9 @@ func New(spec Spec) *Cluster {
 		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
 		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
 		began:   spec.Now, deletions: map[string]*Deletion{}, controllers: map[drain.Workload]drain.Controller{},
+	}
+	if spec.Refilled {
+		c.refilled = map[string]bool{}
 	}
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // byHand are two outdated nodes that no cloud knows, and what asks for replacements of them.
@@ -29,5 +31,30 @@ func TestEndlessWait(t *testing.T) {
 	endless, ok := errors.AsType[*simulate.EndlessError](err)
 	if !ok || endless.Waiting != "a replacement to be ready" || steps > 11_000 {
 		t.Errorf("after %d steps: %v", steps, err)
+	}
+}
+
+// TestUsersBringNodes: of a group without a cloud that has no current node a forecast takes each drained node to be replaced
+// at once. Of one that has current nodes it takes them for all that there will be.
+func TestUsersBringNodes(t *testing.T) {
+	for _, current := range []bool{false, true} {
+		spec, req := byHand()
+		pod := build.Pod("web-0", build.On("old-a-1"))
+		for _, n := range spec.Nodes {
+			n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
+		}
+		spec.Pods = []*corev1.Pod{pod, build.Pod("web-1", build.On("cur-b-1"))}
+		spec.Outdated = func(n *corev1.Node) bool { return n.Name == "old-a-1" || n.Name == "cur-b-1" && !current }
+		f, err := simulate.Predict(t.Context(), spec, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := upgrade.Succeeded
+		if current {
+			want = upgrade.WorkloadUnhealthy // no node has room for the pod
+		}
+		if f.Slow.Result != want || f.Refilled == current {
+			t.Errorf("with a current node %t: it ends %+v, nodes are brought %t", current, f.Slow, f.Refilled)
+		}
 	}
 }

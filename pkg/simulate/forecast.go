@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -29,6 +31,8 @@ type Forecast struct {
 	Fast, Slow Ending
 	// Duration is from now to the end; zero where Endless is set.
 	Duration Span
+	// Refilled tells that each drained node was taken to be replaced by a user at once.
+	Refilled bool
 	// Endless is what the upgrade would wait for without an end, as something that only a user
 	// does; "" where it ends.
 	Endless string
@@ -125,12 +129,14 @@ const runsAtOnce = 4
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may, and with
 // faults that last; each once more for every order that is drawn. If the upgrade would fail, the forecast ends there, and Nodes
-// lacks the nodes that were not started by then. Predict returns an error if the upgrade would act without
+// lacks the nodes that were not started by then. Of a group without a cloud and without a current node,
+// each drained node is taken to be replaced at once. Predict returns an error if the upgrade would act without
 // an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
-	req = predictable(req)
+	spec.Refilled = req.WaitReplacement && spec.isAllOutdated()
+	req = predictable(req, spec.Refilled)
 	if spec.Record.Run != "" { // its own settings stand
-		spec.Record.Request = predictable(spec.Record.Request)
+		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
 	}
 	runs := drawOrders(spec)
 	if spec.Times.GoneLatest != nil {
@@ -156,12 +162,17 @@ func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, err
 	return f, nil
 }
 
-// predictable is the request as a forecast carries it out. Without a cloud nothing brings
-// replacements up, so none is waited for.
-func predictable(req upgrade.Request) upgrade.Request {
-	req.WaitReplacement = false
+// predictable is the request as a forecast carries it out. Where users bring no nodes, none is waited for.
+func predictable(req upgrade.Request, refilled bool) upgrade.Request {
+	req.WaitReplacement = req.WaitReplacement && refilled
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	return req
+}
+
+// isAllOutdated reports whether users are still to bring all of the group's current nodes. Where some are
+// there, they are taken for all that there will be.
+func (s *Spec) isAllOutdated() bool {
+	return s.Record.Run == "" && s.Group.Refill() == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }
 
 // predictedRun is one run of the upgrade in a copy of the cluster.
@@ -205,7 +216,7 @@ func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
-	r.forecast.SizeAfter = c.group.Desired
+	r.forecast.SizeAfter, r.forecast.Refilled = c.group.Desired, spec.Refilled
 	r.forecast.Evictions, r.forecast.Unplaced = c.evicted, mergeUnplaced(c.Unplaced(), before)
 	r.forecast.Deletions, r.forecast.Outage = c.listDeletions(), c.pods.outages.sum()
 	for _, d := range r.forecast.Deletions {

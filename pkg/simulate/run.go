@@ -127,6 +127,7 @@ func (c *Cluster) Do(step upgrade.Step) {
 			c.controllers[w] = drain.Controller{} // it lacks none
 		}
 	}
+	c.refillGroup()
 	c.placePending()
 }
 

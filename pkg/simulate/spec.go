@@ -59,6 +59,9 @@ type Spec struct {
 	// Draws is in how many drawn orders the nodes may be started beside the one that loses least
 	// time, as a cloud does that picks them at random (EKS E40). Only forecasts look at it.
 	Draws int
+	// Refilled has a node brought up at once for each that is drained, as users do in groups without a
+	// cloud: how long they take is not known.
+	Refilled bool
 	// FaultsLast has pods of which a container cannot come up, as one in CrashLoopBackOff, and those that
 	// take their places never become ready. Otherwise they do in their usual time.
 	FaultsLast bool
