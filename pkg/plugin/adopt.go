@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -76,6 +77,9 @@ func (g *groupContext) mayReplan(line *commandLine, m mode) bool {
 // rejectChanges refuses to continue to another target or with other settings, unless they were
 // agreed to.
 func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.Request, group *nodegroup.Group) error {
+	if !group.IsTargetKnown() && record.Target.ID != "" {
+		return usageError(fmt.Errorf("run %s of group %q was begun to reach %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
+	}
 	moved := record.Target.ID != group.Wanted.ID
 	if err := record.CheckReplan(request.Strategy, moved); err != nil && (replan || moved) {
 		return usageError(fmt.Errorf("run %s of group %q: %w", record.Run, group.Name, err))

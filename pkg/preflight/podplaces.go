@@ -118,6 +118,35 @@ func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
 	return nil
 }
 
+// findLostClaim is POD015.
+func findLostClaim(s *Scene, _ *Workload, pod *Pod) *Finding {
+	for i := range pod.Spec.Volumes {
+		source := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if source == nil {
+			continue
+		}
+		at := slices.IndexFunc(s.Claims, func(c *corev1.PersistentVolumeClaim) bool {
+			return c.Namespace == pod.Namespace && c.Name == source.ClaimName
+		})
+		if at < 0 {
+			continue // it may have been left out of a dump
+		}
+		switch claim := s.Claims[at]; {
+		case claim.DeletionTimestamp != nil:
+			return &Finding{
+				Message: fmt.Sprintf("its claim %s is being deleted, and goes as soon as the pod has left: the pod in its place does not find the data", claim.Name),
+				Remedy:  "store the data elsewhere, and set the volume's persistentVolumeReclaimPolicy to Retain",
+			}
+		case claim.Status.Phase == corev1.ClaimLost:
+			return &Finding{
+				Message: fmt.Sprintf("its claim %s has lost its volume, so that the pod in its place stays Pending", claim.Name),
+				Remedy:  "restore the volume, or have the pod use another claim",
+			}
+		}
+	}
+	return nil
+}
+
 // zonesOf are the zones that the terms allow, none where one of them allows any.
 func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	var zones []string

@@ -34,6 +34,12 @@ func podRules() []Rule {
 			Source: "courtlistener#3245",
 		},
 		{
+			ID: "POD015", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findLostClaim),
+			Text: "A pod's PersistentVolumeClaim is being deleted or has lost its volume. Only the running pod keeps such a claim: the pod in its place stays Pending, " +
+				"or gets an empty volume, and what the volume holds is gone where its reclaim policy is Delete.",
+			Source: "kubernetes.io, Persistent Volumes, Storage Object in Use Protection; pkg/controller/volume/pvcprotection",
+		},
+		{
 			ID: "POD006", Severity: Error, find: perPod(leavingPods, findStuckPod),
 			Text: "A pod was to be gone two minutes ago, and is not: finalizers keep it, or its kubelet cannot end it. The drain of its node waits for it. " +
 				"Finalizers of pods that are not being deleted are left alone.",
