@@ -48,6 +48,13 @@ func (s *run) isDrainStarted(node *corev1.Node) bool {
 		nodemark.HasTaint(node, nodegroup.FenceTaint(s.Group.Provider))
 }
 
+// isRestart reports whether the action is one whose end shows in nothing but its answer: the pod that a
+// restarted Deployment moves may stay for long.
+func isRestart(action nodegroup.Action) bool {
+	_, restart := action.(upgrade.Restart)
+	return restart
+}
+
 // observeWorld is all that is known now.
 func (s *run) observeWorld() upgrade.World {
 	view := s.Cluster.View()
@@ -62,7 +69,7 @@ func (s *run) observeWorld() upgrade.World {
 	}
 	now := s.now()
 	for key, attempt := range s.attempts {
-		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory {
+		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory && !isRestart(attempt.Action) {
 			delete(s.attempts, key)
 		}
 	}

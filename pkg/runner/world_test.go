@@ -3,6 +3,7 @@ package runner
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -72,5 +73,20 @@ func TestRosterIsMadeAnew(t *testing.T) {
 				t.Errorf("%d members, want %d", got, c.want)
 			}
 		})
+	}
+}
+
+// TestRestartsAreRemembered: the pod that a restarted Deployment moves may stay for long, and the restart is not asked for again.
+func TestRestartsAreRemembered(t *testing.T) {
+	s := newSite(t, 1)
+	long := time.Now().Add(-2 * attemptMemory)
+	restart, evict := upgrade.Restart{Pod: "web"}, upgrade.Evict{UID: "api"}
+	r := &run{Runner: s.runner(), attempts: map[string]nodegroup.Attempt{
+		restart.Key(): {Action: restart, Begun: long, Ended: long, Outcome: nodegroup.OutcomeDone},
+		evict.Key():   {Action: evict, Begun: long, Ended: long, Outcome: nodegroup.OutcomeDone},
+	}}
+	open := r.observeWorld().Open
+	if _, kept := open[restart.Key()]; !kept || len(open) != 1 {
+		t.Errorf("it remembers %v, want the restart alone", open)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -636,5 +637,28 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	g.index.Store(pending)
 	if step := g.step(); !strings.Contains(step.Status.Waiting, "a replacement to be ready; meanwhile "+webName+" has 1 of 2 ready pods") {
 		t.Errorf("it waits for %q", step.Status.Waiting)
+	}
+}
+
+// TestMovesNameRefusedPods: a Deployment that is restarted to move its only pod may not create another. That is found out, and said.
+func TestMovesNameRefusedPods(t *testing.T) {
+	g := newGateScene(t, 1)
+	solo := build.Pod("solo-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "solo-1"), build.On("old-a-0"))
+	solo.Labels = map[string]string{"pod-template-hash": "1"}
+	g.at("old-a-0").Pods = []*corev1.Pod{solo}
+	g.index = drain.NewWorkloadIndex(drain.Facts{})
+	g.index.Store(solo)
+	g.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "solo", UID: "solo"}}}, nil)
+	g.Request.Move = upgrade.MoveBySurge
+	name := drain.Workload{Namespace: build.Namespace, Kind: "Deployment", Name: "solo"}
+	g.step()
+	g.pass(time.Minute)
+	step := g.step()
+	if len(step.Blocked) != 1 || step.Blocked[0].Kind != drain.Moving || !slices.Contains(step.Unscaled, name) {
+		t.Fatalf("blocked %v, controllers to read %v", step.Blocked, step.Unscaled)
+	}
+	g.Controllers = map[drain.Workload]drain.Controller{name: {Replicas: 1, Refused: "exceeded quota: pods", Read: g.Now}}
+	if step = g.step(); len(step.Blocked) != 1 || !strings.Contains(step.Blocked[0].String(), "and is refused: exceeded quota: pods") {
+		t.Errorf("blocked %v, want the quota to be named", step.Blocked)
 	}
 }

@@ -1,6 +1,9 @@
 package upgrade
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -109,7 +112,23 @@ func (d scheduling) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
 			pod := types.NamespacedName{Namespace: b.Pod.Namespace, Name: b.Pod.Name}
-			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: b.Obstacle}, string(b.Pod.UID))
+			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: d.nameRefusal(b.Obstacle, b.Pod)}, string(b.Pod.UID))
 		}
 	}
+}
+
+// nameRefusal adds to what a pod waits for that is moved why its controller may not create the pod that is to take over. It
+// has the controller read for that.
+func (d scheduling) nameRefusal(in drain.Obstacle, pod *corev1.Pod) drain.Obstacle {
+	w := drain.WorkloadOf(pod)
+	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
+		return in
+	}
+	if !slices.Contains(d.unscaled, w) {
+		d.unscaled = append(d.unscaled, w)
+	}
+	if refused := d.w.Controllers[w].Refused; refused != "" {
+		in.Detail += ", and is refused: " + refused
+	}
+	return in
 }
