@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -660,5 +661,22 @@ func TestMovesNameRefusedPods(t *testing.T) {
 	g.Controllers = map[drain.Workload]drain.Controller{name: {Replicas: 1, Refused: "exceeded quota: pods", Read: g.Now}}
 	if step = g.step(); len(step.Blocked) != 1 || !strings.Contains(step.Blocked[0].String(), "and is refused: exceeded quota: pods") {
 		t.Errorf("blocked %v, want the quota to be named", step.Blocked)
+	}
+}
+
+// TestClosedBudgetsNameTheirCause: where a budget is closed since pods of the workload do not come up, the remedy is to mend that.
+func TestClosedBudgetsNameTheirCause(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 3, 2))})
+	g.step()
+	g.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 2, 2))})
+	g.step()
+	g.pass(6 * time.Second)
+	g.tellController(drain.Controller{Replicas: 3, Refused: "exceeded quota"})
+	g.step()
+	g.pass(6 * time.Second)
+	step := g.step()
+	if len(step.Blocked) != 1 || step.Blocked[0].Remedy() != "mend shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota" {
+		t.Errorf("blocked %v, unhealthy %v", step.Blocked, step.Status.Unhealthy)
 	}
 }

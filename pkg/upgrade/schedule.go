@@ -112,9 +112,20 @@ func (d scheduling) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
 			pod := types.NamespacedName{Namespace: b.Pod.Namespace, Name: b.Pod.Name}
-			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: d.nameRefusal(b.Obstacle, b.Pod)}, string(b.Pod.UID))
+			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: d.nameRefusal(b.Obstacle, b.Pod), Unready: d.whyUnready(b.Obstacle, b.Pod)}, string(b.Pod.UID))
 		}
 	}
+}
+
+// whyUnready says why pods of a blocked pod's workload do not become ready, where they would open its budget; "" where
+// that is not known.
+func (d scheduling) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
+	opens := in.Kind == drain.BudgetSpent || in.Kind == drain.BudgetUnhealthy || in.Kind == drain.LastReady || in.Kind == drain.Canary
+	i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == drain.WorkloadOf(pod) })
+	if !opens || i < 0 {
+		return ""
+	}
+	return d.unhealthy[i].String()
 }
 
 // nameRefusal adds to what a pod waits for that is moved why its controller may not create the pod that is to take over. It

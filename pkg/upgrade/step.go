@@ -60,16 +60,24 @@ type Blocked struct {
 	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
 	// when that is not known.
 	Until time.Time `json:"until,omitzero"`
+	// Unready says why pods of the workload that the pod is of do not become ready, "" where that is not
+	// known: its budget is closed for that.
+	Unready string `json:"-"`
 	// Forces is true where the pod is deleted, whatever is in its way, when its node's time is over.
 	Forces bool `json:"forces,omitempty"`
 }
 
-// Remedy is drain.Obstacle's, without the advice to force what is forced.
+// Remedy is drain.Obstacle's, without the advice to force what is forced. Where it is known why the workload's
+// pods do not become ready, that is what is to be mended.
 func (b Blocked) Remedy() string {
-	if b.Forces {
-		return drain.OmitForce(b.Obstacle.Remedy())
+	remedy := b.Obstacle.Remedy()
+	if b.Unready != "" {
+		remedy = "mend " + b.Unready
 	}
-	return b.Obstacle.Remedy()
+	if b.Forces {
+		return drain.OmitForce(remedy)
+	}
+	return remedy
 }
 
 // String says the obstacle in one line, without the remedy.
