@@ -179,6 +179,9 @@ func DescribeHeartbeat(now Moment) string {
 			if n.Pods > 0 {
 				text += " " + formatCount(n.Pods, "pod")
 			}
+			if n.Silent != "" {
+				text += " (" + n.Silent + ")"
+			}
 			busy = append(busy, text)
 		}
 	}

@@ -41,6 +41,14 @@ func node(name string, state upgrade.NodeState, pods int) func(*Moment) {
 	}
 }
 
+// silent is the node in drain, whose kubelet does not report.
+func silent(name string) func(*Moment) {
+	return func(m *Moment) {
+		node(name, upgrade.NodeDraining, 2)(m)
+		m.Status.Nodes[len(m.Status.Nodes)-1].Silent = "its kubelet has been silent since noon: restart the kubelet"
+	}
+}
+
 func without(name string) func(*Moment) {
 	return func(m *Moment) {
 		m.Status.Nodes = slices.DeleteFunc(slices.Clone(m.Status.Nodes), func(n upgrade.NodeStatus) bool { return n.Name == name })
@@ -163,6 +171,7 @@ func TestHeartbeat(t *testing.T) {
 		want   string
 	}{
 		"a node in flight":  {moment(), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods"},
+		"a silent node":     {moment(silent("n1")), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
 		"nothing in flight": {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
 		"many in flight":    {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
 		"nodes at rest":     {moment(node("n1", upgrade.NodeQuarantined, 1), node("n3", upgrade.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},

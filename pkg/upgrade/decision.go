@@ -255,6 +255,9 @@ func (d decision) startedStatus(name string) NodeStatus {
 	if m := d.count.byName[name]; m != nil {
 		view := d.classifyPodsOf(m)
 		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
+		if m.Node != nil && nodegroup.IsSilent(m.Node) && status.Pods > 0 {
+			status.Silent = describeSilent(m.Node)
+		}
 	}
 	return status
 }

@@ -131,6 +131,9 @@ type NodeStatus struct {
 	// once the node was started.
 	Pods    int `json:"pods"`
 	Staying int `json:"staying"`
+	// Silent says since when the kubelet of a started node has not reported and what to do, "" where it
+	// has: what is to end there does not.
+	Silent string `json:"silent,omitempty"`
 }
 
 // FindNode returns the status of the named node.
