@@ -157,7 +157,7 @@ func (o Obstacle) Remedy() string {
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
 		Completing:      "wait for its end, raise --drain-timeout or take the label off to have it evicted",
 		DoNotDisrupt:    "wait for its end, take the annotation off or leave --respect-do-not-disrupt out",
-		Returns:         "take the toleration away that brings it back or pass --on-timeout=force",
+		Returns:         "take the toleration or the nodeName that brings it back out of its template or pass --on-timeout=force",
 		BudgetPending:   "see that kube-controller-manager is running",
 		TargetStays:     "see what keeps that target group, as the AWS Load Balancer Controller, or pass --on-timeout=force",
 		Unanswered:      "see whether the API server is well",

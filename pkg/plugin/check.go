@@ -225,7 +225,7 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 func (c *checker) answerReports(reports []report.CheckReport) error {
 	var err error
 	if c.patch {
-		err = report.WritePatches(c.Out, reports)
+		err = report.WritePatches(c.Out, reports, c.ofCluster)
 	} else {
 		err = printAll(c.console, "CheckList", reports, report.WriteCheck)
 	}

@@ -153,3 +153,14 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.sent())
 	}
 }
+
+// TestPatchesReachTheSameCluster: the printed script talks to the cluster that was checked, whatever the current context is.
+func TestPatchesReachTheSameCluster(t *testing.T) {
+	closedBudget().serve(t)
+	for flag, want := range map[string]string{"--context=test": `kubectl() { command kubectl --context=test "$@"; }` + "\n", "--all-nodes=false": "# "} {
+		stdout, stderr, _ := invoke(t, "check", "blue", "--current=image=v3", "-o", "patch", flag)
+		if !strings.HasPrefix(stdout, want) || !strings.Contains(stdout, "kubectl patch -n shop pdb web") {
+			t.Errorf("%s: the script is %q, %s", flag, stdout, stderr)
+		}
+	}
+}

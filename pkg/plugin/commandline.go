@@ -28,9 +28,10 @@ type commandLine struct {
 	dryRun   cmdutil.DryRunStrategy
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
-	// typed reports whether a flag was typed, and retry is the whole command to type once more.
-	typed func(flag string) bool
-	retry string
+	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofCluster
+	// are its flags that kubectl takes to reach the same cluster.
+	typed            func(flag string) bool
+	retry, ofCluster string
 }
 
 // groupSelection is what groups are named by: their names, a node or a selector, or nothing.
@@ -91,7 +92,7 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	if err != nil {
 		return nil, err
 	}
-	line.retry = makeRetryCommand(cmd, args)
+	line.retry, line.ofCluster = makeRetryCommand(cmd, args), f.clusterFlags(cmd)
 	if cmd.Flags().Lookup("dry-run") != nil {
 		line.dryRun, err = parseDryRun(cmd, args)
 	}
