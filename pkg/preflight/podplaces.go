@@ -119,7 +119,7 @@ func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
 }
 
 // findLostClaim is POD015.
-func findLostClaim(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		source := pod.Spec.Volumes[i].PersistentVolumeClaim
 		if source == nil {
@@ -128,8 +128,14 @@ func findLostClaim(s *Scene, _ *Workload, pod *Pod) *Finding {
 		at := slices.IndexFunc(s.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 			return c.Namespace == pod.Namespace && c.Name == source.ClaimName
 		})
+		if at < 0 && w.Kind == "StatefulSet" {
+			continue // which makes its claims again
+		}
 		if at < 0 {
-			continue // it may have been left out of a dump
+			return &Finding{
+				Message: fmt.Sprintf("its claim %s is gone, so that the pod in its place stays Pending", source.ClaimName),
+				Remedy:  "create the claim, for the volume that the pod has",
+			}
 		}
 		switch claim := s.Claims[at]; {
 		case claim.DeletionTimestamp != nil:

@@ -34,8 +34,8 @@ func podRules() []Rule {
 			Source: "courtlistener#3245",
 		},
 		{
-			ID: "POD015", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findLostClaim),
-			Text: "A pod's PersistentVolumeClaim is being deleted or has lost its volume. Only the running pod keeps such a claim: the pod in its place stays Pending, " +
+			ID: "POD015", Severity: Block, Reads: []string{"persistentvolumeclaims"}, find: perPod(leavingPods, findLostClaim),
+			Text: "A pod's PersistentVolumeClaim is gone, is being deleted or has lost its volume. Only the running pod keeps what is left of it: the pod in its place stays Pending, " +
 				"or gets an empty volume, and what the volume holds is gone where its reclaim policy is Delete.",
 			Source: "kubernetes.io, Persistent Volumes, Storage Object in Use Protection; pkg/controller/volume/pvcprotection",
 		},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -77,7 +78,7 @@ type crowding struct {
 //
 // It is enough to count: where fewer pods than domains × most are placed, one of the domains has
 // room. Nodes are drained in the worst order, those with the most pods first; as many as the window
-// is wide are drained at once, and each that is removed is replaced.
+// is wide are drained at once, and each that is removed is replaced, unless users have brought all nodes already.
 func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 	d := s.findDomains(w, key)
 	fenced, surge := d.fenced(), s.countSurged()
@@ -94,12 +95,22 @@ func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 		}
 		placed += d.pods[domain]
 		replaced := max(0, i+1-max(1, s.World.Request.Window))
+		if s.hasAllNodes() {
+			replaced = 0
+		}
 		room := len(d.open) + max(surge, min(surge+replaced, len(s.outdated)))
 		if missing := (placed - room*most + most - 1) / most; missing > 0 && (worst == nil || missing > worst.missing) {
 			worst = &crowding{pods: placed, domains: room, missing: missing, isNowhere: len(d.open) == 0 && surge == 0}
 		}
 	}
 	return worst
+}
+
+// hasAllNodes reports whether no node is taken to join the group: users bring them, and have brought some, or are not
+// waited for. Forecasts take it so, too.
+func (s *Scene) hasAllNodes() bool {
+	isCurrent := func(m nodegroup.Member) bool { return !m.Outdated }
+	return s.World.Group.Refill() == nodegroup.RefillByUser && (!s.World.Request.WaitReplacement || slices.ContainsFunc(s.World.Members, isCurrent))
 }
 
 // countSurged is how many nodes the upgrade adds before the first is drained.
