@@ -30,8 +30,9 @@ type commandLine struct {
 	skipChecks []string
 	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofCluster
 	// are its flags that kubectl takes to reach the same cluster.
-	typed            func(flag string) bool
-	retry, ofCluster string
+	typed     func(flag string) bool
+	retry     string
+	ofCluster []string
 }
 
 // groupSelection is what groups are named by: their names, a node or a selector, or nothing.

@@ -28,27 +28,21 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 			words = append(words, formatFlag(f)...)
 		}
 	})
-	for i := range words {
-		words[i] = shell.Quote(words[i])
-	}
-	return strings.Join(words, " ")
+	return shell.Join(words)
 }
 
-// clusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user, quoted; without
-// secrets.
-func (f *flags) clusterFlags(cmd *cobra.Command) string {
+// clusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
+func (f *flags) clusterFlags(cmd *cobra.Command) []string {
 	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.config.AddFlags(kubectls)
 	left := []string{"token", "password", "username", "namespace", "request-timeout"}
 	var words []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if kubectls.Lookup(flag.Name) != nil && !slices.Contains(left, flag.Name) {
-			for _, word := range formatFlag(flag) {
-				words = append(words, shell.Quote(word))
-			}
+			words = append(words, formatFlag(flag)...)
 		}
 	})
-	return strings.Join(words, " ")
+	return words
 }
 
 // formatFlag returns the flag as it is typed: a list as one flag for each of its values.

@@ -237,12 +237,12 @@ func countFindings(n int, s preflight.Severity) string {
 }
 
 // WritePatches writes the commands that mend findings, each once and behind what it mends, as a
-// script of a shell. ofCluster are the flags, quoted, by which its kubectl reaches the cluster that was checked; "" for
-// those of the current context.
-func WritePatches(w io.Writer, reports []CheckReport, ofCluster string) error {
+// script of a shell. ofCluster are the flags by which its kubectl reaches the cluster that was checked; none for that of
+// the current context.
+func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := page{w: w}
-	if ofCluster != "" && slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) }) {
-		out.addLines("kubectl() { command kubectl " + ofCluster + ` "$@"; }`)
+	if len(ofCluster) > 0 && slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) }) {
+		out.addLines("kubectl() { command kubectl " + shell.Join(ofCluster) + ` "$@"; }`)
 	}
 	out.addPatches(reports)
 	return out.err

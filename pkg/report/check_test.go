@@ -66,7 +66,7 @@ func TestGoldenCheck(t *testing.T) {
 			return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Style: Markdown})
 		},
 		"check-patch": func(w io.Writer) error {
-			return WritePatches(w, []CheckReport{*someCheck(t, rules...)}, "'--context=prod b'")
+			return WritePatches(w, []CheckReport{*someCheck(t, rules...)}, []string{"--context=prod b"})
 		},
 		"check-nothing": func(w io.Writer) error {
 			return WriteCheck(w, &CheckReport{Nodes: 3, Outdated: new(0)}, Options{Now: now})
@@ -100,7 +100,7 @@ func TestSkippedFindings(t *testing.T) {
 	if err := WriteCheck(&text, r, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := WritePatches(&patches, []CheckReport{*r}, ""); err != nil {
+	if err := WritePatches(&patches, []CheckReport{*r}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if r.Worst() != preflight.Warn || patches.Len() > 0 || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "Found 1 warning.") {

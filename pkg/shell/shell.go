@@ -43,6 +43,15 @@ func needsQuotes(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@%+=:,./_-", r)
 }
 
+// Join returns the words, quoted, with a blank between them.
+func Join(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = Quote(word)
+	}
+	return strings.Join(quoted, " ")
+}
+
 // Command returns a command line: the program with its subcommands and options as they are, and the operands quoted. An operand
 // that begins with a dash is not read as an option.
 func Command(program string, operands ...string) string {
