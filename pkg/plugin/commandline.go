@@ -93,7 +93,7 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	if err != nil {
 		return nil, err
 	}
-	line.retry, line.ofCluster = makeRetryCommand(cmd, args), f.clusterFlags(cmd)
+	line.retry, line.ofCluster = makeRetryCommand(cmd, args), clusterFlags(cmd)
 	if cmd.Flags().Lookup("dry-run") != nil {
 		line.dryRun, err = parseDryRun(cmd, args)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
@@ -32,9 +33,9 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 }
 
 // clusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
-func (f *flags) clusterFlags(cmd *cobra.Command) []string {
+func clusterFlags(cmd *cobra.Command) []string {
 	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.config.AddFlags(kubectls)
+	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
 	left := []string{"token", "password", "username", "namespace", "request-timeout"}
 	var words []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -43,6 +44,14 @@ func (f *flags) clusterFlags(cmd *cobra.Command) []string {
 		}
 	})
 	return words
+}
+
+// noteCluster says which flags the commands of a text lack that have to reach the same cluster; "" where none does.
+func noteCluster(text string, flags []string) string {
+	if len(flags) == 0 || strings.Count(text, "kubectl ") <= strings.Count(text, shell.Quote(flags[0])) {
+		return ""
+	}
+	return "note: add " + shell.Join(flags) + " to the commands that lack it"
 }
 
 // formatFlag returns the flag as it is typed: a list as one flag for each of its values.

@@ -184,3 +184,21 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsNameTheCluster: an error whose commands would reach the cluster of the current context says what they lack.
+func TestErrorsNameTheCluster(t *testing.T) {
+	flags := []string{"--context=prod b", "--kubeconfig=/tmp/k"}
+	for text, want := range map[string]string{
+		"run kubectl uncordon n1":                                      "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",
+		"run kubectl nodeupgrade '--context=prod b' workers":           "",
+		"run kubectl nodeupgrade '--context=prod b'; kubectl cordon n": "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",
+		"no node matches": "",
+	} {
+		if got := noteCluster(text, flags); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+		if got := noteCluster(text, nil); got != "" {
+			t.Errorf("%q of the current context: %q", text, got)
+		}
+	}
+}

@@ -17,9 +17,12 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
 	cmd := NewCommand(streams)
 	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(ctx)
+	executed, err := cmd.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(errOut, "error: "+sanitizeLine(err.Error()))
+		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
+			fmt.Fprintln(errOut, sanitizeLine(note))
+		}
 	}
 	return exitCodeOf(err)
 }
