@@ -28,11 +28,12 @@ type commandLine struct {
 	dryRun   cmdutil.DryRunStrategy
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
-	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofCluster
-	// are its flags that kubectl takes to reach the same cluster.
-	typed     func(flag string) bool
-	retry     string
-	ofCluster []string
+	// typed reports whether a flag was typed, and retry is the whole command to type once more. ofCluster
+	// are its flags that kubectl takes to reach the same cluster, and ofGroup its words that name the
+	// group and its current nodes.
+	typed              func(flag string) bool
+	retry              string
+	ofCluster, ofGroup []string
 }
 
 // groupSelection is what groups are named by: their names, a node or a selector, or nothing.
@@ -93,7 +94,7 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	if err != nil {
 		return nil, err
 	}
-	line.retry, line.ofCluster = makeRetryCommand(cmd, args), clusterFlags(cmd)
+	line.retry, line.ofCluster, line.ofGroup = makeRetryCommand(cmd, args), clusterFlags(cmd), groupWords(cmd, args)
 	if cmd.Flags().Lookup("dry-run") != nil {
 		line.dryRun, err = parseDryRun(cmd, args)
 	}

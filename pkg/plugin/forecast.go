@@ -37,12 +37,26 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if g.clusterWorkloads != nil && g.findOwner() == nil {
 		unread = slices.Concat(unread, describeUnread(&g.clusterWorkloads.Objects))
 	}
+	unread = slices.Concat(unread, g.describeReplacements(&forecast))
 	return report.NewPlan(report.Plan{
 		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		SizeAfter: g.sizeAfter(&forecast),
 		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &g.group, g.members, &forecast, g.isForecast(s)), nil
+}
+
+// describeReplacements says what a forecast takes users to do that an upgrade waits for.
+func (g *groupContext) describeReplacements(forecast *simulate.Forecast) []string {
+	const unknown = ": without a cloud, how long users take to bring nodes is not known"
+	switch {
+	case len(forecast.Nodes) == 0 || !g.request.WaitReplacement || g.group.Refill() != nodegroup.RefillByUser:
+		return nil
+	case forecast.Refilled:
+		return []string{"another node is there as soon as one is drained" + unknown}
+	default:
+		return []string{"no replacement is waited for, and none comes" + unknown}
+	}
 }
 
 // sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
@@ -139,13 +153,6 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
 	}
-	switch {
-	case !req.WaitReplacement || g.group.Refill() != nodegroup.RefillByUser:
-	case forecast.Refilled:
-		assumed = append(assumed, "another node is there as soon as one is drained: without a cloud, how long users take to bring them is not known")
-	default:
-		assumed = append(assumed, "no replacement is waited for, and none comes: without a cloud, how long users take to bring them is not known")
-	}
 	return forecast, assumed, err
 }
 
@@ -224,11 +231,11 @@ func (g *groupContext) rejectRefused() error {
 
 // rejectBlocked refuses to begin an upgrade in which a node could not be drained, or a pod would find no
 // node, until a person does something, unless the user said what is to become of such nodes.
-func (g *groupContext) rejectBlocked(s *session) error {
+func (g *groupContext) rejectBlocked() error {
 	if !g.request.RefusesBlocked() || g.record.IsResumable() {
 		return nil
 	}
-	for _, f := range g.checkObjects(s) {
+	for _, f := range g.findings {
 		if f.Severity == preflight.Block {
 			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}

@@ -226,17 +226,16 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 }
 
 // checkUpgrade applies the rules that hold for every upgrade. Where they depend on other objects than the
-// group's nodes and their pods, it reads those and applies all rules.
+// group's nodes and their pods, it reads those, too, and looks for volumes that keep pods on their nodes.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
-	world, facts := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.Version}
+	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.Version}, s.objects
 	switch {
 	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
-		objects, err := cluster.ReadInventory(ctx, s.Client)
-		if err != nil {
+		var err error
+		if objects, err = cluster.ReadInventory(ctx, s.Client); err != nil {
 			return explainReadError(err)
 		}
-		g.findings = preflight.Check(preflight.NewScene(&world, facts, objects), preflight.Catalogue(), s.skipChecks)
-		return nil
+		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
 	case !s.podsOfGroupOnly:
 		facts.Pods = eachPod(g.view.Pods)
 		if s.clusterWorkloads != nil {
@@ -246,6 +245,10 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {
 		return slices.Contains(s.skipChecks, f.Rule)
 	})
+	if objects != nil && !s.isDryRun() { // the plan of a dry run has what all rules find
+		bound := preflight.Check(preflight.NewScene(&world, facts, objects), preflight.VolumeRules(), s.skipChecks)
+		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return f.Severity != preflight.Block || f.Skipped != "" })...)
+	}
 	return nil
 }
 
@@ -318,7 +321,7 @@ func (g *groupContext) knowsWorkload(name string) bool {
 		}
 	}
 	for _, pods := range g.view.Pods {
-		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(drain.WorkloadOf(pod).String(), name) }) {
+		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(upgrade.NameWorkload(pod), name) }) {
 			return true
 		}
 	}

@@ -46,6 +46,17 @@ func clusterFlags(cmd *cobra.Command) []string {
 	return words
 }
 
+// groupWords are the words that were typed to name groups and their current nodes.
+func groupWords(cmd *cobra.Command, groups []string) []string {
+	var words []string
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if slices.Contains([]string{"selector", "node", "current"}, flag.Name) {
+			words = append(words, formatFlag(flag)...)
+		}
+	})
+	return append(words, groups...)
+}
+
 // noteCluster says which flags the commands of a text lack that have to reach the same cluster; "" where none does.
 func noteCluster(text string, flags []string) string {
 	if len(flags) == 0 || strings.Count(text, "kubectl ") <= strings.Count(text, shell.Quote(flags[0])) {

@@ -69,7 +69,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	at := openDump(s.commandLine, d, source)
 	if s.file != "" {
-		at.checkedBy = "kubectl nodeupgrade check " + shell.Option("--filename", s.file)
+		at.checkedBy = shell.Join(append([]string{"kubectl", "nodeupgrade", "check", "--filename=" + s.file}, s.ofGroup...))
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {

@@ -224,7 +224,7 @@ func TestSimulateTellsWhatPlansTell(t *testing.T) {
 		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is written", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
 		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
 		"as a document":           {[]string{"-o", "json"}, []string{`"singletons": [`, `"name": "shop/Deployment/api"`, `"rule": "POD010"`, `"rule": "PRB001"`}, nil},
-		"what is not known":       {nil, []string{"rules not looked at, or in part: kubectl nodeupgrade check --filename=- tells which"}, []string{"infos more"}},
+		"what is not known":       {nil, []string{"rules not looked at, or in part: kubectl nodeupgrade check --filename=- --current=image=v2 a tells which"}, []string{"infos more"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -135,7 +135,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 		return s.reportCurrent(ctx, g, m)
 	}
 	s.warnOfLosses(g)
-	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked(s), g.rejectLargeRecord()); err != nil {
+	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked(), g.rejectLargeRecord()); err != nil {
 		return err
 	}
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {

@@ -42,8 +42,8 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 			s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("g1"), c.other)}
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 1, 1))}
 			s.serve(t)
-			session, g := openForYes(t, true)
-			switch err := g.rejectBlocked(session); {
+			g := openForYes(t, true)
+			switch err := g.rejectBlocked(); {
 			case c.want == "" && err != nil:
 				t.Errorf("it is refused: %v", err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--skip-check=PDB006")):
@@ -54,7 +54,7 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 }
 
 // openForYes reads group blue as an upgrade with --yes does before it begins.
-func openForYes(t *testing.T, groupOnly bool) (*session, *groupContext) {
+func openForYes(t *testing.T, groupOnly bool) *groupContext {
 	t.Helper()
 	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &bytes.Buffer{}}), &cobra.Command{}
 	cmd.SetContext(t.Context())
@@ -76,7 +76,7 @@ func openForYes(t *testing.T, groupOnly bool) (*session, *groupContext) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return session, g
+	return g
 }
 
 // TestYesLooksAtVolumes: an upgrade whose pods have claims looks for volumes that no other node reaches, and one whose plan
@@ -93,8 +93,8 @@ func TestYesLooksAtVolumes(t *testing.T) {
 	}}}
 	s.serve(t)
 	for _, groupOnly := range []bool{true, false} {
-		session, g := openForYes(t, groupOnly)
-		if err := g.rejectBlocked(session); err == nil || !strings.Contains(err.Error(), "lies on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
+		g := openForYes(t, groupOnly)
+		if err := g.rejectBlocked(); err == nil || !strings.Contains(err.Error(), "lies on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
 			t.Errorf("with the group's pods only %t: got %v, want an error that names the volume", groupOnly, err)
 		}
 	}

@@ -128,8 +128,11 @@ func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
 		at := slices.IndexFunc(s.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 			return c.Namespace == pod.Namespace && c.Name == source.ClaimName
 		})
-		if at < 0 && w.Kind == "StatefulSet" {
-			continue // which makes its claims again
+		if at < 0 && w.Kind == "StatefulSet" { // which makes its claims again
+			return &Finding{
+				Message: fmt.Sprintf("its claim %s is gone, so that the pod in its place gets an empty volume, or stays Pending", source.ClaimName),
+				Remedy:  "create the claim, for the volume that the pod has",
+			}
 		}
 		if at < 0 {
 			return &Finding{

@@ -34,6 +34,11 @@ func Catalogue() []Rule {
 	return rules
 }
 
+// VolumeRules are the rules about volumes that keep pods from every other node.
+func VolumeRules() []Rule {
+	return slices.DeleteFunc(podRules(), func(r Rule) bool { return r.Severity != Block || !slices.Contains(r.Reads, "persistentvolumeclaims") })
+}
+
 // FindRule is the rule of the id, in upper or lower case.
 func FindRule(id string) (Rule, bool) {
 	rules := Catalogue()

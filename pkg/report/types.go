@@ -94,7 +94,7 @@ type Plan struct {
 	Room simulate.Room `json:"room,omitzero"`
 	// Assumptions are what the times rest on, a sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
-	// Unread are what the plan takes for granted in the place of what was not read, a sentence each with the reason.
+	// Unread are what the plan takes for granted in the place of what was not read or only users know, a sentence each with the reason.
 	Unread []string `json:"unread,omitempty"`
 	// LeftOut says what the upgrade would leave out because the user lacks a right, a sentence each.
 	LeftOut []string `json:"leftOut,omitempty"`

@@ -45,6 +45,7 @@ func TestUsersBringNodes(t *testing.T) {
 		}
 		spec.Pods = []*corev1.Pod{pod, build.Pod("web-1", build.On("cur-b-1"))}
 		spec.Outdated = func(n *corev1.Node) bool { return n.Name == "old-a-1" || n.Name == "cur-b-1" && !current }
+		req.Current = map[string]string{"image": "v2"}
 		f, err := simulate.Predict(t.Context(), spec, req)
 		if err != nil {
 			t.Fatal(err)

@@ -133,7 +133,7 @@ const runsAtOnce = 4
 // each drained node is taken to be replaced at once. Predict returns an error if the upgrade would act without
 // an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
-	spec.Refilled = req.WaitReplacement && spec.isAllOutdated()
+	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
 	req = predictable(req, spec.Refilled)
 	if spec.Record.Run != "" { // its own settings stand
 		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
@@ -170,7 +170,7 @@ func predictable(req upgrade.Request, refilled bool) upgrade.Request {
 }
 
 // isAllOutdated reports whether users are still to bring all of the group's current nodes. Where some are
-// there, they are taken for all that there will be.
+// there, they are taken for all that there will be, and where no labels say which are, none can be brought.
 func (s *Spec) isAllOutdated() bool {
 	return s.Record.Run == "" && s.Group.Refill() == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }

@@ -59,6 +59,15 @@ func (p daemonPods) with(pod *corev1.Pod) daemonPods {
 // total counts the pods that there should be.
 func (p daemonPods) total() int { return len(p.ready) + len(p.unready) + p.missing }
 
+// NameWorkload returns the name of the workload that the upgrade watches the pod as one of, NAMESPACE/KIND/NAME: of its
+// DaemonSet, too. A pod that no controller brings back has none, and its name is that of the zero drain.Workload.
+func NameWorkload(pod *corev1.Pod) string {
+	if daemon, of := daemonWorkload(pod); of {
+		return daemon.String()
+	}
+	return drain.WorkloadOf(pod).String()
+}
+
 // daemonWorkload returns the DaemonSet of a pod, and false for other pods.
 func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	owner := metav1.GetControllerOfNoCopy(pod)
