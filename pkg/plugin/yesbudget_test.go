@@ -99,3 +99,16 @@ func TestYesLooksAtVolumes(t *testing.T) {
 		}
 	}
 }
+
+// TestIgnoredWorkloadsAreKnown: what a stop advises to ignore is taken, a DaemonSet as well, and a name that no pod has is not.
+func TestIgnoredWorkloadsAreKnown(t *testing.T) {
+	s := twoGroups()
+	s.pods = []corev1.Pod{*build.Pod("agent-0", build.OwnedBy("DaemonSet", "agent"), build.On("g1")), *build.Pod("web-0", build.App("web"), build.On("b1"))}
+	s.serve(t)
+	g := openForYes(t, false)
+	for name, known := range map[string]bool{"shop/DaemonSet/agent": true, "shop/replicaset/web": true, "shop/DaemonSet/agnet": false, "*": true} {
+		if err := g.rejectUnknownWorkloads([]string{name}); (err == nil) != known {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
