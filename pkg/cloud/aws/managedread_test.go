@@ -295,6 +295,8 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 		t.Errorf("%q is said to be unread", group.Unread)
 	}
 	g := s.look("")
+	s.BlockDrains() // or it may be over before it is looked at
+	defer s.UnblockDrains()
 	s.mustUpgrade(&g, "run/1")
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
 	if _, err := s.Observe(t.Context(), cloud.Ref{Name: "web"}); err == nil || !strings.Contains(err.Error(), "eks:DescribeUpdate") {
@@ -307,8 +309,10 @@ func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
+	s.BlockDrains() // or it may be over before it is looked at
 	s.mustUpgrade(&g, "run/1")
 	s.look("")
+	s.UnblockDrains()
 	s.await(awscloud.UpdateState.Ended)
 	if group := s.look(""); group.Managed.Operation.State != nodegroup.OperationSucceeded {
 		t.Errorf("the update is %+v, want one that succeeded", group.Managed.Operation)
