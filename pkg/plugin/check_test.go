@@ -154,7 +154,7 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	}
 }
 
-// TestPatchesReachTheSameCluster: the printed script talks to the cluster that was checked, whatever the current context is.
+// TestPatchesReachTheSameCluster: the script of -o patch changes the cluster of --context, not that of the current context.
 func TestPatchesReachTheSameCluster(t *testing.T) {
 	closedBudget().serve(t)
 	for flag, want := range map[string]string{"--context=test": `kubectl() { command kubectl --context=test "$@"; }` + "\n", "--all-nodes=false": "# "} {

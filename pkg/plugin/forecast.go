@@ -229,8 +229,9 @@ func (g *groupContext) rejectRefused() error {
 	}
 }
 
-// rejectBlocked refuses to begin an upgrade in which a node could not be drained, or a pod would find no
-// node, until a person does something, unless the user said what is to become of such nodes.
+// rejectBlocked returns an error if a finding of severity block forbids the upgrade: a node could not be
+// drained, or a pod would find no other node. An upgrade that continues, and one that skips or forces such
+// nodes, is not rejected.
 func (g *groupContext) rejectBlocked() error {
 	if !g.request.RefusesBlocked() || g.record.IsResumable() {
 		return nil

@@ -3,14 +3,12 @@ package plugin
 import (
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -37,21 +35,7 @@ func (h *surveyor) Survey(context.Context, *nodegroup.Group) (cloud.Survey, erro
 func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*groupContext, *session, error) {
 	t.Helper()
 	twoGroups().serve(t)
-	f, cmd := newFlags(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
-	cmd.SetContext(ctx)
-	f.addShared(cmd.Flags())
-	f.addUpgrade(cmd)
-	if err := cmd.ParseFlags([]string{"--current=image=v2", "--dry-run"}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.openSession(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := openBlue(ctx, t, io.Discard, "--current=image=v2", "--dry-run")
 	h.Provider, s.provider = s.provider, h
 	p, err := s.loadGroup(ctx, "blue", modeUpgrade)
 	return p, s, err

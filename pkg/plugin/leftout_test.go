@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // withoutServices is twoGroups for a user who may do everything except to list services.
@@ -57,21 +55,7 @@ func TestStartSaysWhatIsLeftOut(t *testing.T) {
 		t.Run(string(m), func(t *testing.T) {
 			withoutServices(t)
 			var errOut bytes.Buffer
-			f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut}), &cobra.Command{}
-			cmd.SetContext(t.Context())
-			f.addShared(cmd.Flags())
-			f.addUpgrade(cmd)
-			if err := cmd.ParseFlags([]string{"--current=image=v2", "--yes"}); err != nil {
-				t.Fatal(err)
-			}
-			c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := c.openSession(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := openBlue(t.Context(), t, &errOut, "--current=image=v2", "--yes")
 			g, err := s.loadGroup(t.Context(), "blue", modeUpgrade)
 			if err != nil {
 				t.Fatal(err)

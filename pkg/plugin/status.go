@@ -124,7 +124,7 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 	return s, names[0], nil
 }
 
-// quoteGroups are the names of groups as a command line takes them.
+// quoteGroups quotes the names of groups as operands of a command.
 func quoteGroups(names []string) []string {
 	quoted := make([]string, 0, len(names))
 	for _, name := range names {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestWhatIsNotKnownIsSaid runs commands where something was not said, may not be read or is not in the dump: each says what is not known, or
-// ends with an error, and none prints a zero, an empty name or that there is nothing to do in its place.
+// TestWhatIsNotKnownIsSaid runs commands without a flag that they need, without a right, or on a dump that lacks a kind. Each command says
+// what is not known or ends with an error. None prints a zero, an empty name or "Nothing to do" instead.
 func TestWhatIsNotKnownIsSaid(t *testing.T) {
 	const (
 		current = "--current=image=v2"

@@ -1,7 +1,7 @@
 package plugin
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -56,27 +56,34 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 // openForYes reads group blue as an upgrade with --yes does before it begins.
 func openForYes(t *testing.T, groupOnly bool) *groupContext {
 	t.Helper()
-	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &bytes.Buffer{}}), &cobra.Command{}
-	cmd.SetContext(t.Context())
-	f.addShared(cmd.Flags())
-	f.addUpgrade(cmd)
-	if err := cmd.ParseFlags([]string{"--current=image=v3", "--yes"}); err != nil {
-		t.Fatal(err)
-	}
-	command, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
-	if err != nil {
-		t.Fatal(err)
-	}
-	session, err := command.openSession(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	session.podsOfGroupOnly = groupOnly && command.needsNoForecast()
-	g, err := session.loadGroup(t.Context(), "blue", modeUpgrade)
+	s := openBlue(t.Context(), t, io.Discard, "--current=image=v3", "--yes")
+	s.podsOfGroupOnly = groupOnly && s.needsNoForecast()
+	g, err := s.loadGroup(t.Context(), "blue", modeUpgrade)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// openBlue opens the session of an upgrade of group blue with the flags.
+func openBlue(ctx context.Context, t *testing.T, errOut io.Writer, flags ...string) *session {
+	t.Helper()
+	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: errOut}), &cobra.Command{}
+	cmd.SetContext(ctx)
+	f.addShared(cmd.Flags())
+	f.addUpgrade(cmd)
+	if err := cmd.ParseFlags(flags); err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.openSession(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // TestYesLooksAtVolumes: an upgrade whose pods have claims looks for volumes that no other node reaches, and one whose plan

@@ -130,13 +130,13 @@ func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
 		})
 		if at < 0 && w.Kind == "StatefulSet" { // which makes its claims again
 			return &Finding{
-				Message: fmt.Sprintf("its claim %s is gone, so that the pod in its place gets an empty volume, or stays Pending", source.ClaimName),
+				Message: fmt.Sprintf("its claim %s no longer exists: the next pod gets a new, empty volume or stays Pending", source.ClaimName),
 				Remedy:  "create the claim, for the volume that the pod has",
 			}
 		}
 		if at < 0 {
 			return &Finding{
-				Message: fmt.Sprintf("its claim %s is gone, so that the pod in its place stays Pending", source.ClaimName),
+				Message: fmt.Sprintf("its claim %s no longer exists, so that the pod in its place stays Pending", source.ClaimName),
 				Remedy:  "create the claim, for the volume that the pod has",
 			}
 		}

@@ -86,8 +86,8 @@ type Plan struct {
 	Ends *PlanEnds `json:"ends,omitempty"`
 	// Deletions are the workloads whose pods are deleted, not evicted, in order of time.
 	Deletions []simulate.Deletion `json:"deletions,omitempty"`
-	// ExtraInstanceHours is the instance time beyond that of the group's size before the upgrade. It is negative
-	// if the group is smaller during the upgrade, and nil if there is no forecast.
+	// ExtraInstanceHours are the instance-hours of the upgrade, less those of a group that keeps its size. They
+	// are negative if the group is smaller during the upgrade, and nil if there is no forecast.
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
 	Moves
 	// Room compares what must move with where it may go.

@@ -67,8 +67,8 @@ type Notes struct {
 	At time.Time
 }
 
-// Spell is the time during which a workload does not recover. It starts when the first pod is late. When
-// that pod becomes ready, it starts again at the time at which the next pod was late.
+// Spell says since when a workload has not recovered. Since is when Pod, the first late pod, became late.
+// When that pod is ready and another is late, Pod is the other one, and Since is when that became late.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.

@@ -136,8 +136,8 @@ func TestNodeGoesBeforeItsInstance(t *testing.T) {
 	}
 }
 
-// A record that names the instance of a new node, which has not joined yet, for a node that is gone does
-// not have it terminated: others can write records (B15).
+// TestNewInstanceIsNotTerminatedForAGoneNode: others can write the record (B15). Here it names, for a node
+// that is gone, the instance of a new node that has not joined yet. That instance is not terminated.
 func TestNewInstanceIsNotTerminatedForAGoneNode(t *testing.T) {
 	s, terminate := removing(t, false)
 	s.answer(terminate, nodegroup.OutcomeUnclear, "deadline exceeded")

@@ -68,7 +68,7 @@ func (d timeout) describeRemaining(name string) string {
 	return strings.Join(left, "; ")
 }
 
-// describeSilent says what is wrong with a node that reports nothing, and what a person can do.
+// describeSilent says since when the node's kubelet has not reported, and what the user can do.
 func describeSilent(node *corev1.Node) string {
 	return fmt.Sprintf("%s: restart the kubelet, or run %s if the machine is gone for good", nodegroup.DescribeTrouble(node), shell.Command("kubectl delete", "node", node.Name))
 }
