@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,5 +113,33 @@ func TestRetargetedAfterScaleDown(t *testing.T) {
 	action[nodegroup.AddCapacity](t, step)
 	if step.Record.Phase != upgrade.PhaseScaleUp {
 		t.Errorf("it is in phase %q", step.Record.Phase)
+	}
+}
+
+// A new node that was to be given back and is there still, since its termination was refused, is
+// part of the surge: when the target moves, no other node is added for it in another zone.
+func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
+	s := newScene(t, old("old-b-1"))
+	s.Request.Surge = 1
+	s.next()
+	interim := old("new-a-1")
+	interim.Node.CreationTimestamp = metav1.NewTime(s.Now)
+	s.add(interim)
+	s.Group.Desired = 2
+	s.Record.Nodes = map[string]upgrade.NodeRecord{"new-a-1": {
+		UID: interim.Node.UID, Instance: interim.Instance.ID, Zone: "a", State: upgrade.NodeRemoving, Added: true, Shrink: true, Terminated: s.Now,
+	}}
+	s.editBooks(func(b *ledger.Books) {
+		b.Zones, b.Changed = map[string]ledger.Zone{"a": {Surge: 1, Launched: 1, Shrunk: 1}, "b": {}}, s.Now
+	})
+	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
+	s.Group.Wanted, s.Group.Pointed = moved, moved
+	s.Record = s.Record.Retargeted(moved)
+	s.pass(10 * time.Minute)
+	for range 5 {
+		s.do(s.next().Actions...)
+	}
+	if added := s.Record.Ledger.Contribution(); added != 1 {
+		t.Errorf("the upgrade has added %d nodes, want the 1 that is there", added)
 	}
 }
