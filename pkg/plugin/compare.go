@@ -77,7 +77,11 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
 	comparison.Context = s.context
 	names := []string{nodegroup.Prefix + g.group.Name}
-	return s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
+	err := s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
+	if err == nil && !comparison.ReachesGoal() {
+		return &exitErr{code: exitStructural}
+	}
+	return err
 }
 
 // listWays are the way that was asked for and the alternatives, each once.
@@ -125,8 +129,17 @@ func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) error {
 	if err != nil {
 		return fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
-	way.Result, way.Duration, way.Peak, way.ExtraInstanceHours = forecast.Slow.Result, forecast.Duration, forecast.Peak, math.Round(forecast.ExtraHours*100)/100
-	way.Evictions, way.Forced, way.Outage = forecast.Evictions, forecast.Forced, upgrade.Duration{Duration: forecast.Outage}
+	if forecast.Endless != "" {
+		way.Unforecast = "it would wait for " + forecast.Endless
+		return nil
+	}
+	way.WayForecast = &report.WayForecast{
+		Result: forecast.Slow.Result, Duration: forecast.Duration,
+		Evictions: forecast.Evictions, Forced: forecast.Forced, Outage: upgrade.Duration{Duration: forecast.Outage},
+	}
+	if g.group.Sized {
+		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,13 +38,20 @@ type Way struct {
 	// Unforecast says why it is not known what the way would be like; empty where that is known.
 	Unforecast string `json:"unforecast,omitempty"`
 	// Best marks the one that fits best.
-	Best     bool           `json:"best,omitempty"`
-	Result   upgrade.Result `json:"result,omitempty"`
+	Best bool `json:"best,omitempty"`
+	// WayForecast is nil where the way is refused or not forecast; its fields are left out then.
+	*WayForecast
+}
+
+// WayForecast is what a way would be like.
+type WayForecast struct {
+	// Result is that of the slow case.
+	Result   upgrade.Result `json:"result"`
 	Duration simulate.Span  `json:"duration,omitzero"`
 	// Peak is the most instances at once; ExtraInstanceHours are paid beyond those of the size
-	// before.
-	Peak               int     `json:"peak,omitempty"`
-	ExtraInstanceHours float64 `json:"extraInstanceHours"`
+	// before. Both are nil in a group whose size is not known.
+	Peak               *int     `json:"peak,omitempty"`
+	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
 	Evictions          int     `json:"evictions"`
 	// Forced counts pods deleted past their budgets.
 	Forced int `json:"forced"`
@@ -73,13 +81,15 @@ func NewComparison(group string, fits upgrade.Strategy, because string, ways []W
 	return c
 }
 
-// isForecast reports whether it is known what the way would be like.
-func (w *Way) isForecast() bool { return w.Refused == "" && w.Unforecast == "" }
+// ReachesGoal reports whether one of the ways replaces all nodes.
+func (c *Comparison) ReachesGoal() bool { return slices.ContainsFunc(c.Ways, Way.reachesGoal) }
+
+func (w Way) reachesGoal() bool { return w.WayForecast != nil && w.Result == upgrade.Succeeded }
 
 // mayBeBest reports whether the way reaches the goal, and forces no pods where another way forces none.
 func (c *Comparison) mayBeBest(way *Way) bool {
-	forcesNone := func(w Way) bool { return w.isForecast() && w.Forced == 0 }
-	return way.isForecast() && way.Result == upgrade.Succeeded && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
+	forcesNone := func(w Way) bool { return w.WayForecast != nil && w.Forced == 0 }
+	return way.reachesGoal() && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
 }
 
 // compareWays is negative when a is better than b.
@@ -92,8 +102,16 @@ func (c *Comparison) compareWays(a, b *Way) int {
 	}
 	return cmp.Or(
 		cmp.Compare(a.Forced, b.Forced), cmp.Compare(other(a), other(b)), cmp.Compare(a.Outage.Round(time.Second), b.Outage.Round(time.Second)),
-		cmp.Compare(a.Duration.Latest.Round(time.Second), b.Duration.Latest.Round(time.Second)), cmp.Compare(a.ExtraInstanceHours, b.ExtraInstanceHours),
+		cmp.Compare(a.Duration.Latest.Round(time.Second), b.Duration.Latest.Round(time.Second)), cmp.Compare(a.extraHours(), b.extraHours()),
 	)
+}
+
+// extraHours are the ExtraInstanceHours, 0 where they are not known of any way.
+func (f *WayForecast) extraHours() float64 {
+	if f.ExtraInstanceHours == nil {
+		return 0
+	}
+	return *f.ExtraInstanceHours
 }
 
 // WriteComparison writes a row for each way, and which fits best.
@@ -116,31 +134,34 @@ func formatWay(w *Way) []string {
 	if w.Best {
 		best = "*"
 	}
-	if w.Unforecast != "" {
+	if w.WayForecast == nil {
 		return []string{w.Flags, "?", "?", "?", "?", "?", "?", "?", best}
 	}
+	peak, extra := "-", "-"
+	if w.Peak != nil && w.ExtraInstanceHours != nil {
+		peak, extra = strconv.Itoa(*w.Peak), fmt.Sprintf("%.1f", *w.ExtraInstanceHours)
+	}
 	return []string{
-		w.Flags, formatSpan(w.Duration), strconv.Itoa(w.Peak), fmt.Sprintf("%.1f", w.ExtraInstanceHours), strconv.Itoa(w.Evictions),
+		w.Flags, formatSpan(w.Duration), peak, extra, strconv.Itoa(w.Evictions),
 		strconv.Itoa(w.Forced), w.Outage.Round(time.Second).String(), string(w.Result), best,
 	}
 }
 
 func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Fits        %s: %s", c.Fits, c.FitsBecause)}
-	reaches := func(w Way) bool { return w.isForecast() && w.Result == upgrade.Succeeded }
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
-	case slices.ContainsFunc(c.Ways, reaches):
+	case c.ReachesGoal():
 		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods past their budgets; a plan names what blocks the others")
 	default:
-		lines = append(lines, "Best        none: no way replaces all nodes; a plan names what blocks them")
+		lines = append(lines, "Best        none: no way that is forecast replaces all nodes; a plan names what blocks them")
 	}
 	for i := range c.Ways {
 		switch w := &c.Ways[i]; {
 		case w.Best:
 			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the strategy that fits, then the least time without a ready pod, then the shortest", w.Flags))
 		case w.Refused != "":
-			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, w.Refused))
+			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, strings.TrimPrefix(w.Refused, w.Flags+": ")))
 		case w.Unforecast != "":
 			lines = append(lines, fmt.Sprintf("Not known   %s: %s", w.Flags, w.Unforecast))
 		}

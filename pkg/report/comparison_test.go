@@ -16,7 +16,7 @@ func TestBestWay(t *testing.T) {
 		return simulate.Span{Earliest: upgrade.Duration{Duration: d}, Latest: upgrade.Duration{Duration: d}}
 	}
 	way := func(flags string, of upgrade.Strategy, with func(*report.Way)) report.Way {
-		w := report.Way{Flags: flags, Request: upgrade.Request{Strategy: of}, Result: upgrade.Succeeded, Duration: span(time.Hour), ExtraInstanceHours: 2}
+		w := report.Way{Flags: flags, Request: upgrade.Request{Strategy: of}, WayForecast: &report.WayForecast{Result: upgrade.Succeeded, Duration: span(time.Hour), ExtraInstanceHours: new(2.0)}}
 		if with != nil {
 			with(&w)
 		}
@@ -29,12 +29,12 @@ func TestBestWay(t *testing.T) {
 		want  string
 	}{
 		"the first of two alike":                      {way("other", upgrade.Surge, nil), upgrade.Surge, "plain"},
-		"the cheaper one":                             {way("other", upgrade.Surge, func(w *report.Way) { w.ExtraInstanceHours = 1 }), upgrade.Surge, "other"},
-		"the shorter one, be it dearer":               {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.ExtraInstanceHours = span(time.Minute), 9 }), upgrade.Surge, "other"},
+		"the cheaper one":                             {way("other", upgrade.Surge, func(w *report.Way) { w.ExtraInstanceHours = new(1.0) }), upgrade.Surge, "other"},
+		"the shorter one, be it dearer":               {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.ExtraInstanceHours = span(time.Minute), new(9.0) }), upgrade.Surge, "other"},
 		"less outage, be it longer":                   {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Outage.Duration = span(time.Minute), time.Minute }), upgrade.Surge, "plain"},
 		"fewer deleted past budgets":                  {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Forced = span(time.Minute), 1 }), upgrade.Surge, "plain"},
 		"one that does not reach the goal":            {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Result = span(time.Minute), upgrade.LeftBehind }), upgrade.Surge, "plain"},
-		"one that is refused":                         {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Refused = span(time.Minute), "no room" }), upgrade.Surge, "plain"},
+		"one that is refused":                         {way("other", upgrade.Surge, func(w *report.Way) { w.WayForecast, w.Refused = nil, "no room" }), upgrade.Surge, "plain"},
 		"the strategy that fits deletes past budgets": {way("other", upgrade.BlueGreen, func(w *report.Way) { w.Forced = 3 }), upgrade.BlueGreen, "plain"},
 		"G07 the strategy that fits the pods":         {way("other", upgrade.BlueGreen, func(w *report.Way) { w.Duration = span(9 * time.Hour) }), upgrade.BlueGreen, "other"},
 	}
@@ -54,10 +54,10 @@ func TestBestWay(t *testing.T) {
 
 // TestBestWayForcesNoPods: a way that deletes pods past their budgets is the best only where each way does.
 func TestBestWayForcesNoPods(t *testing.T) {
-	left := report.Way{Flags: "left", Request: upgrade.Request{Strategy: upgrade.Surge}, Result: upgrade.LeftBehind}
+	left := report.Way{Flags: "left", Request: upgrade.Request{Strategy: upgrade.Surge}, WayForecast: &report.WayForecast{Result: upgrade.LeftBehind}}
 	leftForced := left
-	leftForced.Forced = 1
-	forced := report.Way{Flags: "forced", Request: upgrade.Request{Strategy: upgrade.Surge}, Result: upgrade.Succeeded, Forced: 3}
+	leftForced.WayForecast = &report.WayForecast{Result: upgrade.LeftBehind, Forced: 1}
+	forced := report.Way{Flags: "forced", Request: upgrade.Request{Strategy: upgrade.Surge}, WayForecast: &report.WayForecast{Result: upgrade.Succeeded, Forced: 3}}
 	refused := report.Way{Flags: "refused", Refused: "no room"}
 	unknown := report.Way{Flags: "unknown", Unforecast: "not known"}
 	cases := map[string]struct {
@@ -68,7 +68,7 @@ func TestBestWayForcesNoPods(t *testing.T) {
 		"each way forces": {[]report.Way{leftForced, forced}, "forced:"},
 		"what is refused forces none, and is no way":  {[]report.Way{refused, forced}, "forced:"},
 		"what is not known forces none that is known": {[]report.Way{unknown, forced}, "forced:"},
-		"no way reaches the goal":                     {[]report.Way{left, refused}, "none: no way replaces all nodes"},
+		"no way reaches the goal":                     {[]report.Way{left, refused}, "none: no way that is forecast replaces all nodes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
