@@ -29,6 +29,17 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 		"leaves its nodes behind": {
 			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"but for nodes that cannot be drained, which stay (left-behind)"}, []string{"not reached", "deletion"},
 		},
+		"a quota that refuses new pods": {
+			"k8s-89209-quota-below-use", nil, exitStructural,
+			[]string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: ResourceQuota shop/q is exceeded", "1 node not reached"}, nil,
+		},
+		"a quota that the user says is none": {"k8s-89209-quota-below-use", []string{"--skip-check=NS001"}, exitDone, nil, []string{"Ends "}},
+		"a namespace that refuses new pods": {
+			"psa-enforced-later", nil, exitStructural, []string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: namespace shop enforces"}, nil,
+		},
+		"no way of a comparison": {
+			"k8s-89209-quota-below-use", []string{"--compare"}, exitStructural, []string{"Best        none: no way that is forecast replaces all nodes"}, []string{"--like=gke: --like=gke"},
+		},
 		"blue-green without a drain": {
 			"g-10", []string{"--strategy=blue-green", "--batch=0"}, exitDone, []string{"0 evictions, 10 deletions"}, []string{"Ends ", "finalizers", "had no answer", "past their budgets"},
 		},

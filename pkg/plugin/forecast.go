@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,11 +22,17 @@ import (
 
 // makePlan runs the upgrade in virtual time and reports what it would do.
 func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, error) {
+	if g.isForecast(s) {
+		if err := g.loadForecastData(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	findings := g.checkObjects(s)
+	g.addRefusals(preflight.ListRefusals(findings))
 	forecast, assumed, err := g.forecastPlan(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	findings := g.checkObjects(s)
 	if !g.record.IsResumable() { // or some of the nodes are there already
 		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
 	}
@@ -120,10 +127,17 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 	if !g.isForecast(s) {
 		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
 	}
-	if err := g.loadForecastData(ctx, s); err != nil {
-		return simulate.Forecast{}, nil, err
-	}
 	return g.runForecast(ctx, g.request)
+}
+
+// addRefusals adds workloads of which the API server refuses new pods; what is known of one stands.
+func (g *groupContext) addRefusals(refusals map[string]string) {
+	if g.refusals == nil {
+		g.refusals = map[string]string{}
+	}
+	for workload, why := range refusals {
+		g.refusals[workload] = cmp.Or(g.refusals[workload], why)
+	}
 }
 
 // drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
@@ -198,6 +212,9 @@ func (g *groupContext) makeSpec() simulate.Spec {
 		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		CSINodes: g.clusterWorkloads.CSINodes, ResourceClaims: g.clusterWorkloads.ResourceClaims, Namespaces: g.clusterWorkloads.Namespaces,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
+	}
+	if len(g.refusals) > 0 {
+		spec.Refused = func(pod *corev1.Pod) string { return g.refusals[nameWorkload(pod)] }
 	}
 	own := map[string]bool{}
 	for i := range g.members {

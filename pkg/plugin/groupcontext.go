@@ -50,6 +50,8 @@ type groupContext struct {
 	// actions, unless nil, takes down what is done.
 	actions  *actionLog
 	findings []preflight.Finding
+	// refusals says why the API server refuses new pods of workloads, by what findings call those.
+	refusals map[string]string
 	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
 	missingRights []string
 	// shortfalls says what the upgrade leaves out because the user lacks a right, where asked.

@@ -114,11 +114,24 @@ func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool)
 	return probe
 }
 
-// nameWorkload names the pod's workload as findings do: "Deployment shop/web".
+// listRefusedProbes lists the workloads of which the API server refused to create a pod, by name, with its answer.
+func listRefusedProbes(probes []report.Probe) map[string]string {
+	refusals := map[string]string{}
+	for i := range probes {
+		if probes[i].Refused {
+			refusals[probes[i].Workload] = probes[i].Answer
+		}
+	}
+	return refusals
+}
+
+// nameWorkload names the pod's workload as findings do, "Deployment shop/web", and the pod itself where it has none.
 func nameWorkload(pod *corev1.Pod) string {
 	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
 		return w.Kind + " " + w.Namespace + "/" + w.Name
 	}
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner.Kind + " " + pod.Namespace + "/" + owner.Name
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.Kind + " " + pod.Namespace + "/" + owner.Name
+	}
+	return "Pod " + pod.Namespace + "/" + pod.Name
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -80,6 +81,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 		return err
 	}
 	s.explainAssumptions(g, d)
+	g.addRefusals(preflight.ListRefusals(g.checkObjects(at)))
 	if s.compare {
 		return compareGroup(ctx, at, g)
 	}

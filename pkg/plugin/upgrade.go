@@ -91,6 +91,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 			return err
 		}
 		if s.compare {
+			g.addRefusals(preflight.ListRefusals(g.checkObjects(s)))
 			return compareGroup(ctx, s, g)
 		}
 		if g.releases != nil {
@@ -115,9 +116,14 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	if g.rebuilt {
 		fmt.Fprintf(s.ErrOut, "note: %s\n", g.describeLoss())
 	}
+	var probes []report.Probe
+	if s.dryRun == cmdutil.DryRunServer {
+		probes = append(probeEvictions(ctx, s.connection, g), probeCreations(ctx, s.connection, g)...)
+		g.addRefusals(listRefusedProbes(probes))
+	}
 	plan, err := g.makePlan(ctx, s)
-	if err == nil && s.dryRun == cmdutil.DryRunServer {
-		plan.Probes = append(probeEvictions(ctx, s.connection, g), probeCreations(ctx, s.connection, g)...)
+	if err == nil {
+		plan.Probes = probes
 	}
 	return plan, err
 }

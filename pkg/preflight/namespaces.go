@@ -36,6 +36,18 @@ func namespaceRules() []Rule {
 	}
 }
 
+// ListRefusals lists the workloads of which the API server would refuse new pods as far as findings of
+// all rules tell, by what they call the workload, and says why.
+func ListRefusals(findings []Finding) map[string]string {
+	refusals := map[string]string{}
+	for i := range findings {
+		if f := &findings[i]; f.Skipped == "" && slices.ContainsFunc(namespaceRules(), func(r Rule) bool { return r.ID == f.Rule }) {
+			refusals[f.Workload] = f.Message
+		}
+	}
+	return refusals
+}
+
 // findRefusingQuota is NS001.
 func findRefusingQuota(s *Scene, w *Workload) *Finding {
 	if w.Kind == "Pod" {

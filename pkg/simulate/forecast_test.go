@@ -360,3 +360,23 @@ func TestFaultsMayLast(t *testing.T) {
 		t.Errorf("it ends %+v, in the slow case %+v", f.Fast, f.Slow)
 	}
 }
+
+// TestRefusedPodsAreForecast: an upgrade whose pods' successors the API server refuses stops as one on the cluster does, with the
+// server's reason.
+func TestRefusedPodsAreForecast(t *testing.T) {
+	spec := shop()
+	spec.Refused = func(pod *corev1.Pod) string {
+		if pod.Labels["app"] == "web" {
+			return "exceeded quota"
+		}
+		return ""
+	}
+	spec.Times, _ = simulate.Estimate(&spec)
+	f, err := simulate.Predict(t.Context(), spec, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Fast.Result != upgrade.WorkloadUnhealthy || !strings.Contains(f.Fast.Why, "shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota") || f.Evictions > 2 {
+		t.Errorf("it ends %+v after %d evictions", f.Fast, f.Evictions)
+	}
+}

@@ -29,6 +29,10 @@ type podLifecycle struct {
 	daemons []*simPod
 	// faultsLast is the Spec's.
 	faultsLast bool
+	// refused says why pods of workloads could not be created.
+	refused map[drain.Workload]string
+	// findRefusal is the Spec's Refused.
+	findRefusal func(*corev1.Pod) string
 }
 
 // addPods takes the pods of the Spec in, and returns those that run or wait. All keys are known
@@ -294,6 +298,12 @@ func (l *podLifecycle) replacePod(u *simPod) {
 }
 
 func (l *podLifecycle) createReplacement(u *simPod) {
+	if l.findRefusal != nil {
+		if why := l.findRefusal(u.pod); why != "" {
+			l.refused[drain.WorkloadOf(u.pod)] = why
+			return
+		}
+	}
 	l.budgets.countExpected(u, +1)
 	l.sets.addPodOfSet(u)
 	l.workloads.Store(u.pod)

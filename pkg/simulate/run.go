@@ -123,8 +123,11 @@ func (c *Cluster) Do(step upgrade.Step) {
 		c.actions.record(action, outcome, detail)
 	}
 	for _, w := range step.Unscaled {
-		if w.Kind == daemonSet {
+		switch why := c.pods.refused[w]; {
+		case w.Kind == daemonSet:
 			c.controllers[w] = drain.Controller{} // it lacks none
+		case why != "":
+			c.controllers[w] = drain.Controller{Replicas: c.record.Workloads[w.String()].Ready, Refused: why, Read: c.clock.now}
 		}
 	}
 	c.refillGroup()

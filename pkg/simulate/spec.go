@@ -65,6 +65,9 @@ type Spec struct {
 	// FaultsLast has pods of which a container cannot come up, as one in CrashLoopBackOff, and those that
 	// take their places never become ready. Otherwise they do in their usual time.
 	FaultsLast bool
+	// Refused says why the API server refuses the pod that a controller would create in a pod's place; ""
+	// where it does not. nil where it refuses none.
+	Refused func(*corev1.Pod) string
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record
 	Times  Times
