@@ -33,6 +33,9 @@ func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, 
 	defer cancel()
 	rest := *g
 	rest.record, rest.request = record.Reopened(), record.Request
+	if record.IsRunning() && g.idle == 0 {
+		rest.record.Unhealthy = record.Unhealthy // its holder counts on; another would begin anew
+	}
 	err := rest.rejectUnknownAdded(&record)
 	if err == nil {
 		err = load(ctx, &rest)

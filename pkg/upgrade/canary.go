@@ -576,6 +576,9 @@ func formatMissing(n int) string {
 // not known.
 func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	spell, was := d.w.Notes.Unhealthy[u.Name]
+	if !was {
+		spell.Since, was = d.w.Record.Unhealthy[u.Name]
+	}
 	switch r := d.w.Workloads.Named(u.Workload); {
 	case !was:
 		spell = Spell{Since: d.w.Now, Pod: u.first.uid}

@@ -63,6 +63,23 @@ func (d decision) recordLongBlocked() {
 	}
 }
 
+// recordLongUnhealthy notes which workloads have not recovered for long, and since when.
+func (d decision) recordLongUnhealthy() {
+	d.rec.Unhealthy = nil
+	for _, u := range d.unhealthy {
+		switch {
+		case d.w.Now.Sub(u.Since) < longBlocked:
+			d.requeueAt(u.Since.Add(longBlocked))
+			continue
+		case d.rec.Unhealthy == nil:
+			d.rec.Unhealthy = map[string]time.Time{}
+		case len(d.rec.Unhealthy) == mostUnhealthy:
+			return
+		}
+		d.rec.Unhealthy[u.Name] = u.Since
+	}
+}
+
 // finishStep is the step as it is by now.
 func (d decision) finishStep() Step {
 	scheduling{d.draft}.decideEvictions()
@@ -70,6 +87,7 @@ func (d decision) finishStep() Step {
 		retries{d.draft}.watchRetries()
 	}
 	d.recordLongBlocked()
+	d.recordLongUnhealthy()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
 		d.rec.Total = max(d.rec.Total, rebuild{d.draft}.countTotal()) // outdated nodes may join late

@@ -169,6 +169,32 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
+// TestUnhealthyWorkloadsAreOnRecord: who looks from elsewhere finds in the record since when a workload has not recovered, and
+// counts on from there. A command that continues the upgrade begins anew.
+func TestUnhealthyWorkloadsAreOnRecord(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	g.add("web-9", build.Unready)
+	g.pass(31 * time.Second)
+	first := g.step()
+	late := g.Now
+	g.pass(59 * time.Second)
+	if early := g.step(); len(first.Status.Unhealthy) != 1 || early.Record.Unhealthy != nil {
+		t.Fatalf("after 59s the record has %v, and the workloads %v do not recover", early.Record.Unhealthy, first.Status.Unhealthy)
+	}
+	g.pass(time.Second)
+	g.step()
+	g.crash()
+	g.pass(time.Minute)
+	const web = "shop/ReplicaSet/web"
+	if step := g.step(); !step.Record.Unhealthy[web].Equal(late) || !step.Status.Unhealthy[0].Since.Equal(late) {
+		t.Errorf("since %v and %v, want %v", step.Record.Unhealthy, step.Status.Unhealthy, late)
+	}
+	if again := g.Record.Reopened(); again.Unhealthy != nil {
+		t.Errorf("a command that continues has %v", again.Unhealthy)
+	}
+}
+
 // TestUnreadyPodsNameTheirNode: where the node of a late pod is not Ready, its trouble is named as well.
 func TestUnreadyPodsNameTheirNode(t *testing.T) {
 	g := newGateScene(t, 3)

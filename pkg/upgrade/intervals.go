@@ -21,6 +21,8 @@ const (
 	longBlocked = time.Minute
 	// mostBlocked is how many pods of a node the record names for that; it counts the others.
 	mostBlocked = 5
+	// mostUnhealthy is how many workloads the record names that have not recovered for as long.
+	mostUnhealthy = 20
 	// mostBlockedOfGroup is the same of a group that its own cloud upgrades.
 	mostBlockedOfGroup = 20
 )

@@ -140,6 +140,9 @@ type Halt struct {
 	// Workloads are those whose pods left nodes, by NAMESPACE/KIND/NAME. The map is replaced, never
 	// changed.
 	Workloads map[string]WorkloadRecord `json:"workloads,omitempty"`
+	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when workloads have not recovered, of those that have
+	// not for a minute: who looks from elsewhere knows it by that. The map is replaced, never changed.
+	Unhealthy map[string]time.Time `json:"unhealthy,omitempty"`
 	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
 	Turn string `json:"turn,omitempty"`
 }
