@@ -30,12 +30,12 @@ func BenchmarkCompare(b *testing.B) {
 	var one, all time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if err := g.forecastWay(b.Context(), &ways[0]); err != nil {
+		if _, err := g.forecastWay(b.Context(), &ways[0]); err != nil {
 			b.Fatal(err)
 		}
 		one += time.Since(began)
 		began = time.Now()
-		if err := g.forecastWays(b.Context(), ways); err != nil {
+		if _, err := g.forecastWays(b.Context(), ways); err != nil {
 			b.Fatal(err)
 		}
 		all += time.Since(began)

@@ -70,14 +70,15 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 		return err
 	}
 	ways := g.listWays(s.settings)
-	if err := g.forecastWays(ctx, ways); err != nil {
+	assumed, err := g.forecastWays(ctx, ways)
+	if err != nil {
 		return err
 	}
 	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
-	comparison.Context = s.context
+	comparison.Context, comparison.Assumptions = s.context, assumed
 	names := []string{nodegroup.Prefix + g.group.Name}
-	err := s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
+	err = s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
 	if err == nil && !comparison.ReachesGoal() {
 		return &exitErr{code: exitStructural}
 	}
@@ -108,8 +109,10 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 }
 
 // forecastWays forecasts all ways that are not refused, as many at once as there are processors. It
-// begins with the last ones: those drain the most nodes at a time and take the longest to forecast.
-func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) error {
+// begins with the last ones: those drain the most nodes at a time and take the longest to forecast. It returns what the
+// forecast of the first rests on.
+func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) ([]string, error) {
+	assumed := make([][]string, len(ways))
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range slices.Backward(ways) {
@@ -118,20 +121,25 @@ func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) erro
 		case ways[i].Request.Strategy == upgrade.ShortLived:
 			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
 		default:
-			work.Go(func() error { return g.forecastWay(ctx, &ways[i]) })
+			work.Go(func() (err error) {
+				assumed[i], err = g.forecastWay(ctx, &ways[i])
+				return err
+			})
 		}
 	}
-	return work.Wait()
+	err := work.Wait() // assumed is whole only then
+	return assumed[0], err
 }
 
-func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) error {
-	forecast, _, err := g.runForecast(ctx, way.Request)
+// forecastWay forecasts a way, and returns what that rests on.
+func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) ([]string, error) {
+	forecast, assumed, err := g.runForecast(ctx, way.Request)
 	if err != nil {
-		return fmt.Errorf("comparing %s: %w", way.Flags, err)
+		return nil, fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
 	if forecast.Endless != "" {
 		way.Unforecast = "it would wait for " + forecast.Endless
-		return nil
+		return assumed, nil
 	}
 	way.WayForecast = &report.WayForecast{
 		Result: forecast.Slow.Result, Duration: forecast.Duration,
@@ -140,7 +148,7 @@ func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) error {
 	if g.group.Sized {
 		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)
 	}
-	return nil
+	return assumed, nil
 }
 
 // checkCompare refuses a comparison that is not part of one group's plan.

@@ -70,9 +70,13 @@ func findLackOfRoom(s *Scene) []Finding {
 	if len(lacking) == 0 {
 		return nil
 	}
+	which := "which leave at once"
+	if s.World.Group.Refill() == nodegroup.RefillByUser {
+		which = "for which nothing is known to add others"
+	}
 	f := Finding{
-		Message: fmt.Sprintf("the pods of %s, which leave at once, ask for %s, counting the nodes that stay (%d) and those added first (%d)",
-			countThings(drained, "node"), strings.Join(lacking, " and "), staying, added),
+		Message: fmt.Sprintf("the pods of %s, %s, ask for %s, counting the nodes that stay (%d) and those added first (%d)",
+			countThings(drained, "node"), which, strings.Join(lacking, " and "), staying, added),
 		Remedy: "add nodes first, drain fewer at a time or lower what pods request",
 	}
 	if more := adviseSurge(s.World, added+1); more != "" {
@@ -81,7 +85,7 @@ func findLackOfRoom(s *Scene) []Finding {
 	if open, all := s.sumFree(rooms, placement.allows); all > staying {
 		taints := strings.Join(s.refusingTaints(), ", ")
 		if open.add(more); len(needed.describeLack(open)) == 0 {
-			f.Message = fmt.Sprintf("the pods of %s, which leave at once, have room only with the nodes (%d) whose taints they do not tolerate: %s", countThings(drained, "node"), all-staying, taints)
+			f.Message = fmt.Sprintf("the pods of %s, %s, have room only with the nodes (%d) whose taints they do not tolerate: %s", countThings(drained, "node"), which, all-staying, taints)
 			f.Remedy = "take the taints off, have the pods tolerate them, or " + f.Remedy
 		} else {
 			f.Message += fmt.Sprintf(", and not those whose taints the pods do not tolerate (%d): %s", all-staying, taints)

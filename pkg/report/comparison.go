@@ -24,6 +24,8 @@ type Comparison struct {
 	// Fits is the strategy that suits the pods which have to move, and FitsBecause why.
 	Fits        upgrade.Strategy `json:"fits"`
 	FitsBecause string           `json:"fitsBecause"`
+	// Assumptions are what the forecast of the way that was asked for rests on, a sentence each.
+	Assumptions []string `json:"assumptions,omitempty"`
 	// Ways are the way that was asked for and others beside it, each once.
 	Ways []Way `json:"ways"`
 }
@@ -126,6 +128,11 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 	}
 	out.addTable([]string{"WAY", "TAKES", "PEAK", "EXTRA-HOURS", "EVICTIONS", "FORCED", "OUTAGE", "ENDS", "BEST"}, rows)
 	out.addLines(slices.Concat([]string{""}, comparisonFooter(c))...)
+	if o.Wide {
+		for _, assumption := range c.Assumptions {
+			out.addLines("Assumed     " + assumption)
+		}
+	}
 	return out.err
 }
 

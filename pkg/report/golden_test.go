@@ -171,13 +171,13 @@ func surgePlan() *Plan {
 	p.Nodes = []PlanNode{
 		{
 			Batch: 1, Name: "ip-10-0-1-7", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Pods: 12, Staying: 3,
-			Start: span(2*time.Minute, 2*time.Minute), End: span(4*time.Minute, 9*time.Minute), Why: "template version 6, wanted 7",
+			Start: new(span(2*time.Minute, 2*time.Minute)), End: span(4*time.Minute, 9*time.Minute), Why: "template version 6, wanted 7",
 		},
 		{
 			Batch: 1, Name: "ip-10-0-2-9", Zone: "us-east-1b", From: "workers:6", To: "workers:7", Pods: 1, Staying: 3,
-			Start: span(4*time.Minute, 9*time.Minute), End: span(6*time.Minute, 16*time.Minute), WaitsFor: "PDB shop/cart", Waits: length(95 * time.Second), Why: "template version 6, wanted 7",
+			Start: new(span(4*time.Minute, 9*time.Minute)), End: span(6*time.Minute, 16*time.Minute), WaitsFor: "PDB shop/cart", Waits: length(95 * time.Second), Why: "template version 6, wanted 7",
 		},
-		{Batch: 2, Name: "i-0abc", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Start: span(7*time.Minute, 17*time.Minute), End: span(8*time.Minute, 18*time.Minute), Why: "image ami-0aaa, wanted ami-0bbb"},
+		{Batch: 2, Name: "i-0abc", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Start: new(span(7*time.Minute, 17*time.Minute)), End: span(8*time.Minute, 18*time.Minute), Why: "image ami-0aaa, wanted ami-0bbb"},
 	}
 	p.Duration, p.Evictions, p.ExtraInstanceHours = span(8*time.Minute, 18*time.Minute), new(13), new(0.74)
 	p.Room = simulate.Room{Moves: amount("3500m", "6Gi", 13), Nodes: 1, Free: amount("1", "2Gi", 40), Added: amount("12", "48Gi", 330)}
@@ -214,7 +214,7 @@ func refusedPlan() *Plan {
 func blockedPlan() *Plan {
 	p := planFor("workers")
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 1, Min: 1, Max: 1}, 1
-	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
+	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, Start: new(simulate.Span{}), BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
 	p.LeftOut = []string{"you may not list events: the upgrade does not say why the pods of a workload are not created: ask for the roles of docs/permissions"}
 	never := "PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"
 	p.Findings = []preflight.Finding{
@@ -242,7 +242,7 @@ func cleanUpPlan() *Plan {
 
 func probedPlan() *Plan {
 	p := planFor("workers")
-	p.Nodes = []PlanNode{{Batch: 1, Name: "a", From: "workers:6", To: "workers:7", Pods: 2}}
+	p.Nodes = []PlanNode{{Batch: 1, Start: new(simulate.Span{}), Name: "a", From: "workers:6", To: "workers:7", Pods: 2}}
 	p.Probes = []Probe{
 		{Pod: "shop/cart-0", Budget: "shop/cart", Answer: "may be evicted now"},
 		{Pod: "shop/web-0", Answer: "admission webhook \"x\" denied the request:\nnot today\x1b[1m"},
@@ -258,7 +258,7 @@ func manualPlan() *Plan {
 	p.Context, p.Account, p.Provider, p.Kind = "", "", "manual", "labelled nodes"
 	p.To = nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	p.From = p.To
-	p.Nodes = []PlanNode{{Batch: 1, Name: "n1", To: "image=v2", Pods: 1, Staying: 1}, {Name: "n2", To: "image=v2", BlockedBy: []string{"not reached"}}}
+	p.Nodes = []PlanNode{{Batch: 1, Start: new(simulate.Span{}), Name: "n1", To: "image=v2", Pods: 1, Staying: 1}, {Name: "n2", To: "image=v2", BlockedBy: []string{"not reached"}}}
 	return p
 }
 

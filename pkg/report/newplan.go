@@ -85,7 +85,10 @@ func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, for
 func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
 	n := PlanNode{
 		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.To.Name, Why: m.Instance.Why,
-		Start: f.Start, End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
+		End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
+	}
+	if f.Batch > 0 {
+		n.Start = &f.Start
 	}
 	for _, pod := range m.Pods {
 		if drain.Judge(pod, p.Request.Policy(), false).Fate == drain.Stay {

@@ -40,7 +40,7 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 	for _, n := range plan.Nodes {
 		row := []string{
 			dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
-			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), dashUnless(n.Batch > 0, formatSpan(n.Start)), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
+			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(n.Start), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
 			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(&n, wide),
 		}
 		if wide {
@@ -49,6 +49,13 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 		rows = append(rows, row)
 	}
 	p.addTable(header, rows)
+}
+
+func formatStart(start *simulate.Span) string {
+	if start == nil {
+		return "-"
+	}
+	return formatSpan(*start)
 }
 
 // formatBlockers is the first blocker and how many more there are, or all of them in a wide table.

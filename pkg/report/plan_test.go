@@ -29,8 +29,8 @@ func somePlan() *report.Plan {
 		Request: upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: upgrade.Fail, Surge: 1},
 		Sizes:   nodegroup.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: new(1),
 		Nodes: []report.PlanNode{
-			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: between(0, 0), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
-			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: between(2*time.Minute, 11*time.Minute), BlockedBy: []string{"PDB shop/db"}},
+			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: new(between(0, 0)), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
+			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: new(between(2*time.Minute, 11*time.Minute)), BlockedBy: []string{"PDB shop/db"}},
 		},
 		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: new(0.25), Moves: report.Moves{Evictions: new(5)},
 		Room:        simulate.Room{Nodes: 1, Moves: amount("1500m", "3Gi", 5), Free: amount("2", "4Gi", 9), Added: amount("4", "16Gi", 58)},

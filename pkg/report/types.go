@@ -124,9 +124,10 @@ type PlanNode struct {
 	NotReached bool   `json:"notReached,omitempty"`
 	Why        string `json:"why,omitempty"`
 	// Start is when its drain would begin and End when it would be gone, from the moment of the
-	// plan; End is left out for a node that would be set aside.
-	Start simulate.Span `json:"start,omitzero"`
-	End   simulate.Span `json:"end,omitzero"`
+	// plan. Start is nil where it would not begin or that is not known; End is left out for a node that
+	// would be set aside.
+	Start *simulate.Span `json:"start,omitempty"`
+	End   simulate.Span  `json:"end,omitzero"`
 	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how
 	// long.
 	WaitsFor string           `json:"waitsFor,omitempty"`

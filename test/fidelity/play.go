@@ -61,7 +61,9 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 	}
 	var starts []started
 	for _, n := range plan.Nodes {
-		starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
+		if n.Start != nil {
+			starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
+		}
 	}
 	o.predicted.order = inOrder(starts)
 	if err := sc.losePod(ctx, s); err != nil {
