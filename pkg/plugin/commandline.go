@@ -28,12 +28,11 @@ type commandLine struct {
 	dryRun   cmdutil.DryRunStrategy
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
-	// typed reports whether a flag was typed, and retry is the whole command to type once more. ofCluster
-	// are its flags that kubectl takes to reach the same cluster, and ofGroup its words that name the
-	// group and its current nodes.
-	typed              func(flag string) bool
-	retry              string
-	ofCluster, ofGroup []string
+	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofGroup
+	// are its words that name the group and its current nodes.
+	typed   func(flag string) bool
+	retry   string
+	ofGroup []string
 }
 
 // groupSelection is what groups are named by: their names, a node or a selector, or nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"reflect"
 	"runtime"
@@ -78,7 +79,7 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
 	comparison.Context, comparison.Assumptions = s.context, assumed
 	names := []string{nodegroup.Prefix + g.group.Name}
-	err = s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
+	err = s.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
 	if err == nil && !comparison.ReachesGoal() {
 		return &exitErr{code: exitStructural}
 	}

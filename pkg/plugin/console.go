@@ -22,6 +22,8 @@ type console struct {
 	format, progress string
 	// clock is the clock of the cluster that the command is about; nil before one is reached.
 	clock func() time.Time
+	// ofCluster are the flags that were typed and that kubectl takes to reach the same cluster.
+	ofCluster []string
 }
 
 // now returns the time that what is shown goes by: that of the cluster, or of this machine where there
@@ -51,12 +53,12 @@ func printAll[T any, D document[T]](c console, kind string, items []T, write fun
 	if len(items) == 1 {
 		object = D(&items[0])
 	}
-	return c.printObject(object, names, func(ro report.Options) error {
+	return c.printObject(object, names, func(w io.Writer, ro report.Options) error {
 		for i := range items {
 			if i > 0 {
-				fmt.Fprintln(c.Out)
+				fmt.Fprintln(w)
 			}
-			if err := write(c.Out, &items[i], ro); err != nil {
+			if err := write(w, &items[i], ro); err != nil {
 				return err
 			}
 		}
@@ -76,7 +78,7 @@ func (c console) answerPlans(plans ...report.Plan) error {
 }
 
 func (c console) printStatus(status *report.UpgradeStatus) error {
-	return c.printObject(status, []string{nodegroup.Prefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(c.Out, status, ro) })
+	return c.printObject(status, []string{nodegroup.Prefix + status.Name}, func(w io.Writer, ro report.Options) error { return report.WriteStatus(w, status, ro) })
 }
 
 // printDone says in lines what became of an upgrade; for programs it is the upgrade's status.
@@ -85,7 +87,7 @@ func (c console) printDone(group string, record upgrade.Record, lines ...string)
 		lines[i] = sanitizeLine(lines[i])
 	}
 	status := makeUpgradeStatus(group, record)
-	return c.printObject(status, []string{nodegroup.Prefix + group}, func(report.Options) error { return writeLines(c.Out, lines) })
+	return c.printObject(status, []string{nodegroup.Prefix + group}, func(w io.Writer, _ report.Options) error { return writeLines(w, lines) })
 }
 
 func (c console) printResult(group string, record upgrade.Record) error {

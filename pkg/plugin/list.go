@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func listGroups(ctx context.Context, c *command) error {
 			return err
 		}
 	}
-	return c.printObject(list, names, func(ro report.Options) error { return report.WriteGroups(c.Out, list, ro) })
+	return c.printObject(list, names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, list, ro) })
 }
 
 // hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not

@@ -32,17 +32,18 @@ func checkFormat(format string) error {
 // isForPrograms reports whether stdout carries one document for a program.
 func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) || c.format == "name" }
 
-// printObject writes one value on stdout: names are what -o name prints, table how people read it.
-func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
+// printObject writes one value on stdout: names are what -o name prints, table how people read it. Which flags the commands in a
+// table lack is noted on stderr.
+func (c console) printObject(object runtime.Object, names []string, table func(io.Writer, report.Options) error) error {
 	options := report.Options{Now: c.now(), Wide: c.format == "wide"}
 	switch c.format {
 	case "name":
 		return writeLines(c.Out, names)
 	case "markdown":
 		options.Style = report.Markdown
-		return table(options)
+		return c.printTable(table, options)
 	case "", "table", "wide":
-		return table(options)
+		return c.printTable(table, options)
 	}
 	printer, err := choosePrinter(c.format)
 	if err != nil {
@@ -53,6 +54,17 @@ func (c console) printObject(object runtime.Object, names []string, table func(r
 	}
 	if strings.HasPrefix(c.format, "jsonpath") || strings.HasPrefix(c.format, "go-template") {
 		return writeLines(c.Out, []string{""})
+	}
+	return nil
+}
+
+func (c console) printTable(table func(io.Writer, report.Options) error, options report.Options) error {
+	var text strings.Builder
+	if err := table(io.MultiWriter(c.Out, &text), options); err != nil {
+		return err
+	}
+	if note := noteCluster(text.String(), c.ofCluster); note != "" {
+		fmt.Fprintln(c.ErrOut, sanitizeLine(note))
 	}
 	return nil
 }

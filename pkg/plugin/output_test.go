@@ -35,11 +35,11 @@ func printed(t *testing.T, format string) string {
 		t.Fatal(err)
 	}
 	c := console{IOStreams: genericiooptions.IOStreams{Out: &w}, format: format}
-	err := c.printObject(sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
+	err := c.printObject(sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(w io.Writer, ro report.Options) error {
 		if ro.Now.IsZero() {
 			t.Error("ages would be counted to nothing")
 		}
-		return json.NewEncoder(&w).Encode(map[string]any{"wide": ro.Wide, "markdown": ro.Style == report.Markdown})
+		return json.NewEncoder(w).Encode(map[string]any{"wide": ro.Wide, "markdown": ro.Style == report.Markdown})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -208,6 +208,21 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 	for _, format := range []string{"xml", "go-template=", "go-template={{", "go-template-file=/no/such/file", "jsonpath={"} {
 		if _, err := choosePrinter(format); err == nil {
 			t.Errorf("%s is accepted", format)
+		}
+	}
+}
+
+// TestTablesNameTheCluster: a table whose commands would reach the cluster of the current context says on stderr what they lack; a
+// document for programs is as it is.
+func TestTablesNameTheCluster(t *testing.T) {
+	for format, want := range map[string]string{"": "note: add --context=prod to the commands that lack it\n", "markdown": "note: add --context=prod to the commands that lack it\n", "name": "", "json": ""} {
+		var out, errOut bytes.Buffer
+		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, ofCluster: []string{"--context=prod"}}
+		err := c.printObject(sampleList(), []string{"x"}, func(w io.Writer, _ report.Options) error {
+			return writeLines(w, []string{"Leftover    node n1 is fenced: kubectl uncordon n1"})
+		})
+		if err != nil || errOut.String() != want {
+			t.Errorf("%q: error %v, stderr %q, want %q", format, err, &errOut, want)
 		}
 	}
 }

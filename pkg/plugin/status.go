@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -230,11 +231,11 @@ func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.R
 	}
 	status := &report.UpgradeStatus{Leftovers: left}
 	status.TypeMeta, _ = report.NewMeta("UpgradeStatus", "")
-	return s.printObject(status, nil, func(report.Options) error {
+	return s.printObject(status, nil, func(w io.Writer, _ report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
 			lines = []string{"No upgrade is under way" + describeRecorded(records)}
 		}
-		return writeLines(s.Out, lines)
+		return writeLines(w, lines)
 	})
 }

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -52,8 +53,8 @@ func newVersionCommand(f *flags) *cobra.Command {
 			}
 			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
-			return f.printObject(info, []string{info.Version}, func(report.Options) error {
-				return writeLines(f.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
+			return f.printObject(info, []string{info.Version}, func(w io.Writer, _ report.Options) error {
+				return writeLines(w, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
 			})
 		},
 	}
