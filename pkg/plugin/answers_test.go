@@ -282,6 +282,19 @@ func TestListShowsPhases(t *testing.T) {
 	}
 }
 
+// TestListNamesOtherUpgrades: labelled nodes are in no list, so that an upgrade of them that stopped is named below it.
+func TestListNamesOtherUpgrades(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "blue", stopped(upgrade.Interrupted))
+	s.recorded(t, "pool in (a,b)", stopped(upgrade.Interrupted))
+	s.recorded(t, "team=x", stopped(upgrade.Succeeded))
+	s.serve(t)
+	_, stderr, code := invoke(t, "--current=image=v2")
+	if want := "Not listed: the upgrade of pool in (a,b) (interrupted): see kubectl nodeupgrade status -l 'pool in (a,b)'.\n"; code != exitDone || stderr != want {
+		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
+	}
+}
+
 // TestListWithoutRecords lists the groups all the same and says what is missing.
 func TestListWithoutRecords(t *testing.T) {
 	s := twoGroups()

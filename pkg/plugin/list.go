@@ -48,7 +48,7 @@ func listGroups(ctx context.Context, c *command) error {
 		}
 	}
 	if !c.isForPrograms() {
-		hints := append(hintsOfList(len(list.Items), groups, refusals, view.Nodes), hintsOfOwners(provider, groups, view.Nodes)...)
+		hints := slices.Concat(hintsOfList(len(list.Items), groups, refusals, view.Nodes), hintsOfOwners(provider, groups, view.Nodes), hintsOfRecords(groups, records))
 		if err := writeLines(c.ErrOut, hints); err != nil || len(list.Items) == 0 {
 			return err
 		}
@@ -97,6 +97,18 @@ func hintsOfOwners(provider cloud.Provider, groups []nodegroup.Group, nodes []*c
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		hints = append(hints, fmt.Sprintf("Not listed: %s of %s: %s.", countVerb(counts[name], "node", "nodes"), name, owners[name].Remedy))
+	}
+	return hints
+}
+
+// hintsOfRecords name upgrades under way or stopped of groups that are in no list, as labelled nodes are.
+func hintsOfRecords(groups []nodegroup.Group, records map[string]upgrade.Record) []string {
+	var hints []string
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		record := records[name]
+		if record.IsResumable() && !slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }) {
+			hints = append(hints, fmt.Sprintf("Not listed: the upgrade of %s (%s): see %s.", name, describePhase(&record), nodegroup.Command("status", name)))
+		}
 	}
 	return hints
 }
