@@ -185,6 +185,12 @@ func (s *Scene) isGrowingIn(zones []string) bool {
 }
 
 func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
+	if name := w.namedNode(); s.outdated[name] {
+		return &Finding{
+			Message: "its pod template names node " + name + ", which is outdated: without the scheduler, which the fence keeps away, its pods start there again and again until the node is gone",
+			Remedy:  "take nodeName out of the template", Mend: w.patchTemplate(fields{"nodeName": nil}),
+		}
+	}
 	pod := w.Leaving[0]
 	old, required := s.nodes[pod.Spec.NodeName], requiredNodesOf(pod)
 	if old == nil || len(pod.Spec.NodeSelector) == 0 && required == nil {

@@ -66,6 +66,18 @@ func (w *Workload) Replicas() int {
 	}
 }
 
+// namedNode is the node that the workload's template names for its pods, "" for none.
+func (w *Workload) namedNode() string {
+	switch {
+	case w.Deployment != nil:
+		return w.Deployment.Spec.Template.Spec.NodeName
+	case w.StatefulSet != nil:
+		return w.StatefulSet.Spec.Template.Spec.NodeName
+	default:
+		return ""
+	}
+}
+
 // IsScaled reports whether the workload has a number of replicas that serve together: it is a
 // Deployment, a ReplicaSet or a StatefulSet.
 func (w *Workload) IsScaled() bool {

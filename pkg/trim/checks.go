@@ -61,11 +61,11 @@ func ForPlans(object any) {
 	}
 }
 
-// trimTemplate keeps of a controller all but its pods' template, of which the labels are kept: what
+// trimTemplate keeps of a controller all but its pods' template, of which the labels and the node that it names are kept: what
 // else there is to see, its pods show.
 func trimTemplate(object any) {
 	labels := func(t *corev1.PodTemplateSpec) {
-		*t = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}}
+		*t = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}, Spec: corev1.PodSpec{NodeName: t.Spec.NodeName}}
 	}
 	switch o := object.(type) {
 	case *appsv1.Deployment:
