@@ -23,7 +23,7 @@ func namespaceRules() []Rule {
 		{
 			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: perWorkload(findRefusingQuota),
 			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does, or counts CPU or memory for which a container of the pods states no request or limit. " +
-				"Pods that run stay, and the one in the place of a pod that leaves is refused. Quotas that are used up are not found: the next pod is made once the one before is gone. " +
+				"Pods that run stay, and the one in the place of a pod that leaves is refused. Quotas that are used up are found with --move=surge only: without it the next pod is made once the one before is gone. " +
 				"A LimitRange may state what a container does not; none is looked at.",
 			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209; pkg/quota/v1/evaluator/core/pods.go, Constraints",
 		},
@@ -58,29 +58,41 @@ func findRefusingQuota(s *Scene, w *Workload) *Finding {
 		if quota.Namespace != w.Namespace || !isInScope(quota, model) {
 			continue
 		}
-		if f := cmp.Or(findExceeded(quota, model), findUnstated(quota, model)); f != nil {
+		if f := cmp.Or(findExceeded(quota, model, isMovedFirst(s.World, model)), findUnstated(quota, model)); f != nil {
 			return f
 		}
 	}
 	return nil
 }
 
-// findExceeded finds what the quota allows less of than is used.
-func findExceeded(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+// findExceeded finds what the quota allows less of than is used or, where the new pod comes before the old one leaves, than
+// is used then.
+func findExceeded(quota *corev1.ResourceQuota, pod *Pod, comesFirst bool) *Finding {
 	usage := quotaUsage(pod)
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
 		hard, used := quota.Status.Hard[name], quota.Status.Used[name]
-		if asked, counts := usage[name]; !counts || asked.IsZero() || used.Cmp(hard) <= 0 {
+		asked, counts := usage[name]
+		needed := used.DeepCopy()
+		if comesFirst {
+			needed.Add(asked)
+		}
+		if !counts || asked.IsZero() || needed.Cmp(hard) <= 0 {
 			continue
 		}
-		over := used.DeepCopy()
+		over := needed.DeepCopy()
 		over.Sub(hard)
-		return &Finding{
+		f := &Finding{
 			Message: fmt.Sprintf("%s is exceeded, with %s at %s of %s: the pod in the place of one that leaves is refused, since it would exceed the quota by %s",
 				nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String()),
-			Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, used.String()),
-			Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): used.String()}}}),
+			Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, needed.String()),
+			Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): needed.String()}}}),
 		}
+		if used.Cmp(hard) <= 0 {
+			f.Message = fmt.Sprintf("%s has %s at %s of %s: the new pod, which --move=surge has come before the old one leaves, is refused, since it would exceed the quota by %s",
+				nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String())
+			f.Remedy += ", or leave --move=surge out"
+		}
+		return f
 	}
 	return nil
 }
