@@ -260,11 +260,34 @@ func forecastLines(p *Plan) []string {
 	if p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort()) {
 		lines = append(lines, "Ends        "+describeEnds(p.Ends))
 	}
+	lines = append(lines, stuckLines(p.Nodes)...)
 	if _, past := countDeletions(p.Deletions); past > 0 {
 		lines = append(lines, "Deletes     "+describeDeletions(p.Deletions))
 	}
 	if line := formatCapacity(&p.Room); line != "" {
 		lines = append(lines, line)
+	}
+	return lines
+}
+
+// mostStuck is how many nodes are described that would not be drained; programs get all.
+const mostStuck = 3
+
+// stuckLines say what would keep nodes from being drained that no finding names.
+func stuckLines(nodes []PlanNode) []string {
+	var lines []string
+	more := 0
+	for i := range nodes {
+		switch n := &nodes[i]; {
+		case n.Stuck == "":
+		case len(lines) == mostStuck:
+			more++
+		default:
+			lines = append(lines, fmt.Sprintf("Stuck       node %s: %s", n.Name, n.Stuck))
+		}
+	}
+	if more > 0 {
+		lines = append(lines, "Stuck       "+formatCount(more, "more node"))
 	}
 	return lines
 }

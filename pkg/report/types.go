@@ -120,6 +120,8 @@ type PlanNode struct {
 	Staying int `json:"staying"`
 	// BlockedBy names what keeps the node from being drained.
 	BlockedBy []string `json:"blockedBy,omitempty"`
+	// Stuck says, with a remedy, what would keep the node from being drained in its time, where no finding does.
+	Stuck string `json:"stuck,omitempty"`
 	// NotReached is true where the upgrade ends before the node's drain begins, even if pods end as soon as they may.
 	NotReached bool   `json:"notReached,omitempty"`
 	Why        string `json:"why,omitempty"`

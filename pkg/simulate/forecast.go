@@ -99,8 +99,8 @@ type NodeForecast struct {
 	WaitsFor string
 	Waits    time.Duration
 	// Stuck says what would keep the node from being drained in its time, so that it is set aside or the
-	// upgrade fails; "" when nothing would.
-	Stuck string
+	// upgrade fails; "" when nothing would. Blocker names that in the fewest words, "" where it is not known.
+	Stuck, Blocker string
 }
 
 // Amount is what pods ask for or nodes have.
@@ -284,7 +284,9 @@ func (f *Forecast) widenToLatest(late *Forecast) {
 		}
 		n.Start, n.End = n.Start.or(other.Start), n.End.both(other.End)
 		n.WaitsFor, n.Waits = other.WaitsFor, other.Waits
-		n.Stuck = cmp.Or(n.Stuck, other.Stuck)
+		if n.Stuck == "" {
+			n.Stuck, n.Blocker = other.Stuck, other.Blocker
+		}
 		delete(byName, n.Name)
 	}
 	for i := range late.Nodes {

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
 		if open == nil || n.State != upgrade.NodeDraining || now.Before(n.Deadline) || (r.ending.Node != "" && r.ending.Node < name) {
 			continue
 		}
-		open.Stuck = record.Message
+		open.Stuck, open.Blocker = strings.TrimPrefix(record.Message, fmt.Sprintf("draining node %q: ", name)), open.waits
 		r.ending.Node, r.ending.Blocker = name, open.waits
 	}
 }
@@ -139,7 +140,7 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeReco
 func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
 	switch {
 	case record.State == upgrade.NodeQuarantined:
-		n.Stuck = record.Reason
+		n.Stuck, n.Blocker = record.Reason, n.waits
 	case !known || record.State == upgrade.NodeDrained:
 		n.End = newSpan(passed)
 	default:
