@@ -165,22 +165,22 @@ func TestTable(t *testing.T) {
 	o := options{flags: []string{"", "--move=surge"}, against: "--canary=false"}
 	ways, against := o.ways()
 	all := []played{
-		{&l, ways[0], 21 * second, gapsOf("one", "disk")},
-		{&l, ways[1], 22 * second, gapsOf("few", "one", "disk")},
-		{&l, ways[2], 20 * second, gapsOf("many")},
-		{&l, ways[3], 40 * second, gapsOf("many", "few", "one", "disk")},
+		{&l, ways[0], 21 * second, 21 * second, gapsOf("one", "disk")},
+		{&l, ways[1], 22 * second, 22 * second, gapsOf("few", "one", "disk")},
+		{&l, ways[2], 15 * second, 20 * second, gapsOf("many")},
+		{&l, ways[3], 40 * second, 42 * second, gapsOf("many", "few", "one", "disk")},
 	}
 	var text bytes.Buffer
 	if err := write(&text, all, against); err == nil {
 		t.Error("promises were not kept, and nothing is said of it")
 	}
-	want := `LAYOUT WAY TIME WITH-GAP-OF-MANY DEPLOYMENTS-OF-1 STATEFULSETS-OF-1 GAPS SUM LONGEST
-7 kubectl nodeupgrade 21.0s 0/2 1/1 1/1 4 6.0s 2.0s one
-7 kubectl nodeupgrade --move=surge 22.0s 1/2 1/1 1/1 6 9.0s 2.0s few
-7 kubectl nodeupgrade --canary=false 20.0s 1/2 0/1 0/1 2 3.0s 2.0s many
-7 xargs -P 4 kubectl drain 40.0s 2/2 1/1 1/1 8 12.0s 2.0s many
+	want := `LAYOUT WAY TIME ALL-READY WITH-GAP-OF-MANY DEPLOYMENTS-OF-1 STATEFULSETS-OF-1 GAPS SUM LONGEST
+7 kubectl nodeupgrade 21.0s 21.0s 0/2 1/1 1/1 4 6.0s 2.0s one
+7 kubectl nodeupgrade --move=surge 22.0s 22.0s 1/2 1/1 1/1 6 9.0s 2.0s few
+7 kubectl nodeupgrade --canary=false 15.0s 20.0s 1/2 0/1 0/1 2 3.0s 2.0s many
+7 xargs -P 4 kubectl drain 40.0s 42.0s 2/2 1/1 1/1 8 12.0s 2.0s many
 
-layout 7: kubectl nodeupgrade takes 21.0s, kubectl nodeupgrade --canary=false 20.0s: 1.050 times as long
+layout 7: kubectl nodeupgrade has all pods ready after 21.0s, kubectl nodeupgrade --canary=false after 20.0s: 1.050 times as long
 in the middle 1.050 times as long, at most 1.05
 layout 7: kubectl nodeupgrade --move=surge: StatefulSet few of 2 without a ready endpoint for 1.00s and 2.00s, no budget
 layout 7: kubectl nodeupgrade --move=surge: Deployment one of 1 without a ready endpoint for 1.00s and 2.00s, no budget
@@ -192,11 +192,11 @@ layout 7: kubectl nodeupgrade --move=surge: Deployment one of 1 without a ready 
 	if got.String() != want {
 		t.Errorf("got\n%s", got.String())
 	}
-	all[0].took, all[1].gaps = 22*second, nil
+	all[0].whole, all[1].gaps = 22*second, nil
 	if err := write(&text, all, against); err == nil {
 		t.Error("it takes a tenth longer, and nothing is said of it")
 	}
-	all[0].took = 20 * second
+	all[0].whole = 20 * second
 	if err := write(&text, all, against); err != nil {
 		t.Error(err)
 	}

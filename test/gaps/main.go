@@ -49,7 +49,7 @@ func main() {
 		return nil
 	})
 	flag.StringVar(&o.against, "against", "", "Flags of the tool that leave out what costs time; the first way may take 1.05 times as long")
-	flag.IntVar(&o.runs, "runs", 1, "How often each way is played on each layout, by turns; the medians of their times count")
+	flag.IntVar(&o.runs, "runs", 1, "How often each way is played on each layout, by turns; the medians of their times until all pods are ready count")
 	flag.BoolVar(&o.alone, "alone", false, "Leave kubectl drain out")
 	flag.BoolVar(&o.crash, "crash", false, "Have three workloads crash on the new nodes")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep in what each way wrote")

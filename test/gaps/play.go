@@ -38,7 +38,8 @@ func ours(flags string) way {
 type played struct {
 	layout *layout
 	way    way
-	took   time.Duration
+	// took is the time from its beginning to its end, and whole that until all pods were ready again: a way may end before.
+	took, whole time.Duration
 	// gaps are the times in which the Services of workloads had no ready endpoint, by name; none for one that always had.
 	gaps map[string][]time.Duration
 }
@@ -111,6 +112,7 @@ func (l *layout) carryOut(ctx context.Context, s *stage.Stage, o *observer, w wa
 	if err := s.Settle(ctx); err != nil {
 		return played{}, err
 	}
+	p.whole = time.Since(began)
 	if err := checkMoved(ctx, s); err != nil {
 		return played{}, err
 	}
@@ -159,12 +161,13 @@ func playAll(ctx context.Context, layouts []layout, ways []way, o options, tell 
 	return all, nil
 }
 
-// median is the middle one of the times that a way took on a layout; of two in the middle, the longer.
+// median is the middle one of the times after which all pods were ready again that a way moved on a layout; of two in the middle,
+// the longer.
 func median(all []played, seed uint64, w way) time.Duration {
 	var times []time.Duration
 	for i := range all {
 		if all[i].layout.seed == seed && all[i].way == w {
-			times = append(times, all[i].took)
+			times = append(times, all[i].whole)
 		}
 	}
 	slices.Sort(times)

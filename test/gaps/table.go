@@ -15,11 +15,11 @@ import (
 const costMost = 1.05
 
 func header() []string {
-	return []string{"LAYOUT", "WAY", "TIME", "WITH-GAP-OF-MANY", "DEPLOYMENTS-OF-1", "STATEFULSETS-OF-1", "GAPS", "SUM", "LONGEST"}
+	return []string{"LAYOUT", "WAY", "TIME", "ALL-READY", "WITH-GAP-OF-MANY", "DEPLOYMENTS-OF-1", "STATEFULSETS-OF-1", "GAPS", "SUM", "LONGEST"}
 }
 
 func (p *played) row() []string {
-	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, seconds(p.took)}
+	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, seconds(p.took), seconds(p.whole)}
 	for k := range kinds {
 		row = append(row, fmt.Sprintf("%d/%d", p.gapped(k), p.layout.count(k)))
 	}
@@ -93,7 +93,8 @@ func budgetOf(maxUnavailable, minAvailable string) string {
 }
 
 // tooDear holds the times of the tool's first way to those of the one that leaves out what costs time: the ratio of their medians on
-// each layout, of which the middle one counts. It writes them, and returns a line when that is too much.
+// each layout, of which the middle one counts. It writes them, and returns a line when that is too much. Times are those until all pods
+// are ready again: the end of an upgrade waits for the pods that left last, and the other way ends before they are ready.
 func tooDear(w io.Writer, all []played, against *way) []string {
 	if against == nil {
 		return nil
@@ -104,7 +105,7 @@ func tooDear(w io.Writer, all []played, against *way) []string {
 	for _, seed := range seedsOf(all) {
 		with, without := median(all, seed, first), median(all, seed, *against)
 		ratios = append(ratios, with.Seconds()/without.Seconds())
-		fmt.Fprintf(w, "layout %d: %s takes %s, %s %s: %.3f times as long\n", seed, first.name, seconds(with), against.name, seconds(without), ratios[len(ratios)-1])
+		fmt.Fprintf(w, "layout %d: %s has all pods ready after %s, %s after %s: %.3f times as long\n", seed, first.name, seconds(with), against.name, seconds(without), ratios[len(ratios)-1])
 	}
 	slices.Sort(ratios)
 	cost := ratios[len(ratios)/2]
