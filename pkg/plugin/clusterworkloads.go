@@ -32,6 +32,7 @@ func describeUnread(o *inventory.Objects) []string {
 	groups := []group{
 		{"no PodDisruptionBudget covers a pod", []string{"poddisruptionbudgets"}},
 		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
+		{"no quota and no pod security refuses new pods", []string{"resourcequotas", "namespaces"}},
 		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
 		{"no pod is the last ready one behind a Service, which the upgrade would keep until another is ready", []string{"services"}},
 		{"each node attaches any number of volumes", []string{"csinodes"}},

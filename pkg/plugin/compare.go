@@ -93,16 +93,22 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 		settings := shapeless(asked)
 		a.change(&settings)
 		settings.To = g.to
+		if settings.Strategy == upgrade.ShortLived && g.request.Strategy == upgrade.ShortLived {
+			continue // it is the way that was asked for
+		}
 		way := report.Way{Flags: a.flags}
+		if settings.Strategy == "" && asked.Strategy != "" && asked.Strategy != upgrade.Surge {
+			way.Flags = "--strategy=" + string(upgrade.Surge) + " " + way.Flags // in the place of the one that was typed
+		}
 		req, err := settings.ResolveRequest(&g.group, g.countNodes(), g.countOutdated())
 		if err == nil {
 			err = req.CheckRecordSize(&g.group, g.members)
 		}
 		if err != nil {
-			way.Refused = err.Error()
+			way.Refused, req = err.Error(), upgrade.Request{}
 		}
 		way.Request = req
-		if !slices.ContainsFunc(ways, func(w report.Way) bool { return reflect.DeepEqual(w.Request, req) }) {
+		if way.Refused != "" || !slices.ContainsFunc(ways, func(w report.Way) bool { return reflect.DeepEqual(w.Request, req) }) {
 			ways = append(ways, way)
 		}
 	}

@@ -28,7 +28,7 @@ func TestDumpsOfRules(t *testing.T) {
 		"s3-15-skew":                        {says: []string{"TSC004", "delete one of those 2 before the upgrade"}, without: []string{"REP003", "spread it over zones"}},
 		"rook-9324-pinned-by-hostname":      {says: []string{"warning", "POD010", "their drains do not wait for it"}, without: []string{"block"}},
 		"kyverno-4686-webhook-without-pods": {code: exitStructural, says: []string{"block", "WH001", "webhook mutate.policy.svc-fail has failurePolicy Fail, and no pod runs behind Service policy/policy-svc"}},
-		"k8s-89209-quota-below-use":         {code: exitStructural, says: []string{"error", "NS001", "ResourceQuota shop/q is exceeded, with pods at 2 of 1", "exceed the quota by 1"}},
+		"k8s-89209-quota-below-use":         {code: exitStructural, says: []string{"error", "NS001", "ResourceQuota shop/q is exceeded", "with pods at 2 of 1, 1 too much"}},
 		"psa-enforced-later":                {code: exitStructural, says: []string{"error", "NS002", "namespace shop enforces the pod security level restricted", "hostNetwork=true"}},
 		"s3-07-no-gate":                     {code: exitStructural, says: []string{"error", "LB001", "TargetGroupBinding foo/foo-api sends to the pods' addresses"}},
 	}

@@ -131,12 +131,12 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 }
 
 // addRefusals adds workloads of which the API server refuses new pods; what is known of one stands.
-func (g *groupContext) addRefusals(refusals map[string]string) {
+func (g *groupContext) addRefusals(refusals map[string]preflight.Refusal) {
 	if g.refusals == nil {
-		g.refusals = map[string]string{}
+		g.refusals = map[string]preflight.Refusal{}
 	}
-	for workload, why := range refusals {
-		g.refusals[workload] = cmp.Or(g.refusals[workload], why)
+	for workload, refusal := range refusals {
+		g.refusals[workload] = cmp.Or(g.refusals[workload], refusal)
 	}
 }
 
@@ -214,7 +214,12 @@ func (g *groupContext) makeSpec() simulate.Spec {
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	if len(g.refusals) > 0 {
-		spec.Refused = func(pod *corev1.Pod) string { return g.refusals[nameWorkload(pod)] }
+		spec.Refused = func(pod *corev1.Pod, beside bool) string {
+			if r := g.refusals[nameWorkload(pod)]; beside || !r.Beside {
+				return r.Why
+			}
+			return ""
+		}
 	}
 	own := map[string]bool{}
 	for i := range g.members {

@@ -51,7 +51,7 @@ type groupContext struct {
 	actions  *actionLog
 	findings []preflight.Finding
 	// refusals says why the API server refuses new pods of workloads, by what findings call those.
-	refusals map[string]string
+	refusals map[string]preflight.Refusal
 	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
 	missingRights []string
 	// shortfalls says what the upgrade leaves out because the user lacks a right, where asked.

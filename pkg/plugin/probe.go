@@ -115,11 +115,11 @@ func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool)
 }
 
 // listRefusedProbes lists the workloads of which the API server refused to create a pod, by name, with its answer.
-func listRefusedProbes(probes []report.Probe) map[string]string {
-	refusals := map[string]string{}
+func listRefusedProbes(probes []report.Probe) map[string]preflight.Refusal {
+	refusals := map[string]preflight.Refusal{}
 	for i := range probes {
 		if probes[i].Refused {
-			refusals[probes[i].Workload] = probes[i].Answer
+			refusals[probes[i].Workload] = preflight.Refusal{Why: probes[i].Answer}
 		}
 	}
 	return refusals

@@ -48,6 +48,9 @@ func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Single
 		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && g.request.Move == upgrade.MoveBySurge {
 			s.Moves, s.Gap = upgrade.MoveBySurge, upgrade.Duration{}
 		}
+		if refusal := g.refusals[nameWorkload(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
+			s.Why = "its new pod is refused"
+		}
 		found = append(found, s)
 	}
 	return found

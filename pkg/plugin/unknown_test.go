@@ -34,7 +34,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 		{"check blue", "", "which of its 2 nodes are outdated " + unknown, 3},
 		{"check blue -o json", "", "which nodes are current is unknown", 3},
 		{"check blue " + current, "pods", "pods is forbidden: " + role, 1},
-		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   21 rules not looked at, or in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
+		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   22 rules not looked at, or in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
 		{"check blue -f " + dump, "", "rules not looked at, or in part: the dump has no configmaps", 3},
 		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service, which the upgrade would keep until another is ready: the dump has no services", 3},
 		{"simulate blue -o json -f " + dump, "", "the dump has no services", 3},

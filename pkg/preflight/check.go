@@ -72,6 +72,8 @@ type Finding struct {
 	Mend string `json:"mend,omitempty"`
 	// Skipped is why an annotation has the finding not count.
 	Skipped string `json:"skipped,omitempty"`
+	// beside is that of a Refusal.
+	beside bool
 }
 
 // String says the finding in one line, remedy included.

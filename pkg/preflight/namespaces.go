@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,7 +22,7 @@ import (
 func namespaceRules() []Rule {
 	return []Rule{
 		{
-			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: perWorkload(findRefusingQuota),
+			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: findRefusingQuotas,
 			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does, or counts CPU or memory for which a container of the pods states no request or limit. " +
 				"Pods that run stay, and the one in the place of a pod that leaves is refused. Quotas that are used up are found with --move=surge only: without it the next pod is made once the one before is gone. " +
 				"A LimitRange may state what a container does not; none is looked at.",
@@ -36,86 +37,139 @@ func namespaceRules() []Rule {
 	}
 }
 
+// Refusal is why the API server would refuse new pods of a workload.
+type Refusal struct {
+	Why string
+	// Beside tells that it refuses those alone that come before an old one has left.
+	Beside bool
+}
+
 // ListRefusals lists the workloads of which the API server would refuse new pods as far as findings of
-// all rules tell, by what they call the workload, and says why.
-func ListRefusals(findings []Finding) map[string]string {
-	refusals := map[string]string{}
+// all rules tell, by what they call the workload.
+func ListRefusals(findings []Finding) map[string]Refusal {
+	refusals := map[string]Refusal{}
 	for i := range findings {
-		if f := &findings[i]; f.Skipped == "" && slices.ContainsFunc(namespaceRules(), func(r Rule) bool { return r.ID == f.Rule }) {
-			refusals[f.Workload] = f.Message
+		f := &findings[i]
+		if f.Skipped != "" || !slices.ContainsFunc(namespaceRules(), func(r Rule) bool { return r.ID == f.Rule }) {
+			continue
+		}
+		if known, is := refusals[f.Workload]; !is || (known.Beside && !f.beside) {
+			refusals[f.Workload] = Refusal{Why: f.Message, Beside: f.beside}
 		}
 	}
 	return refusals
 }
 
-// findRefusingQuota is NS001.
-func findRefusingQuota(s *Scene, w *Workload) *Finding {
-	if w.Kind == "Pod" {
-		return nil // no one makes it again
-	}
-	model := w.Model()
-	for _, quota := range s.Quotas {
-		if quota.Namespace != w.Namespace || !isInScope(quota, model) {
-			continue
+// findRefusingQuotas is NS001, a finding for each quota that refuses pods of a workload.
+func findRefusingQuotas(s *Scene) []Finding {
+	var found []Finding
+	for _, w := range s.Workloads {
+		if w.Kind == "Pod" {
+			continue // no one makes it again
 		}
-		if f := cmp.Or(findExceeded(quota, model, isMovedFirst(s.World, model)), findUnstated(quota, model)); f != nil {
-			return f
+		model := w.Model()
+		for _, quota := range s.Quotas {
+			if quota.Namespace != w.Namespace || !isInScope(quota, model) {
+				continue
+			}
+			if f := cmp.Or(s.findExceeded(quota, model), findUnstated(quota, model)); f != nil {
+				f.Workload, f.Object = w.String(), w.String()
+				found = append(found, *f)
+			}
 		}
 	}
-	return nil
+	return found
 }
 
-// findExceeded finds what the quota allows less of than is used or, where the new pod comes before the old one leaves, than
-// is used then.
-func findExceeded(quota *corev1.ResourceQuota, pod *Pod, comesFirst bool) *Finding {
-	usage := quotaUsage(pod)
+// findExceeded finds what the quota allows less of than is used or, where the new pod comes before the old one leaves, than is used
+// then. What pods use that are being deleted is free when they have ended.
+func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+	usage, ending := quotaUsage(pod), s.sumEnding(quota)
+	var exceeded, raised, full []string
+	change := fields{}
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
-		hard, used := quota.Status.Hard[name], quota.Status.Used[name]
 		asked, counts := usage[name]
+		if !counts || asked.IsZero() {
+			continue
+		}
+		hard, used := quota.Status.Hard[name], quota.Status.Used[name].DeepCopy()
+		if wanted, is := quota.Spec.Hard[name]; is {
+			hard = wanted // which the status takes over in a moment
+		}
+		used.Sub(ending[name])
 		needed := used.DeepCopy()
-		if comesFirst {
+		if isMovedFirst(s.World, pod) {
 			needed.Add(asked)
 		}
-		if !counts || asked.IsZero() || needed.Cmp(hard) <= 0 {
+		if needed.Cmp(hard) <= 0 {
 			continue
 		}
 		over := needed.DeepCopy()
 		over.Sub(hard)
-		f := &Finding{
-			Message: fmt.Sprintf("%s is exceeded, with %s at %s of %s: the pod in the place of one that leaves is refused, since it would exceed the quota by %s",
-				nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String()),
-			Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, needed.String()),
-			Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): needed.String()}}}),
+		exceeded = append(exceeded, fmt.Sprintf("%s at %s of %s, %s too much", name, used.String(), hard.String(), over.String()))
+		raised = append(raised, fmt.Sprintf("%s to %s", name, needed.String()))
+		if change[string(name)] = needed.String(); used.Cmp(hard) <= 0 {
+			full = append(full, string(name))
 		}
-		if used.Cmp(hard) <= 0 {
-			f.Message = fmt.Sprintf("%s has %s at %s of %s: the new pod, which --move=surge has come before the old one leaves, is refused, since it would exceed the quota by %s",
-				nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String())
-			f.Remedy += ", or leave --move=surge out"
-		}
-		return f
 	}
-	return nil
+	if len(exceeded) == 0 {
+		return nil
+	}
+	f := &Finding{
+		Message: fmt.Sprintf("%s is exceeded: the pod in the place of one that leaves is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; ")),
+		Remedy:  fmt.Sprintf("raise its %s or more before the upgrade", strings.Join(raised, ", its ")),
+		Mend:    patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": change}}),
+		beside:  len(full) == len(exceeded),
+	}
+	if f.beside {
+		f.Message = fmt.Sprintf("%s has no room for a pod more: the new pod, which --move=surge has come before the old one leaves, is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
+		f.Remedy += ", or leave --move=surge out"
+	}
+	return f
 }
 
-// findUnstated finds what the quota counts and a container of the pod does not state. Pods that state what all of their
+// sumEnding is what the quota counts of pods that are being deleted.
+func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, pod := range s.Pods {
+		if pod.Namespace != quota.Namespace || pod.DeletionTimestamp == nil || hasPodEnded(pod) || !isInScope(quota, pod) {
+			continue
+		}
+		for name, quantity := range quotaUsage(pod) {
+			all := sum[name]
+			all.Add(quantity)
+			sum[name] = all
+		}
+	}
+	return sum
+}
+
+// findUnstated finds what the quota counts and containers of the pod do not state. Pods that state what all of their
 // containers together may use are not asked for it.
 func findUnstated(quota *corev1.ResourceQuota, pod *Pod) *Finding {
 	if helpers.IsPodLevelResourcesSet(pod) {
 		return nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
-		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-			if statesQuantity(&c, name) {
-				continue
-			}
-			return &Finding{
-				Message: fmt.Sprintf("%s counts %s, which container %s does not state: the pod in the place of one that leaves is refused, unless a LimitRange of the namespace states it",
-					nameObject("ResourceQuota", quota), name, c.Name),
-				Remedy: fmt.Sprintf("state %s of container %s in its pod template, or have a LimitRange state it", name, c.Name),
+	var unstated []string
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+			if !statesQuantity(&c, name) {
+				names = append(names, string(name))
 			}
 		}
+		if len(names) > 0 {
+			unstated = append(unstated, strings.Join(names, ", ")+" of container "+c.Name)
+		}
 	}
-	return nil
+	if len(unstated) == 0 {
+		return nil
+	}
+	what := strings.Join(unstated, "; ")
+	return &Finding{
+		Message: fmt.Sprintf("%s counts what the pods do not state, %s: the pod in the place of one that leaves is refused, unless a LimitRange of the namespace states it", nameObject("ResourceQuota", quota), what),
+		Remedy:  fmt.Sprintf("state %s in their template, or have a LimitRange state it", what),
+	}
 }
 
 // statesQuantity reports whether a container states what quotas count under the name. They ask for nothing but CPU and
@@ -169,11 +223,35 @@ func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *Pod) bool {
 		return isBestEffort(pod)
 	case corev1.ResourceQuotaScopeNotBestEffort:
 		return !isBestEffort(pod)
+	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		return looksAcrossNamespaces(pod)
 	case corev1.ResourceQuotaScopePriorityClass:
 		return matchesClass(r, pod.Spec.PriorityClassName)
 	default:
 		return false
 	}
+}
+
+// looksAcrossNamespaces reports whether a term of the pod's affinity to others names namespaces (pods.go, usesCrossNamespacePodAffinity).
+func looksAcrossNamespaces(pod *Pod) bool {
+	affinity := pod.Spec.Affinity
+	if affinity == nil {
+		return false
+	}
+	var terms []corev1.PodAffinityTerm
+	if a := affinity.PodAffinity; a != nil {
+		terms = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...)
+		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+			terms = append(terms, a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+		}
+	}
+	if a := affinity.PodAntiAffinity; a != nil {
+		terms = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...)
+		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+			terms = append(terms, a.PreferredDuringSchedulingIgnoredDuringExecution[i].PodAffinityTerm)
+		}
+	}
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
 func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) bool {

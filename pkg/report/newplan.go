@@ -103,7 +103,7 @@ func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNo
 		}
 	}
 	if len(n.BlockedBy) == 0 && f.Stuck != "" {
-		n.BlockedBy, n.Stuck = []string{cmp.Or(f.Blocker, f.Stuck)}, f.Stuck
+		n.BlockedBy, n.Stuck = []string{f.Blocker}, f.Stuck
 	}
 	return n
 }

@@ -110,7 +110,8 @@ type Plan struct {
 
 // PlanNode is one outdated node, in order of start.
 type PlanNode struct {
-	Batch int    `json:"batch"`
+	// Batch is the number of its batch, from 1; 0 for a node that is not started.
+	Batch int    `json:"batch,omitempty"`
 	Name  string `json:"name"`
 	Zone  string `json:"zone,omitempty"`
 	From  string `json:"from"`

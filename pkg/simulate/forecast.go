@@ -99,7 +99,7 @@ type NodeForecast struct {
 	WaitsFor string
 	Waits    time.Duration
 	// Stuck says what would keep the node from being drained in its time, so that it is set aside or the
-	// upgrade fails; "" when nothing would. Blocker names that in the fewest words, "" where it is not known.
+	// upgrade fails; "" when nothing would. Blocker names that in the fewest words.
 	Stuck, Blocker string
 }
 

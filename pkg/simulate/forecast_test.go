@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -365,7 +368,7 @@ func TestFaultsMayLast(t *testing.T) {
 // server's reason.
 func TestRefusedPodsAreForecast(t *testing.T) {
 	spec := shop()
-	spec.Refused = func(pod *corev1.Pod) string {
+	spec.Refused = func(pod *corev1.Pod, _ bool) string {
 		if pod.Labels["app"] == "web" {
 			return "exceeded quota"
 		}
@@ -378,5 +381,64 @@ func TestRefusedPodsAreForecast(t *testing.T) {
 	}
 	if f.Fast.Result != upgrade.WorkloadUnhealthy || !strings.Contains(f.Fast.Why, "shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota") || f.Evictions > 2 {
 		t.Errorf("it ends %+v after %d evictions", f.Fast, f.Evictions)
+	}
+}
+
+// TestRefusedBesideTheOldPod: a quota that is used up refuses the pod that comes before the old one leaves, and takes it when that was
+// deleted.
+func TestRefusedBesideTheOldPod(t *testing.T) {
+	spec := twoNodes(build.Pod("solo-0", build.App("solo"), build.On("old-a-1"), build.OwnedBy("ReplicaSet", "solo-1"), func(pod *corev1.Pod) { pod.Labels["pod-template-hash"] = "1" }))
+	spec.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "solo", UID: "solo"}}}, nil)
+	spec.Refused = func(_ *corev1.Pod, beside bool) string {
+		if beside {
+			return "exceeded quota"
+		}
+		return ""
+	}
+	for _, c := range []struct {
+		timeout upgrade.OnTimeout
+		ends    upgrade.Result
+		blocker string
+	}{{upgrade.Fail, upgrade.PodEvictionFailure, "pod shop/solo-0"}, {upgrade.Force, upgrade.Succeeded, ""}} {
+		req := request()
+		req.Move, req.OnTimeout = upgrade.MoveBySurge, c.timeout
+		f, err := simulate.Predict(t.Context(), spec, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Fast.Result != c.ends || f.Fast.Blocker != c.blocker {
+			t.Errorf("%s: it ends %+v", c.timeout, f.Fast)
+		}
+	}
+}
+
+// TestTemplatesThatNameANode: pods whose template names an outdated node start there again until its drain is given up, and none is
+// left when the node is gone.
+func TestTemplatesThatNameANode(t *testing.T) {
+	for _, c := range []struct {
+		timeout upgrade.OnTimeout
+		ends    upgrade.Result
+		why     string
+	}{
+		{upgrade.Fail, upgrade.PodEvictionFailure, "not empty after 15m0s"},
+		{upgrade.Force, upgrade.WorkloadUnhealthy, "its pod template names node old-0, which is gone"},
+	} {
+		spec := shop()
+		spec.Workloads = map[types.UID]simulate.Workload{}
+		for _, pod := range spec.Pods {
+			if owner := metav1.GetControllerOfNoCopy(pod); pod.Name == "web-0" {
+				spec.Workloads[owner.UID] = simulate.Workload{Replicas: 3, NodeName: "old-0"}
+			}
+		}
+		req := request()
+		req.OnTimeout = c.timeout
+		spec.Times, _ = simulate.Estimate(&spec)
+		f, err := simulate.Predict(t.Context(), spec, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Fast.Result != c.ends || !strings.Contains(f.Fast.Why, c.why) {
+			t.Errorf("%s: it ends %+v", c.timeout, f.Fast)
+		}
 	}
 }

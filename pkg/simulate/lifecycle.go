@@ -32,7 +32,7 @@ type podLifecycle struct {
 	// refused says why pods of workloads could not be created.
 	refused map[drain.Workload]string
 	// findRefusal is the Spec's Refused.
-	findRefusal func(*corev1.Pod) string
+	findRefusal func(pod *corev1.Pod, beside bool) string
 }
 
 // addPods takes the pods of the Spec in, and returns those that run or wait. All keys are known
@@ -195,8 +195,8 @@ func (l *podLifecycle) surgePod(u *simPod) {
 		return
 	}
 	next := l.newSuccessor(u)
-	u.surged, next.succeeds = true, u.pod.UID
-	l.createReplacement(next)
+	next.succeeds = u.pod.UID
+	u.surged = l.createReplacement(next)
 }
 
 // beginPodDeletion begins a pod's deletion; its controller brings another up at once, or after the
@@ -297,12 +297,17 @@ func (l *podLifecycle) replacePod(u *simPod) {
 	}
 }
 
-func (l *podLifecycle) createReplacement(u *simPod) {
+// createReplacement creates a pod, and reports whether it could: the API server may refuse it.
+func (l *podLifecycle) createReplacement(u *simPod) bool {
 	if l.findRefusal != nil {
-		if why := l.findRefusal(u.pod); why != "" {
+		if why := l.findRefusal(u.pod, u.succeeds != ""); why != "" {
 			l.refused[drain.WorkloadOf(u.pod)] = why
-			return
+			return false
 		}
+	}
+	if named := l.sets.workloads[u.key.owner].NodeName; named != "" {
+		l.createOnNamedNode(u, named)
+		return true
 	}
 	l.budgets.countExpected(u, +1)
 	l.sets.addPodOfSet(u)
@@ -310,6 +315,28 @@ func (l *podLifecycle) createReplacement(u *simPod) {
 	if n := l.scheduler.assignNode(u); n != nil {
 		l.startPodOnNode(u, n)
 	}
+	return true
+}
+
+// namedAfter is how long it takes at least until a controller has created a pod whose node its template names. The drain of a node to
+// which such pods come back would else do all of its evictions at one moment.
+const namedAfter = time.Second
+
+// createOnNamedNode creates a pod whose workload's template names its node, fenced or not. Where that is gone, the pod goes with it.
+func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
+	l.clock.scheduleAfter(namedAfter, func() {
+		n := l.index.nodes.byName[name]
+		if n == nil {
+			l.refused[drain.WorkloadOf(u.pod)] = "its pod template names node " + name + ", which is gone"
+			return
+		}
+		created := *u.pod
+		created.CreationTimestamp = metav1.Time{Time: l.clock.now}
+		u.pod = &created
+		l.budgets.countExpected(u, +1)
+		l.sets.addPodOfSet(u)
+		l.startPodOnNode(u, n)
+	})
 }
 
 // createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn has come.

@@ -31,8 +31,9 @@ type recorder struct {
 // nodeRecord is what is known of one node that was started.
 type nodeRecord struct {
 	NodeForecast
-	held  map[string]time.Duration
-	waits string
+	held map[string]time.Duration
+	// waits is what its pods wait for now, and waited what they waited for last; "" for nothing.
+	waits, waited string
 }
 
 func newRecorder(now time.Time, before, size int) *recorder {
@@ -59,6 +60,7 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 	for _, b := range step.Blocked {
 		if n, ok := r.open[b.Node]; ok && n.waits == "" {
 			n.waits = describeObstacle(b)
+			n.waited = n.waits
 		}
 	}
 	r.waiting = reasonToWait(step)
@@ -79,10 +81,13 @@ func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
 		if open == nil || n.State != upgrade.NodeDraining || now.Before(n.Deadline) || (r.ending.Node != "" && r.ending.Node < name) {
 			continue
 		}
-		open.Stuck, open.Blocker = strings.TrimPrefix(record.Message, fmt.Sprintf("draining node %q: ", name)), open.waits
-		r.ending.Node, r.ending.Blocker = name, open.waits
+		open.Stuck, open.Blocker = strings.TrimPrefix(record.Message, fmt.Sprintf("draining node %q: ", name)), open.blocker()
+		r.ending.Node, r.ending.Blocker = name, open.Blocker
 	}
 }
+
+// blocker names what kept the node from being drained in its time.
+func (n *nodeRecord) blocker() string { return cmp.Or(n.waits, n.waited, "pods that do not end in time") }
 
 // recordEnding notes how the upgrade ended.
 func (r *recorder) recordEnding(result upgrade.Result, notReached int) {
@@ -140,7 +145,7 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeReco
 func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
 	switch {
 	case record.State == upgrade.NodeQuarantined:
-		n.Stuck, n.Blocker = record.Reason, n.waits
+		n.Stuck, n.Blocker = record.Reason, n.blocker()
 	case !known || record.State == upgrade.NodeDrained:
 		n.End = newSpan(passed)
 	default:

@@ -65,9 +65,9 @@ type Spec struct {
 	// FaultsLast has pods of which a container cannot come up, as one in CrashLoopBackOff, and those that
 	// take their places never become ready. Otherwise they do in their usual time.
 	FaultsLast bool
-	// Refused says why the API server refuses the pod that a controller would create in a pod's place; ""
-	// where it does not. nil where it refuses none.
-	Refused func(*corev1.Pod) string
+	// Refused says why the API server refuses the pod that a controller would create in a pod's place, or
+	// beside it; "" where it does not. nil where it refuses none.
+	Refused func(pod *corev1.Pod, beside bool) string
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record
 	Times  Times
@@ -83,8 +83,10 @@ type Workload struct {
 	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all
 	// before it are ready.
 	Ordered bool
-	// Template is what its next pod is made from, nil where it is not known.
+	// Template is what its next pod is made from, nil where it is not known. NodeName is the node that the
+	// template names, on which its pods start without the scheduler; "" for none.
 	Template *corev1.PodTemplateSpec
+	NodeName string
 	// Rollout is a StatefulSet's template that some of its pods do not have yet; nil for none.
 	Rollout *Rollout
 	// Pods are those that the controller itself keeps. It creates those that are missing when the

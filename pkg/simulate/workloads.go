@@ -16,7 +16,7 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	}
 	workloads := make(map[types.UID]Workload, len(replicaSets)+len(statefulSets))
 	for _, set := range replicaSets {
-		workload := Workload{Replicas: scaleOf(set.Spec.Replicas), Template: templateOf(&set.Spec.Template), Pods: podsOfReplicaSet(set)}
+		workload := Workload{Replicas: scaleOf(set.Spec.Replicas), Template: templateOf(&set.Spec.Template), NodeName: set.Spec.Template.Spec.NodeName, Pods: podsOfReplicaSet(set)}
 		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 			if replicas, known := scales[owner.UID]; known {
 				workload.Replicas, workload.Of = replicas, owner.UID
@@ -27,7 +27,7 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	for _, set := range statefulSets {
 		workloads[set.UID] = Workload{
 			Replicas: scaleOf(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
-			Template: templateOf(&set.Spec.Template), Rollout: rolloutOf(set), Pods: podsOfStatefulSet(set),
+			Template: templateOf(&set.Spec.Template), NodeName: set.Spec.Template.Spec.NodeName, Rollout: rolloutOf(set), Pods: podsOfStatefulSet(set),
 		}
 	}
 	return workloads

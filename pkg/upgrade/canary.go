@@ -660,12 +660,16 @@ func describeUnhealthy(all []Unhealthy) string {
 		return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name))
 	})
 	var lines, names []string
-	retry := ""
+	var retries []string
 	for _, u := range sorted {
 		lines, names = append(lines, u.String()), append(names, u.Name)
-		if retry == "" && u.refused {
-			retry = " and run " + describeRetry(u.Workload)
+		if u.refused && len(lines) <= mostNamed {
+			retries = append(retries, describeRetry(u.Workload))
 		}
+	}
+	retry := ""
+	if len(retries) > 0 {
+		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
 	}
 	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or pass %s",
 		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
@@ -674,6 +678,6 @@ func describeUnhealthy(all []Unhealthy) string {
 // describeRetry is the command after which a controller creates its pods again at once. Controllers that are refused try again
 // after ever longer times, of up to 17 minutes (DefaultTypedControllerRateLimiter of client-go).
 func describeRetry(w drain.Workload) string {
-	return fmt.Sprintf("%s %s --overwrite (its controller may wait 17 minutes before it tries again)",
+	return fmt.Sprintf("%s %s --overwrite",
 		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)
 }
