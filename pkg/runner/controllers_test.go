@@ -71,10 +71,14 @@ func newControllerRun(t *testing.T) (*run, *apiServer) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	since := map[drain.Workload]time.Time{}
+	for _, w := range workloads(6) {
+		since[w] = time.Now().Add(-controllerPatience) // they are due
+	}
 	return &run{
 		Runner:      &Runner{Controllers: cluster.NewControllerReader(client, time.Now)},
 		answers:     make(chan func(), controllersAtOnce),
-		controllers: controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
+		controllers: controllerReads{since: since, known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 	}, api
 }
 
@@ -127,6 +131,34 @@ func TestControllersAreReadFourAtOnce(t *testing.T) {
 		if read := s.controllers.known[w]; read.Replicas != i+1 || read.Unread != "" {
 			t.Errorf("%s was read as %+v, want %d replicas", w, read, i+1)
 		}
+	}
+}
+
+// TestControllersHaveTheirTime: a controller is read when its workload has lacked pods for a second, and not for each pod that
+// moves.
+func TestControllersHaveTheirTime(t *testing.T) {
+	s, api := newControllerRun(t)
+	close(api.gate)
+	clear(s.controllers.since)
+	step := &upgrade.Step{Unscaled: workloads(1)}
+	began := time.Now()
+	s.readControllers(t.Context(), step)
+	if len(s.controllers.inFlight) > 0 {
+		t.Fatal("it is read at once")
+	}
+	due := s.controllers.nextTime(step, began.Add(time.Hour), s.localTime)
+	if wait := due.Sub(began); wait < controllerPatience-50*time.Millisecond || wait > controllerPatience+time.Second {
+		t.Errorf("it is due after %s, want %s", wait, controllerPatience)
+	}
+	s.readControllers(t.Context(), &upgrade.Step{})
+	if len(s.controllers.since) > 0 {
+		t.Error("what is no longer asked about is not forgotten")
+	}
+	s.controllers.since[step.Unscaled[0]] = began.Add(-controllerPatience)
+	s.readControllers(t.Context(), step)
+	s.book(t, 1)
+	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-1"}) {
+		t.Errorf("asked for %v when it was due", asked)
 	}
 }
 

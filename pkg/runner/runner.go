@@ -183,7 +183,7 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: time.Now().Add(-r.now().Sub(r.Group.Observed)),
 		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // and a poll of each kind
-		controllers:  controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
+		controllers:  controllerReads{since: map[drain.Workload]time.Time{}, known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
 	record, err := s.runLoop(ctx, work, stop)
