@@ -31,7 +31,8 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 		},
 		"a quota that refuses new pods": {
 			"k8s-89209-quota-below-use", nil, exitStructural,
-			[]string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: ResourceQuota shop/q is exceeded", "1 node not reached"}, nil,
+			[]string{"Ends        WorkloadUnhealthy after 5m", "1 pod is not created: ResourceQuota shop/q is exceeded", "1 node not reached"},
+			nil,
 		},
 		"a quota that the user says is none": {"k8s-89209-quota-below-use", []string{"--skip-check=NS001"}, exitDone, nil, []string{"Ends "}},
 		"a namespace that refuses new pods": {
@@ -41,8 +42,11 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			"quota-of-ending-pods", []string{"-l", "pool=workers", "--current=image=v2"}, exitDone, nil, []string{"Ends ", "NS001", "exceeded"},
 		},
 		"a template that names an outdated node": {
-			"kubernetes-117843-template-names-node", []string{"-l", "pool=workers", "--current=image=v2"}, exitStructural,
-			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: not empty after 15m0s", "it came back to the fenced node", "take nodeName out of the template"}, nil,
+			"kubernetes-117843-template-names-node",
+			[]string{"-l", "pool=workers", "--current=image=v2"},
+			exitStructural,
+			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: not empty after 15m0s", "it came back to the fenced node", "take nodeName out of the template"},
+			nil,
 		},
 		"no way of a comparison": {
 			"k8s-89209-quota-below-use", []string{"--compare"}, exitStructural, []string{"Best        none: no way that is forecast replaces all nodes"}, []string{"--like=gke: --like=gke"},

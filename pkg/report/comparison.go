@@ -54,7 +54,7 @@ type WayForecast struct {
 	// before. Both are nil in a group whose size is not known.
 	Peak               *int     `json:"peak,omitempty"`
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
-	Evictions          int     `json:"evictions"`
+	Evictions          int      `json:"evictions"`
 	// Forced counts pods deleted past their budgets.
 	Forced int `json:"forced"`
 	// Outage is for how long workloads are without a ready pod that have one, added up.

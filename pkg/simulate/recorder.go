@@ -87,7 +87,9 @@ func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
 }
 
 // blocker names what kept the node from being drained in its time.
-func (n *nodeRecord) blocker() string { return cmp.Or(n.waits, n.waited, "pods that do not end in time") }
+func (n *nodeRecord) blocker() string {
+	return cmp.Or(n.waits, n.waited, "pods that do not end in time")
+}
 
 // recordEnding notes how the upgrade ended.
 func (r *recorder) recordEnding(result upgrade.Result, notReached int) {
