@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"syscall"
 	"testing"
@@ -53,6 +54,9 @@ func TestSignals(t *testing.T) {
 		to   syscall.Signal
 		says []string
 	}
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, hup, intr, term) // else the commands would ignore what this test was started to ignore, as by nohup
+	t.Cleanup(func() { signal.Stop(caught) })
 	stops := []string{asked, stopping}
 	cases := map[string]struct {
 		ignores string
