@@ -154,7 +154,7 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	}
 }
 
-// TestPatchesReachTheSameCluster: the script of -o patch changes the cluster of --context, not that of the current context.
+// TestPatchesReachTheSameCluster: the script that -o patch prints runs kubectl with the --context of the check.
 func TestPatchesReachTheSameCluster(t *testing.T) {
 	closedBudget().serve(t)
 	for flag, want := range map[string]string{"--context=test": `kubectl() { command kubectl --context=test "$@"; }` + "\n", "--all-nodes=false": "# "} {

@@ -125,7 +125,8 @@ func listRefusedProbes(probes []report.Probe) map[string]preflight.Refusal {
 	return refusals
 }
 
-// nameWorkload names the pod's workload as findings do, "Deployment shop/web", and the pod itself where it has none.
+// nameWorkload returns the workload of a pod as findings print it: "Deployment shop/web". For a pod without a controller it returns
+// "Pod shop/web-0".
 func nameWorkload(pod *corev1.Pod) string {
 	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
 		return w.Kind + " " + w.Namespace + "/" + w.Name

@@ -66,7 +66,7 @@ func (w *Workload) Replicas() int {
 	}
 }
 
-// namedNode is the node that the workload's template names for its pods, "" for none.
+// namedNode returns spec.nodeName of the workload's pod template, or "".
 func (w *Workload) namedNode() string {
 	switch {
 	case w.Deployment != nil:

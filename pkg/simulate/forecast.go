@@ -26,8 +26,9 @@ type Forecast struct {
 	// Peak is the largest desired size of the group, SizeAfter the one at the end if pods end as soon
 	// as they may.
 	Peak, SizeAfter int
-	// Fast is how it would end if pods end as soon as they may and faulty ones recover. Slow is how it would
-	// end if they take as long as they may, faulty ones stay so and, of orders that are drawn, in the one that ends worst.
+	// Fast is how the upgrade ends if pods end as soon as possible and faulty pods recover. Slow is how it
+	// ends if pods use their whole grace period and faulty pods stay faulty. If Draws is set, Slow is the
+	// worst of the drawn node orders.
 	Fast, Slow Ending
 	// Duration is from now to the end; zero where Endless is set.
 	Duration Span

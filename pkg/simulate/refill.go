@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// refillGroup brings a node up for each that is drained and for which none has come up.
+// refillGroup adds one current node for each drained node that has no replacement yet.
 func (c *Cluster) refillGroup() {
 	if c.refilled == nil {
 		return

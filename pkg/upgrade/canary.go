@@ -675,8 +675,8 @@ func describeUnhealthy(all []Unhealthy) string {
 		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
 }
 
-// describeRetry is the command after which a controller creates its pods again at once. Controllers that are refused try again
-// after ever longer times, of up to 17 minutes (DefaultTypedControllerRateLimiter of client-go).
+// describeRetry returns a command that makes a controller retry at once. Without it, a controller whose pods were refused waits up to
+// 17 minutes between attempts, because its backoff grows (DefaultTypedControllerRateLimiter of client-go).
 func describeRetry(w drain.Workload) string {
 	return fmt.Sprintf("%s %s --overwrite",
 		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)

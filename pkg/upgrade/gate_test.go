@@ -195,7 +195,7 @@ func TestUnhealthyWorkloadsAreOnRecord(t *testing.T) {
 	}
 }
 
-// TestUnreadyPodsNameTheirNode: where the node of a late pod is not Ready, its trouble is named as well.
+// TestUnreadyPodsNameTheirNode: if a late pod is on a node that is not Ready, the message also says what is wrong with the node.
 func TestUnreadyPodsNameTheirNode(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()

@@ -116,8 +116,8 @@ func TestRetargetedAfterScaleDown(t *testing.T) {
 	}
 }
 
-// A new node that was to be given back and is there still, since its termination was refused, is
-// part of the surge: when the target moves, no other node is added for it in another zone.
+// TestRetargetedKeepsTheSurgeThatIsThere: the cloud refused to terminate a new node, so the node still
+// counts as surge. When the target moves, the upgrade adds no second node in another zone.
 func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 	s := newScene(t, old("old-b-1"))
 	s.Request.Surge = 1
