@@ -323,7 +323,7 @@ func (g *groupContext) knowsWorkload(name string) bool {
 		}
 	}
 	for _, pods := range g.view.Pods {
-		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(upgrade.NameWorkload(pod), name) }) {
+		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(upgrade.WatchedWorkload(pod).String(), name) }) {
 			return true
 		}
 	}

@@ -101,7 +101,7 @@ func (d *disruption) countHealthy(u *simPod, change int32) {
 // wakeForWorkload has the upgrade look at a workload that it waits for: it is the pods themselves
 // that tell of it.
 func (d *disruption) wakeForWorkload(u *simPod) {
-	if w := drain.WorkloadOf(u.pod); d.awaited[w] {
+	if d.awaited[upgrade.WatchedWorkload(u.pod)] {
 		d.clock.changed = true
 	}
 }

@@ -59,13 +59,13 @@ func (p daemonPods) with(pod *corev1.Pod) daemonPods {
 // total counts the pods that there should be.
 func (p daemonPods) total() int { return len(p.ready) + len(p.unready) + p.missing }
 
-// NameWorkload returns the name of the workload that the upgrade watches the pod as one of, NAMESPACE/KIND/NAME: of its
-// DaemonSet, too. A pod that no controller brings back has none, and its name is that of the zero drain.Workload.
-func NameWorkload(pod *corev1.Pod) string {
+// WatchedWorkload returns the workload that the upgrade watches the pod as one of, its DaemonSet, too; zero for a pod
+// that no controller brings back.
+func WatchedWorkload(pod *corev1.Pod) drain.Workload {
 	if daemon, of := daemonWorkload(pod); of {
-		return daemon.String()
+		return daemon
 	}
-	return drain.WorkloadOf(pod).String()
+	return drain.WorkloadOf(pod)
 }
 
 // daemonWorkload returns the DaemonSet of a pod, and false for other pods.
@@ -163,6 +163,7 @@ func recordDaemons(w *World) map[string]DaemonRecord {
 func (d daemons) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
+		d.awaited = append(d.awaited, found.workload)
 		if found.unsure {
 			d.unsure = found.workload.String()
 		}
@@ -318,7 +319,7 @@ func readySince(pod *corev1.Pod) time.Time {
 func (d daemons) areReady() bool {
 	for _, found := range d.collectUnready() {
 		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
-			d.waiting = fmt.Sprintf("the pods of %s on new nodes to be ready", found.workload)
+			d.waiting, d.awaited = fmt.Sprintf("the pods of %s on new nodes to be ready", found.workload), append(d.awaited, found.workload)
 			return false
 		}
 	}

@@ -19,10 +19,10 @@ const leastReopening = 50 * time.Millisecond
 // now. They are given in the order in which they start where nothing else decides. ahead are all
 // the nodes that wait, of which no more are looked at than is needed.
 //
-// The budgets' time decides, beside the nodes in drain; see queue. Nodes with a pod that may never
+// The budgets' time decides, beside the nodes in drain; see queue and docs/decisions/0042. Nodes with a pod that may never
 // leave go last.
 func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
-	q := newQueueBuilder(p)
+	q := newQueueBuilder(p, ahead)
 	var free, stuck []string
 	var last []nodeDrain
 	for i := range waiting {
@@ -39,15 +39,17 @@ func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	if next < 0 {
 		return ""
 	}
-	p.memory.Pressing = p.findCriticalBudgets(q.pace, ahead)
+	p.memory.Pressing = p.findCriticalBudgets(q.pace, q.left)
 	return free[next]
 }
 
 // queueBuilder is a queue in the making.
 type queueBuilder struct {
 	queue
-	plan    *Plan
-	pace    *pace
+	plan *Plan
+	pace *pace
+	// left is nil where nodes are drained one by one: none waits for a budget that another uses.
+	left    *demand
 	indexes map[types.NamespacedName]int
 	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
 	accepted map[types.NamespacedName][]time.Time
@@ -55,9 +57,12 @@ type queueBuilder struct {
 }
 
 // newQueueBuilder has the nodes in drain, and no others yet.
-func newQueueBuilder(p *Plan) *queueBuilder {
+func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
-	q.window = p.in.Window
+	if p.in.Window > 1 {
+		q.left = p.measureDemand(q.pace, ahead)
+		q.places = q.left.places
+	}
 	for i := range p.candidates {
 		q.reserved[p.candidates[i].UID] = true
 	}
@@ -107,9 +112,13 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	}
 	now, budget, accepted := q.plan.in.Now, q.plan.in.Budgets.Covering(pod)[0], q.accepted[key]
 	_, refill := q.pace.timesOf(pod)
-	slots := budgetSlots{refill: refill}
+	slots, room := budgetSlots{refill: refill}, q.plan.roomOf(budget)
+	if q.left != nil {
+		d := q.left.budgets[budget]
+		slots.left = d.timeOf(d.waiting, room)
+	}
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.plan.spent[key]))
-	missing := max(0, int(max(1, q.plan.roomOf(budget)))-open)
+	missing := max(0, int(max(1, room))-open)
 	slots.open = make([]time.Duration, open, open+missing)
 	for _, at := range accepted[max(0, len(accepted)-missing):] {
 		slots.open = append(slots.open, max(leastReopening, at.Add(slots.refill).Sub(now)))

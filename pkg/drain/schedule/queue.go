@@ -11,8 +11,8 @@ import (
 //
 // It is a model: time only passes with budgets and with the ends of pods. All times are from now.
 type queue struct {
-	// window is how many nodes are drained at a time.
-	window int
+	// places is how long the nodes that wait take if no budget is in the way.
+	places time.Duration
 	// budgets are the budgets in the way.
 	budgets []budgetSlots
 	// started are the nodes in the window, in order of their start, waiting those to come.
@@ -24,8 +24,9 @@ type budgetSlots struct {
 	// open are the times at which the disruptions it allows at once may be spent, sorted; 0 for
 	// those it allows now. There is one at least, and none after refill.
 	open []time.Duration
-	// refill is how long after an eviction its pod is made up for.
-	refill time.Duration
+	// refill is how long after an eviction its pod is made up for, left how long the pods of all
+	// nodes that wait take to leave through the budget; 0 where nodes are drained one by one.
+	refill, left time.Duration
 }
 
 // nodeDrain is a node as far as its drain takes time.
@@ -44,53 +45,38 @@ type podEviction struct {
 }
 
 // chooseNext returns the index of the waiting node to start next: of those of which a pod could go
-// now, the one that loses least time at budgets. Among equals it is the one whose budgets have most
-// before them, for time in which a tight budget is not used is lost where nodes are drained side by
-// side. It is -1 when no pod of any of them could go.
+// now, the one that loses least time at budgets. A node of a budget that takes longer than the nodes
+// that wait gains the difference, since the upgrade ends with that budget: the later it begins, the
+// longer nodes hold their places for it at the end. Among equals it is the one whose budgets take
+// longest. It is -1 when no pod of any of them could go.
 func (q *queue) chooseNext() int {
-	line, waiting := newTimeline(q), q.countWaiting()
-	best, least, most := -1, time.Duration(0), 0
+	line := newTimeline(q)
+	best, least, longest := -1, time.Duration(0), time.Duration(0)
 	open, next := slices.Clone(line.open), slices.Clone(line.next)
 	for i := range q.waiting {
 		node := &q.waiting[i]
 		if !line.canStart(node) {
 			continue
 		}
-		lost := line.drainNode(node)
+		left := q.timeLeftOf(node)
+		lost := line.drainNode(node) - max(0, left-q.places)
 		copy(line.open, open)
 		copy(line.next, next)
-		uses := 0
-		if q.window > 1 {
-			uses = q.pendingUsesOf(node, waiting)
-		}
-		if best < 0 || lost < least || (lost == least && uses > most) {
-			best, least, most = i, lost, uses
+		if best < 0 || lost < least || (lost == least && left > longest) {
+			best, least, longest = i, lost, left
 		}
 	}
 	return best
 }
 
-// countWaiting counts, by budget, the pods of all waiting nodes.
-func (q *queue) countWaiting() []int {
-	counts := make([]int, len(q.budgets))
-	for i := range q.waiting {
-		for _, pod := range q.waiting[i].pods {
-			if pod.budget >= 0 {
-				counts[pod.budget]++
-			}
-		}
-	}
-	return counts
-}
-
-// pendingUsesOf is what the node's budgets have before them, in thousandths of their refills.
-func (q *queue) pendingUsesOf(node *nodeDrain, waiting []int) (sum int) {
+// timeLeftOf is how long the node's budgets take at most for all that is still to leave.
+func (q *queue) timeLeftOf(node *nodeDrain) (left time.Duration) {
 	for _, pod := range node.pods {
 		if pod.budget >= 0 {
-			sum += 1000 * waiting[pod.budget] / len(q.budgets[pod.budget].open)
+			left = max(left, q.budgets[pod.budget].left)
 		}
 	}
-	return sum
+	return left
 }
 
 // timeline is a queue at the moment at which the started nodes have taken their slots.

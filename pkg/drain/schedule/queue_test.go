@@ -28,23 +28,32 @@ func gates(opens ...time.Duration) []budgetSlots {
 	return all
 }
 
+// taking says how many seconds all that is left takes through each of the budgets.
+func taking(budgets []budgetSlots, seconds ...int) []budgetSlots {
+	for i := range budgets {
+		budgets[i].left = time.Duration(seconds[i]) * time.Second
+	}
+	return budgets
+}
+
 func TestQueueNext(t *testing.T) {
 	const soon = time.Second
 	cases := map[string]struct {
 		queue queue
 		want  int
 	}{
-		"nobody waits":                           {queue{window: 1}, -1},
-		"the first where nothing is lost":        {queue{window: 2, waiting: []nodeDrain{pods(-1), pods(-1, -1), pods()}}, 0},
-		"one that loses nothing":                 {queue{window: 2, budgets: gates(soon, 0), waiting: []nodeDrain{pods(0), pods(1)}}, 1},
-		"none of whose pods could go now":        {queue{window: 2, budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0)}}, -1},
-		"all may wait while nothing is started":  {queue{window: 2, budgets: gates(soon), waiting: []nodeDrain{pods(0)}}, 0},
-		"one of whose pods can go":               {queue{window: 2, budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0), pods(0, -1)}}, 1},
-		"one with nothing to move":               {queue{window: 2, budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0), pods()}}, 1},
-		"what is open is the started node's":     {queue{window: 2, budgets: gates(0, 0), started: []nodeDrain{pods(0)}, waiting: []nodeDrain{pods(0), pods(1)}}, 1},
-		"a tight budget before none":             {queue{window: 2, budgets: gates(0), waiting: []nodeDrain{pods(-1), pods(-1), pods(0)}}, 2},
-		"but not where one goes after the other": {queue{window: 1, budgets: gates(0), waiting: []nodeDrain{pods(-1), pods(-1), pods(0)}}, 0},
-		"a budget that has most before it":       {queue{window: 2, budgets: gates(0, 0), waiting: []nodeDrain{pods(0), pods(1), pods(1), pods(1)}}, 1},
+		"nobody waits":                          {queue{}, -1},
+		"the first where nothing is lost":       {queue{waiting: []nodeDrain{pods(-1), pods(-1, -1), pods()}}, 0},
+		"one that loses nothing":                {queue{budgets: gates(soon, 0), waiting: []nodeDrain{pods(0), pods(1)}}, 1},
+		"none of whose pods could go now":       {queue{budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0)}}, -1},
+		"all may wait while nothing is started": {queue{budgets: gates(soon), waiting: []nodeDrain{pods(0)}}, 0},
+		"one of whose pods can go":              {queue{budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0), pods(0, -1)}}, 1},
+		"one with nothing to move":              {queue{budgets: gates(soon), started: []nodeDrain{pods(-1)}, waiting: []nodeDrain{pods(0), pods()}}, 1},
+		"what is open is the started node's":    {queue{budgets: gates(0, 0), started: []nodeDrain{pods(0)}, waiting: []nodeDrain{pods(0), pods(1)}}, 1},
+		"a tight budget before none":            {queue{budgets: taking(gates(0), 2), waiting: []nodeDrain{pods(-1), pods(-1), pods(0)}}, 2},
+		"a budget that takes longest":           {queue{budgets: taking(gates(0, 0), 2, 6), waiting: []nodeDrain{pods(0), pods(1), pods(1), pods(1)}}, 1},
+		"one that takes longer than the nodes":  {queue{places: 4 * time.Second, budgets: taking(gates(soon, 0), 20, 4), waiting: []nodeDrain{pods(1), pods(0, -1)}}, 1},
+		"not one that takes less":               {queue{places: 30 * time.Second, budgets: taking(gates(soon, 0), 20, 4), waiting: []nodeDrain{pods(1), pods(0, -1)}}, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +66,7 @@ func TestQueueNext(t *testing.T) {
 
 // Of many nodes the one that loses least goes first.
 func TestQueueOfMany(t *testing.T) {
-	q := queue{window: 2, budgets: gates(time.Second)}
+	q := queue{budgets: gates(time.Second)}
 	for range 30 {
 		q.waiting = append(q.waiting, pods(0, -1))
 	}
@@ -90,9 +99,9 @@ func anyQueue(t *rapid.T) queue {
 	span := func(name string) time.Duration {
 		return time.Duration(rapid.IntRange(0, 60).Draw(t, name)) * time.Second / 2
 	}
-	q := queue{window: rapid.IntRange(1, 4).Draw(t, "window")}
+	q := queue{places: span("places")}
 	for range rapid.IntRange(0, 4).Draw(t, "gates") {
-		gate := budgetSlots{refill: span("turn")}
+		gate := budgetSlots{refill: span("turn"), left: span("left")}
 		for range rapid.IntRange(1, 3).Draw(t, "capacity") {
 			gate.open = append(gate.open, min(gate.refill, span("opens")))
 		}
@@ -109,6 +118,6 @@ func anyQueue(t *rapid.T) queue {
 		}
 		return all
 	}
-	q.started, q.waiting = loads(q.window), loads(8)
+	q.started, q.waiting = loads(4), loads(8)
 	return q
 }

@@ -130,62 +130,68 @@ func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(p.leaving[budget.Key()])
 }
 
-// budgetDemand counts the pods that are to leave through a budget, and has how long after an
-// eviction one is made up for.
+// budgetDemand counts the pods that are to leave through a budget, on nodes in drain and on those
+// that wait, and has how long after an eviction one is made up for.
 type budgetDemand struct {
-	pods int
-	turn time.Duration
+	started, waiting int
+	turn             time.Duration
 }
 
-// demand is what is left to leave: through each budget, and how long a pod takes at most.
+// demand is what is left to leave.
 type demand struct {
-	budgets map[*drain.Budget]*budgetDemand
-	longest time.Duration
+	budgets map[*drain.Budget]budgetDemand
+	// longest is how long a pod takes at most, places how long the nodes that wait take where no
+	// budget is in the way.
+	longest, places time.Duration
 }
 
-func (d *demand) addPods(pods []*corev1.Pod, budgets drain.Budgets, pace *pace) {
-	for _, pod := range pods {
-		gone, refill := pace.timesOf(pod)
-		d.longest = max(d.longest, gone)
-		covering := budgets.Covering(pod)
-		if len(covering) != 1 || !drain.Ready(pod) {
-			continue
-		}
-		left := d.budgets[covering[0]]
-		if left == nil {
-			left = &budgetDemand{}
-			d.budgets[covering[0]] = left
-		}
-		left.pods, left.turn = left.pods+1, max(left.turn, refill)
-	}
-}
-
-// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
-// through them takes as long as the nodes that wait, when places have become free for them, or a
-// turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
-// take, and where nodes are drained one by one: none waits for a budget that another one uses.
-func (p *Plan) findCriticalBudgets(pace *pace, ahead iter.Seq[Node]) map[types.NamespacedName]bool {
-	if pace.usualGone == 0 || p.in.Window == 1 {
-		return nil
-	}
-	left := demand{budgets: map[*drain.Budget]*budgetDemand{}}
+// measureDemand looks at the nodes in drain and at those that wait.
+func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
+	left := &demand{budgets: map[*drain.Budget]budgetDemand{}}
 	for i := range p.in.Draining {
-		left.addPods(p.in.Draining[i].Evict, p.in.Budgets, pace)
+		left.addPods(p.in.Draining[i].Evict, budgetDemand{started: 1}, p.in.Budgets, pace)
 	}
 	waiting := 0
 	for node := range ahead {
-		left.addPods(node.Evict, p.in.Budgets, pace)
+		left.addPods(node.Evict, budgetDemand{waiting: 1}, p.in.Budgets, pace)
 		if waiting++; waiting == lookahead {
 			break
 		}
 	}
 	// The places of nodes in drain become free one after the other: after half a drain on average.
 	halves := time.Duration(2*waiting/max(1, p.in.Window) + 1)
-	places := halves * (left.longest + p.in.Settle) / 2
+	left.places = halves * (left.longest + p.in.Settle) / 2
+	return left
+}
+
+// addPods adds pods, each of which counts as one.
+func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *pace) {
+	for _, pod := range pods {
+		gone, refill := pace.timesOf(pod)
+		d.longest = max(d.longest, gone)
+		if covering := budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+			left := d.budgets[covering[0]]
+			d.budgets[covering[0]] = budgetDemand{left.started + one.started, left.waiting + one.waiting, max(left.turn, refill)}
+		}
+	}
+}
+
+// timeOf is how long so many pods take to leave through a budget that lets room of them be missing.
+func (d budgetDemand) timeOf(pods int, room int32) time.Duration {
+	return time.Duration(pods) * d.turn / time.Duration(max(1, room))
+}
+
+// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
+// through them takes as long as the nodes that wait, when places have become free for them, or a
+// turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
+// take, and where nodes are drained one by one: none waits for a budget that another one uses.
+func (p *Plan) findCriticalBudgets(pace *pace, left *demand) map[types.NamespacedName]bool {
+	if pace.usualGone == 0 || left == nil {
+		return nil
+	}
 	critical := map[types.NamespacedName]bool{}
-	for budget, wanted := range left.budgets {
-		room := max(1, int(p.roomOf(budget)))
-		if turns := time.Duration((wanted.pods + room - 1) / room); (turns+1)*wanted.turn+left.longest >= places {
+	for budget, d := range left.budgets {
+		if d.timeOf(d.started+d.waiting, p.roomOf(budget))+d.turn+left.longest >= left.places {
 			critical[budget.Key()] = true
 		}
 	}
