@@ -155,10 +155,12 @@ func (c publicCase) play(t *testing.T, shared *stage.Stage, name string) {
 	s.applyStep(name, 1)
 	s.waitForDaemonSets()
 	s.settle()
+	s.waitForFullQuotas()
 	s.applyStep(name, 2)
 	s.waitForReadyNodes()
 	t.Cleanup(s.removeWebhooks)
 	s.applyStep(name, 3)
+	s.waitForFullQuotas()
 	if c.before != nil {
 		c.before(s)
 	}
@@ -301,6 +303,21 @@ func (s *scene) waitForDaemonSets() {
 		}
 		return !slices.ContainsFunc(sets.Items, func(set appsv1.DaemonSet) bool {
 			return set.Status.ObservedGeneration == 0 || set.Status.NumberReady != set.Status.DesiredNumberScheduled
+		})
+	})
+}
+
+// waitForFullQuotas waits until the quotas of the case have counted its pods: they refuse further ones from then on.
+func (s *scene) waitForFullQuotas() {
+	s.t.Helper()
+	s.waitFor("the quotas to be full", func() bool {
+		quotas, err := s.Cluster.Client().CoreV1().ResourceQuotas(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return !slices.ContainsFunc(quotas.Items, func(q corev1.ResourceQuota) bool {
+			used, hard := q.Status.Used[corev1.ResourcePods], q.Spec.Hard[corev1.ResourcePods]
+			return used.Cmp(hard) < 0
 		})
 	})
 }
