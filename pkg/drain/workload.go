@@ -146,6 +146,25 @@ func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 	return TypicalDuration(samples, 0), len(samples) > 0
 }
 
+const (
+	// awayShare is the share of a workload's pods that may be away at once where its owner has written
+	// no budget: a quarter, as in a rollout of a Deployment by default.
+	awayShare = 4
+	// slowStart is how long pods take to become ready that are waited for. Faster ones are back before
+	// many more have left, and a wait for them would cost time at each node.
+	slowStart = 10 * time.Second
+)
+
+// AwayAtOnce is how many pods may be away at once of a workload that has so many ready ones, and whose
+// owner has written no budget: a quarter of them, and at least one; 0 for any number. usual is how long
+// its pods take to become ready, 0 where they do not tell. See docs/decisions/0040.
+func AwayAtOnce(ready int, usual time.Duration) int {
+	if ready == 0 || (usual > 0 && usual < slowStart) {
+		return 0
+	}
+	return max(1, ready/awayShare)
+}
+
 // newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets
 // a budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
 func newReplicas(w Workload, c *crew, facts Facts) *Replicas {

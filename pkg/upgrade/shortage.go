@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,21 +9,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-const (
-	// awayShare is the share of a workload's pods that may be away at once where its owner has written
-	// no budget: a quarter, as in a rollout of a Deployment by default.
-	awayShare = 4
-	// slowStart is how long pods take to become ready that are waited for. Faster ones are back before
-	// many more have left, and a wait for them would cost time at each node.
-	slowStart = 10 * time.Second
-)
-
 // shortage is what is known of a workload while nodes are started.
 type shortage struct {
 	// before is how many ready pods it should have, 0 where none is waited for, away how many of these left a node that was
-	// started, or are to leave it. isComing is true while pods of it are on their way.
-	before, away int
-	isComing     bool
+	// started, or are to leave it, and most how many may. isComing is true while pods of it are on their way.
+	before, away, most int
+	isComing           bool
 	// on counts its ready pods on each node that was not started.
 	on map[string]int
 }
@@ -36,7 +26,7 @@ type shortage struct {
 func (d canary) leavesTooFew(m *nodegroup.Member, pod *corev1.Pod, w drain.Workload) bool {
 	s := d.findShortage(w)
 	here := s.on[m.Name()]
-	if here == 0 || s.away == 0 || !s.isComing || s.away+here <= max(1, s.before/awayShare) {
+	if here == 0 || s.away == 0 || !s.isComing || s.away+here <= s.most {
 		return false
 	}
 	return !slices.ContainsFunc(d.w.Budgets.Covering(pod), func(b *drain.Budget) bool { return b.Status.DesiredHealthy > 0 })
@@ -56,11 +46,11 @@ func (d canary) findShortage(w drain.Workload) shortage {
 
 func (d canary) makeShortage(w drain.Workload) shortage {
 	known := d.rec.Workloads[w.String()]
-	isFast := known.Usual.Duration > 0 && known.Usual.Duration < slowStart
-	if known.Ready == 0 || isFast || d.rec.Request.ignoresUnready(w.String()) {
+	most := drain.AwayAtOnce(known.Ready, known.Usual.Duration)
+	if most == 0 || d.rec.Request.ignoresUnready(w.String()) {
 		return shortage{}
 	}
-	s := shortage{before: known.Ready, on: map[string]int{}}
+	s := shortage{before: known.Ready, most: most, on: map[string]int{}}
 	r := d.w.Workloads.Named(w)
 	if r == nil {
 		s.away, s.isComing = s.before, true

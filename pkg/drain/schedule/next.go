@@ -49,8 +49,10 @@ type queueBuilder struct {
 	plan *Plan
 	pace *pace
 	// left is nil where nodes are drained one by one: none waits for a budget that another uses.
-	left    *demand
-	indexes map[types.NamespacedName]int
+	left *demand
+	// unbudgeted is how long the pods take to leave of workloads whose owners have written no budget.
+	unbudgeted map[drain.Workload]time.Duration
+	indexes    map[types.NamespacedName]int
 	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
 	accepted map[types.NamespacedName][]time.Time
 	reserved map[types.UID]bool
@@ -58,7 +60,7 @@ type queueBuilder struct {
 
 // newQueueBuilder has the nodes in drain, and no others yet.
 func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
-	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
+	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, unbudgeted: map[drain.Workload]time.Duration{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
 	if p.in.Window > 1 {
 		q.left = p.measureDemand(q.pace, ahead)
 		q.places = q.left.places
@@ -96,12 +98,38 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 		case prediction.IsOfBudget():
 			eviction.budget = q.budgetIndex(prediction.Budget, pod)
 		}
+		if !started && q.left != nil && isUnbudgeted(in.Budgets.Covering(pod)) {
+			l.left = max(l.left, q.timeLeftOf(drain.WorkloadOf(pod)))
+		}
 		l.pods = append(l.pods, eviction)
 	}
 	if stuck {
 		l.least = max(l.least, node.Deadline.Sub(in.Now))
 	}
 	return l, stuck
+}
+
+// timeLeftOf is how long the pods of all nodes that wait take to leave of a workload whose owner has
+// written no budget, 0 where no more than its last ready pod is kept. Further nodes wait while too many are
+// away, or while its controller has not created one, as a StatefulSet does that brings up one after the
+// other; see docs/decisions/0040.
+func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
+	if took, known := q.unbudgeted[w]; known {
+		return took
+	}
+	took := time.Duration(0)
+	if r := q.plan.in.Workloads.Named(w); r != nil && q.plan.in.Guarded {
+		usual, _ := r.ReadyTime()
+		most := drain.AwayAtOnce(r.Ready, usual)
+		if w.Kind == "StatefulSet" {
+			most = 1
+		}
+		if most > 0 {
+			took = q.left.workloads[w].timeOf(q.left.workloads[w].waiting, int32(most))
+		}
+	}
+	q.unbudgeted[w] = took
+	return took
 }
 
 // budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our

@@ -34,6 +34,9 @@ type nodeDrain struct {
 	pods []podEviction
 	// least is how long the drain takes even where no budget is in the way.
 	least time.Duration
+	// left is how long all pods of one of its workloads take to leave that no budget keeps, of nodes
+	// that wait.
+	left time.Duration
 }
 
 // podEviction is a pod that is to be evicted.
@@ -58,7 +61,7 @@ func (q *queue) chooseNext() int {
 		if !line.canStart(node) {
 			continue
 		}
-		left := q.timeLeftOf(node)
+		left := q.longestLeft(node)
 		lost := line.drainNode(node) - max(0, left-q.places)
 		copy(line.open, open)
 		copy(line.next, next)
@@ -69,8 +72,9 @@ func (q *queue) chooseNext() int {
 	return best
 }
 
-// timeLeftOf is how long the node's budgets take at most for all that is still to leave.
-func (q *queue) timeLeftOf(node *nodeDrain) (left time.Duration) {
+// longestLeft is how long the node's budgets and workloads take at most for all that is still to leave.
+func (q *queue) longestLeft(node *nodeDrain) time.Duration {
+	left := node.left
 	for _, pod := range node.pods {
 		if pod.budget >= 0 {
 			left = max(left, q.budgets[pod.budget].left)

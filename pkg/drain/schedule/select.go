@@ -140,6 +140,8 @@ type budgetDemand struct {
 // demand is what is left to leave.
 type demand struct {
 	budgets map[*drain.Budget]budgetDemand
+	// workloads has the pods of workloads whose owners have written no budget.
+	workloads map[drain.Workload]budgetDemand
 	// longest is how long a pod takes at most, places how long the nodes that wait take where no
 	// budget is in the way.
 	longest, places time.Duration
@@ -147,7 +149,7 @@ type demand struct {
 
 // measureDemand looks at the nodes in drain and at those that wait.
 func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
-	left := &demand{budgets: map[*drain.Budget]budgetDemand{}}
+	left := &demand{budgets: map[*drain.Budget]budgetDemand{}, workloads: map[drain.Workload]budgetDemand{}}
 	for i := range p.in.Draining {
 		left.addPods(p.in.Draining[i].Evict, budgetDemand{started: 1}, p.in.Budgets, pace)
 	}
@@ -169,11 +171,27 @@ func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Bud
 	for _, pod := range pods {
 		gone, refill := pace.timesOf(pod)
 		d.longest = max(d.longest, gone)
-		if covering := budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-			left := d.budgets[covering[0]]
-			d.budgets[covering[0]] = budgetDemand{left.started + one.started, left.waiting + one.waiting, max(left.turn, refill)}
+		if !drain.Ready(pod) {
+			continue
+		}
+		one.turn = refill
+		covering := budgets.Covering(pod)
+		if len(covering) == 1 {
+			d.budgets[covering[0]] = d.budgets[covering[0]].plus(one)
+		}
+		if w := drain.WorkloadOf(pod); isUnbudgeted(covering) {
+			d.workloads[w] = d.workloads[w].plus(one)
 		}
 	}
+}
+
+func (d budgetDemand) plus(o budgetDemand) budgetDemand {
+	return budgetDemand{d.started + o.started, d.waiting + o.waiting, max(d.turn, o.turn)}
+}
+
+// isUnbudgeted reports whether none of the budgets that cover a pod is one that its owner has written.
+func isUnbudgeted(covering []*drain.Budget) bool {
+	return len(covering) == 0 || drain.IsOfLastReady(covering[0].Key())
 }
 
 // timeOf is how long so many pods take to leave through a budget that lets room of them be missing.
