@@ -55,12 +55,15 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local f
 	return latest
 }
 
-// readControllers reads those controllers that are due, and forgets those that no one asks about.
-func (s *run) readControllers(ctx context.Context, step *upgrade.Step) {
-	c := &s.controllers
+// forgetOthers forgets those controllers that the step does not ask about: their workloads may be scaled meanwhile.
+func (c *controllerReads) forgetOthers(step *upgrade.Step) {
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	maps.DeleteFunc(c.since, func(w drain.Workload, _ time.Time) bool { return !slices.Contains(step.Unscaled, w) })
-	now := s.now()
+}
+
+// readControllers reads those controllers that are due.
+func (s *run) readControllers(ctx context.Context, step *upgrade.Step) {
+	c, now := &s.controllers, s.now()
 	for _, w := range step.Unscaled {
 		if _, asked := c.since[w]; !asked {
 			c.since[w] = now

@@ -150,7 +150,7 @@ func TestControllersHaveTheirTime(t *testing.T) {
 	if wait := due.Sub(began); wait < controllerPatience-50*time.Millisecond || wait > controllerPatience+time.Second {
 		t.Errorf("it is due after %s, want %s", wait, controllerPatience)
 	}
-	s.readControllers(t.Context(), &upgrade.Step{})
+	s.adoptStep(&upgrade.Step{})
 	if len(s.controllers.since) > 0 {
 		t.Error("what is no longer asked about is not forgotten")
 	}
@@ -190,7 +190,7 @@ func TestControllersAreReadAgain(t *testing.T) {
 		t.Errorf("asked again for %v, want %s, whose answer is five seconds old", asked, second.Name)
 	}
 	step.Unscaled = step.Unscaled[:1]
-	s.readControllers(t.Context(), step)
+	s.adoptStep(step) // the workload of the other may be scaled meanwhile
 	if known := slices.Collect(maps.Keys(s.controllers.known)); !slices.Equal(known, []drain.Workload{first}) {
 		t.Errorf("known are %v, want only the one that is still asked for", known)
 	}

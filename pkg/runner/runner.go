@@ -212,13 +212,16 @@ func (s *run) nameFenced(err error) error {
 func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, error) {
 	for {
 		s.sendWaiting(work)
-		step := s.decideStep()
+		step, began := s.decideStep(), time.Now()
 		if step.Persist {
 			if err := s.saveRecord(work, step.Record); err != nil {
 				return s.Record, err
 			}
 		}
 		s.adoptStep(&step)
+		if s.isOutdated(ctx, began) {
+			continue
+		}
 		s.showStep(step)
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
 			return s.Record, nil
@@ -234,6 +237,21 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 		if err := s.waitForEvent(ctx, work, step); err != nil {
 			return s.Record, err
 		}
+	}
+}
+
+// staleDecision is how long a decision may take to be stored for what it rests on to hold.
+const staleDecision = 5 * time.Second
+
+// isOutdated reports whether a decision that was made at the time took long to be stored, or the upgrade is to stop since
+// then. Its actions are not carried out: the next decision rests on what is there now, as after a crash.
+func (s *run) isOutdated(ctx context.Context, made time.Time) bool {
+	select {
+	case <-s.stopRequested(ctx):
+		s.stopping = true
+		return true
+	default:
+		return time.Since(made) > staleDecision
 	}
 }
 
@@ -255,6 +273,7 @@ func (s *run) adoptStep(step *upgrade.Step) {
 		s.memberCache = memberCache{} // it has the nodes that were started, too
 	}
 	s.Record, s.notes = step.Record, step.Notes
+	s.controllers.forgetOthers(step)
 }
 
 // decideStep decides what to do now.

@@ -149,6 +149,38 @@ func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
 	})
 }
 
+// TestDecisionsThatWereStoredLate are made again before anything is done: what they rest on may have changed, or the user has
+// asked for an end.
+func TestDecisionsThatWereStoredLate(t *testing.T) {
+	for name, interrupted := range map[string]bool{"and went on": false, "and was interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1)
+				s.addPods("old-1", 1)
+				ctx, interrupt := context.WithCancel(t.Context())
+				defer interrupt()
+				s.onSave = func(_ context.Context, record upgrade.Record) error {
+					if record.Begun > 0 && len(s.times("start draining")) == 0 && len(s.budgets) == 0 {
+						s.budgets = spent() // nothing may be evicted any more
+						if interrupted {
+							interrupt()
+						}
+						time.Sleep(staleDecision + time.Second)
+					}
+					return nil
+				}
+				_, err := s.runner(surge(0), func(r *upgrade.Request) { r.DrainTimeout = upgrade.Duration{Duration: time.Minute} }).Run(ctx)
+				if n := len(s.times("evict")); n > 0 {
+					t.Errorf("%d pods were evicted by a decision of before, and it ended with %v", n, err)
+				}
+				if n := len(s.times("start draining")); interrupted && n > 0 {
+					t.Errorf("%d nodes were started after the interruption", n)
+				}
+			})
+		})
+	}
+}
+
 // TestSaveThatFails has the answers after which the record is not written again, and nothing is
 // done.
 func TestSaveThatFails(t *testing.T) {
