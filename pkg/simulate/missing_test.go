@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -169,5 +170,17 @@ func TestDaemonSetsReachYoungNodes(t *testing.T) {
 		if agents != want {
 			t.Errorf("a node of %s has %d pods of the DaemonSet, want %d", age, agents, want)
 		}
+	}
+}
+
+// TestPodsBeyondTheScaleAreNotMissed: a StatefulSet that is being scaled down still has a pod that it does not create again.
+func TestPodsBeyondTheScaleAreNotMissed(t *testing.T) {
+	spec := busyGroup()
+	db := spec.Workloads["StatefulSet/db"]
+	db.Replicas, db.Pods = 2, &PodSet{Kind: statefulSet, Namespace: build.Namespace, Name: "db", Count: 2}
+	spec.Workloads["StatefulSet/db"] = db
+	forecast, err := Predict(t.Context(), spec, underWayRequests()["one at a time"])
+	if err != nil || forecast.Fast.Result != upgrade.Succeeded {
+		t.Errorf("it ends with %q (%s), error %v", forecast.Fast.Result, forecast.Fast.Why, err)
 	}
 }

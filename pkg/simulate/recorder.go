@@ -64,11 +64,11 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 		}
 	}
 	r.waiting = reasonToWait(step)
-	r.recordFailure(w.Now, &step.Record)
+	r.recordFailure(&step.Record)
 }
 
 // recordFailure notes what an upgrade fails for as it begins to stop.
-func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
+func (r *recorder) recordFailure(record *upgrade.Record) {
 	if r.ending.Why != "" || record.Stopping == "" {
 		return
 	}
@@ -78,10 +78,11 @@ func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
 	}
 	for name, n := range record.Nodes {
 		open := r.open[name]
-		if open == nil || n.State != upgrade.NodeDraining || now.Before(n.Deadline) || (r.ending.Node != "" && r.ending.Node < name) {
+		why, named := strings.CutPrefix(record.Message, fmt.Sprintf("draining node %q: ", name))
+		if open == nil || !named || n.State != upgrade.NodeDraining {
 			continue
 		}
-		open.Stuck, open.Blocker = strings.TrimPrefix(record.Message, fmt.Sprintf("draining node %q: ", name)), open.blocker()
+		open.Stuck, open.Blocker = why, open.blocker()
 		r.ending.Node, r.ending.Blocker = name, open.Blocker
 	}
 }

@@ -126,12 +126,22 @@ func (c *Cluster) Do(step upgrade.Step) {
 		switch why := c.pods.refused[w]; {
 		case w.Kind == daemonSet:
 			c.controllers[w] = drain.Controller{} // it lacks none
-		case why != "":
-			c.controllers[w] = drain.Controller{Replicas: c.record.Workloads[w.String()].Ready, Refused: why, Read: c.clock.now}
+		default:
+			c.controllers[w] = drain.Controller{Replicas: c.scaleOf(w), Refused: why, Read: c.clock.now}
 		}
 	}
 	c.refillGroup()
 	c.placePending()
+}
+
+// scaleOf is how many pods the workload is to have, as far as it is known; otherwise as many as it had.
+func (c *Cluster) scaleOf(w drain.Workload) int {
+	for _, known := range c.pods.sets.workloads {
+		if p := known.Pods; p != nil && p.Kind == w.Kind && p.Namespace == w.Namespace && p.Name == w.Name {
+			return p.Count
+		}
+	}
+	return c.record.Workloads[w.String()].Ready
 }
 
 func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, string) {

@@ -1,0 +1,34 @@
+package simulate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestFailureIsOfTheNamedNode: of two nodes that are out of time at one moment the one counts that the upgrade stops for.
+func TestFailureIsOfTheNamedNode(t *testing.T) {
+	for range 20 { // the order of a map
+		r := newRecorder(midnight, 3, 3)
+		record := upgrade.Record{Halt: upgrade.Halt{Stopping: upgrade.PodEvictionFailure}, Nodes: map[string]upgrade.NodeRecord{}}
+		record.Message = `draining node "old-b": not empty after 15m0s`
+		for _, name := range []string{"old-a", "old-b", "old-c"} {
+			r.open[name] = &nodeRecord{NodeForecast: NodeForecast{Name: name}, waits: "pods of " + name}
+			record.Nodes[name] = upgrade.NodeRecord{State: upgrade.NodeDraining, Deadline: midnight.Add(-time.Second)}
+		}
+		r.recordFailure(&record)
+		for name, n := range r.open {
+			want := ""
+			if name == "old-b" {
+				want = "not empty after 15m0s"
+			}
+			if n.Stuck != want {
+				t.Fatalf("node %s is stuck: %q, want %q", name, n.Stuck, want)
+			}
+		}
+		if r.ending.Node != "old-b" || r.ending.Blocker != "pods of old-b" {
+			t.Fatalf("it fails at node %q, for %q", r.ending.Node, r.ending.Blocker)
+		}
+	}
+}
