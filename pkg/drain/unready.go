@@ -29,7 +29,7 @@ func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*u
 // cannot come up, or it has taken twice as long as usual and at least 30 s, or no node was found
 // for it within placing.
 func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
-	scheduled, patience := conditionOf(pod, corev1.PodScheduled), Patience(usual)
+	scheduled := conditionOf(pod, corev1.PodScheduled)
 	switch fault := faultyContainer(pod); {
 	case pod.Spec.NodeName == "" && now.Before(pod.CreationTimestamp.Add(placing)):
 		return ""
@@ -37,11 +37,16 @@ func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) stri
 		return describeUnplaced(scheduled)
 	case fault != nil:
 		return describeFault(fault)
-	case now.Before(placedAt(pod, scheduled).Add(patience)):
+	case now.Before(LateAt(pod, usual)):
 		return ""
 	default:
-		return fmt.Sprintf("it is not ready after %s", patience)
+		return fmt.Sprintf("it is not ready after %s", Patience(usual))
 	}
+}
+
+// LateAt is when a pod that is bound to a node is late to be ready, if nothing happens before.
+func LateAt(pod *corev1.Pod, usual time.Duration) time.Time {
+	return placedAt(pod, conditionOf(pod, corev1.PodScheduled)).Add(Patience(usual))
 }
 
 // faultyContainer is a container of the pod that cannot come up, nil where all may.

@@ -195,12 +195,13 @@ func (d blueGreen) parkNode(name string, n NodeRecord, reason string) {
 }
 
 // soakPool waits before the outdated nodes are deleted, in which autoscalers may grow and shrink
-// the new ones (GKE G49–G52).
+// the new ones (GKE G49–G52). It lasts until all workloads have as many ready pods as before: the way back
+// ends with it.
 func (d blueGreen) soakPool() bool {
 	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) })
 	soak := soaking{d.draft}
 	switch over := soak.isOver(d.rec.Request.BlueGreen.Soak.Duration); {
-	case over && freed:
+	case over && freed && (canary{d.draft}).areWorkloadsWhole():
 		soak.endSoak()
 		return true
 	case !over && d.pausing:

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -112,6 +114,35 @@ func TestNoWayBackWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
 	if _, err := w.Record.WayBack(); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
 		t.Errorf("got error %v", err)
+	}
+}
+
+// TestSoakIsForWorkloadsThatAreWhole: while a workload does not come up on the new nodes, the process stays in the soak to stop the
+// upgrade, and no outdated node is deleted.
+func TestSoakIsForWorkloadsThatAreWhole(t *testing.T) {
+	for name, c := range map[string]struct {
+		soak time.Duration
+		wait bool
+	}{"a long soak": {2 * time.Hour, false}, "a long soak that is waited for": {2 * time.Hour, true}, "a short one": {time.Second, true}} {
+		t.Run(name, func(t *testing.T) {
+			spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
+			addWorkload(&spec, "solo", "ReplicaSet", 1, 1)
+			spec.Times.ReadyOf = func(*corev1.Pod) time.Duration { return -1 }
+			d := newDriver(t, spec, newBlueGreen(t, 3).req)
+			d.req.BlueGreen.Soak, d.req.Settle, d.leave = duration(c.soak), duration(time.Second), !c.wait // the soak begins before the pod is late
+			deleted := 0
+			d.watch = func(_ upgrade.World, step upgrade.Step) {
+				for _, action := range step.Actions {
+					if _, ends := action.(nodegroup.Terminate); ends {
+						deleted++
+					}
+				}
+			}
+			d.run(start.Add(90 * time.Minute))
+			if d.record.Result != upgrade.WorkloadUnhealthy || deleted > 0 {
+				t.Errorf("it ends with %q (%s), and %d nodes are deleted", d.record.Result, d.record.Message, deleted)
+			}
+		})
 	}
 }
 

@@ -450,6 +450,7 @@ func (d canary) isOnOutdated(pod *corev1.Pod) bool {
 func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	usual := h.before.Usual.Duration
 	if pod.Spec.NodeName != "" {
+		d.requeueAt(drain.LateAt(pod, usual))
 		return drain.Lateness(pod, usual, 0, d.w.Now)
 	}
 	if why := d.whyNeverPlaced(pod, d.sampleNodes()); why != "" {

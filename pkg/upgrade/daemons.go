@@ -195,6 +195,7 @@ func (d daemons) describeLate(pod *corev1.Pod, before DaemonRecord) string {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
 	}
 	if pod.Spec.NodeName != "" {
+		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))
 		return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
 	}
 	if i, found := indexOfMember(d.w.Members, drain.TargetNode(pod)); found {

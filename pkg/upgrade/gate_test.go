@@ -324,6 +324,35 @@ func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	}
 }
 
+// TestRoomForPodsNeverComes: a pod waits for room, all nodes that wait have pods of its workload, and the cloud brings no node in
+// the place of the one that went. More nodes may be unavailable, so that it is not that which ends the wait.
+func TestRoomForPodsNeverComes(t *testing.T) {
+	index := drain.NewWorkloadIndex(drain.Facts{})
+	var members []nodegroup.Member
+	for _, name := range []string{"0", "1", "2", "3"} {
+		pod := build.Pod("web-"+name, build.Created(start.Add(-time.Hour)))
+		members = append(members, old("old-a-"+name, pod))
+		index.Store(pod)
+	}
+	g := &gateScene{scene: newScene(t, members...), index: index}
+	g.Request.MaxUnavailable, g.Request.Window, g.Request.Surge, g.Request.Settle = 3, 3, 0, duration(0)
+	g.step()
+	g.remove("old-a-0")
+	g.scene.add(booting(current("new-a-1")))
+	pod := build.Pod("web-9", build.Created(g.Now), build.Phase(corev1.PodPending))
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"})
+	index.Store(pod)
+	g.Unbound = append(g.Unbound, pod)
+	step := g.step()
+	if want := "a replacement to be ready"; !strings.HasPrefix(step.Status.Waiting, want) {
+		t.Errorf("it waits for %q, want %q", step.Status.Waiting, want)
+	}
+	g.pass(g.Request.BootTimeout.Duration + time.Minute)
+	if step = g.step(); step.Record.Stopping != upgrade.NodeCreationFailure {
+		t.Errorf("it is stopping with %q, and waits for %q", step.Record.Stopping, step.Status.Waiting)
+	}
+}
+
 // TestLastReadyPodOfAFaultyWorkload: a workload that had one ready pod before keeps it while its other pods cannot become
 // ready, and the upgrade stops. A pod that is not ready without a fault may be a standby.
 func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {

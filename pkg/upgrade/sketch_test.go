@@ -257,8 +257,8 @@ func (d *driver) run(until time.Time) (finished bool) {
 			wake := step.Wake
 			if soak := step.Record.Soak.Until; soak.After(wake) {
 				wake = soak // a week of looks every half a minute takes long
-				if due := step.Due; d.req.Strategy == upgrade.AutoscaledBlueGreen && due.After(d.cluster.Now()) && due.Before(soak) {
-					wake = due // outdated nodes are removed meanwhile
+				if due := step.Due; due.After(d.cluster.Now()) && due.Before(soak) {
+					wake = due // outdated nodes are removed meanwhile, or pods become late
 				}
 			}
 			if !until.IsZero() && until.Before(wake) {

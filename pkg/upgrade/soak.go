@@ -49,10 +49,11 @@ func (d soaking) pauseSoak() {
 }
 
 // leaveUpgrade ends the process where nothing is to be done for long: the same command continues
-// when the soak is over. Nothing is undone for it.
+// when the soak is over. Nothing is undone for it. It stays while workloads have fewer ready pods than
+// before, to stop the upgrade should they not recover.
 func (d soaking) leaveUpgrade() {
 	until := d.rec.Soak.Until
-	if d.w.Stay || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return
 	}
 	if d.rec.Phase == PhaseDrainBlue && d.isExhausted() {

@@ -18,13 +18,26 @@ type window struct{ *draft }
 func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
 		m := d.nextNode()
-		if m == nil || !d.canStartNode(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
+		if m == nil {
+			d.awaitRoomForPods()
+			return
+		}
+		if !d.canStartNode(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
 		if d.awaitRoomFor(m) {
 			return
 		}
 		d.startNode(m)
+	}
+}
+
+// awaitRoomForPods waits for the cloud where no node may be started before pods of others are ready, which may
+// need the nodes that the group lacks. These have their time to come up.
+func (d window) awaitRoomForPods() {
+	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
+	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !(canary{d.draft}).isHolding() {
+		d.waitForReplacement()
 	}
 }
 
