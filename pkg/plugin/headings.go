@@ -18,9 +18,9 @@ Exit codes:
   1    an error; where nodes were touched the same command continues
   2    the command line was wrong; nothing was touched
   3    --dry-run, simulate or check found what a person has to change first
-  4    finished, with nodes left behind that could not be drained
-  5    paused, held by another process, or stopped by a rollback or an abort
-  6    waiting for a soak to end; run the same command at the time it names
+  4    finished, with nodes left behind
+  5    paused, held by another process, or stopped by what another actor did
+  6    waiting, as for a soak; run the same command at the time it names
   130  interrupted; the same command continues
 `
 

@@ -172,6 +172,7 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 		modeUpgrade:  {"kubectl nodeupgrade blue", "run kubectl nodeupgrade blue --yes, or kubectl nodeupgrade blue --dry-run to see what would be done"},
 		modeResume:   {"kubectl nodeupgrade resume blue", "run kubectl nodeupgrade resume blue --yes"},
 		modeRollback: {"kubectl nodeupgrade rollback blue", "run kubectl nodeupgrade rollback blue --yes, or kubectl nodeupgrade rollback blue --dry-run to see what would be done"},
+		modeComplete: {"kubectl nodeupgrade complete blue", "run kubectl nodeupgrade complete blue --yes"},
 		modeAbort:    {"kubectl nodeupgrade abort blue", "run kubectl nodeupgrade abort blue --yes, or kubectl nodeupgrade abort blue --dry-run to see what would be done"},
 	}
 	for w, c := range cases {
@@ -180,6 +181,10 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 			err := (&command{commandLine: typed}).askUser(confirmation{mode: w})
 			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCodeOf(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
+			}
+			asked := parseCall(t, strings.Fields(c.again))
+			if has := asked.Flags().Lookup("dry-run") != nil; has != strings.Contains(c.want, "--dry-run") {
+				t.Errorf("it is %t that the command has --dry-run, and it says %q", has, c.want)
 			}
 		})
 	}

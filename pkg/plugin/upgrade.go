@@ -283,7 +283,7 @@ func (c *command) readConsent(question string) error {
 
 // suggestDryRun names the flag that shows what would be done, where the command has one.
 func suggestDryRun(m mode, retry string) string {
-	if m == modeResume {
+	if m == modeResume || m == modeComplete {
 		return ""
 	}
 	return ", or " + retry + " --dry-run to see what would be done"
