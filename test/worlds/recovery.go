@@ -131,8 +131,16 @@ func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*core
 	}
 }
 
-// awaitsRecovery is I11: no node is started while a workload that lost pods has fewer that are ready than before and one that crashes on a node
-// which stays, and for no longer than its time.
+// lacksPods reports whether a workload that lost pods has fewer that are ready than before.
+func (r *rules) lacksPods(w *upgrade.World) bool {
+	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
+		before, lost := r.recovery.before[app.id().String()]
+		return lost && countReady(living(w, &app)) < before.ready
+	})
+}
+
+// awaitsRecovery is I11: no node is started, and no deletion of blue nodes begun, while a workload that lost pods has fewer that are ready than
+// before and one that crashes on a node which stays, and for no longer than its time.
 func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, record := app.id().String(), &step.Record
 	crashed := r.failed(w, app, pods)
@@ -142,6 +150,9 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 		r.stopsFor(w, record, name, crashed)
 		for _, m := range started {
 			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
+		}
+		if record.Phase == upgrade.PhaseDeleteBlue && w.Record.Phase == upgrade.PhaseSoak {
+			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
 		}
 	}
 	before, lost := r.recovery.before[name]

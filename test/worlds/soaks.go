@@ -116,7 +116,7 @@ func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
 	if completes && w.Record.Phase == upgrade.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && record.Stopping == "" && record.Result == "" {
 		r.fail("G52", "it soaks until %s, and somebody completes", now.Until)
 	}
-	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
+	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
 		r.fail("G49", "a soak is over since %s, and nothing follows", now.Until)
 	}
 	if due := min(asked.Soak.Duration, mostSoak-r.soaks.before); record.Phase == upgrade.PhaseDeleteBlue && w.Record.Phase != record.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.began) < due {
