@@ -146,6 +146,21 @@ func TestSoakIsForWorkloadsThatAreWhole(t *testing.T) {
 	}
 }
 
+// TestSoakIsLeftWhereAgentsWereBroken: pods of a DaemonSet that were not ready before are not waited for.
+func TestSoakIsLeftWhereAgentsWereBroken(t *testing.T) {
+	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
+	addWorkload(&spec, "agent", "DaemonSet", 3, -1)
+	for _, pod := range spec.Pods {
+		build.Unready(pod)
+	}
+	spec.Times.ReadyOf = func(*corev1.Pod) time.Duration { return -1 }
+	d := newDriver(t, spec, newBlueGreen(t, 3).req)
+	d.leave = true
+	if d.run(start.Add(90 * time.Minute)); d.record.Result != upgrade.Waiting {
+		t.Errorf("it ends with %q (%s), and is in the phase %q", d.record.Result, d.record.Message, d.record.Phase)
+	}
+}
+
 // G56: the way back out of a soak does not wait for its end.
 func TestWayBackOutOfSoakDoesNotWait(t *testing.T) {
 	d := newBlueGreen(t, 3)

@@ -163,9 +163,8 @@ func recordDaemons(w *World) map[string]DaemonRecord {
 func (d daemons) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
-		d.awaited = append(d.awaited, found.workload)
 		if found.unsure {
-			d.unsure = found.workload.String()
+			d.unsure, d.awaited = found.workload.String(), append(d.awaited, found.workload)
 		}
 		late := make([]*corev1.Pod, 0, len(found.unready))
 		for _, pod := range found.unready {
@@ -177,6 +176,7 @@ func (d daemons) watchDaemons() {
 		if lacking <= before.tolerated(total) {
 			continue
 		}
+		d.awaited = append(d.awaited, found.workload)
 		u := Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.tolerated(total)}
 		if len(late) > 0 {
 			pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
