@@ -27,7 +27,7 @@ import (
 const unhealthyPatience = 12 * time.Minute
 
 // publicCase is an input that was made after a public report of an upgrade that took a workload down and ended well. Its
-// objects are in testdata/cases: NAME.0.yaml are kinds of objects, NAME.1.yaml the outdated nodes and the workloads, NAME.2.yaml
+// objects are in testdata/cases: NAME.0.yaml are kinds of objects and quotas, NAME.1.yaml the outdated nodes and the workloads, NAME.2.yaml
 // the current nodes, NAME.3.yaml what happens before the upgrade.
 type publicCase struct {
 	// pool is the label of the nodes, and the namespace.
