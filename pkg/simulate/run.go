@@ -123,12 +123,11 @@ func (c *Cluster) Do(step upgrade.Step) {
 		c.actions.record(action, outcome, detail)
 	}
 	for _, w := range step.Unscaled {
-		switch why := c.pods.refused[w]; {
-		case w.Kind == daemonSet:
+		if w.Kind == daemonSet {
 			c.controllers[w] = drain.Controller{} // it lacks none
-		default:
-			c.controllers[w] = drain.Controller{Replicas: c.scaleOf(w), Refused: why, Read: c.clock.now}
+			continue
 		}
+		c.controllers[w] = drain.Controller{Replicas: c.scaleOf(w), Refused: c.pods.refused[w], Read: c.clock.now}
 	}
 	c.refillGroup()
 	c.placePending()
