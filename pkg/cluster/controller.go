@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -29,6 +30,9 @@ func NewControllerReader(client kubernetes.Interface, now func() time.Time) *Con
 // ReadController reads the controller of a workload. What cannot be read is said in the answer.
 func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload) drain.Controller {
 	read, err := r.readScale(ctx, w)
+	if apierrors.IsNotFound(err) && w.Kind == "Deployment" {
+		read, err = r.readOrphans(ctx, w)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return drain.Controller{}
@@ -73,6 +77,24 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 	default:
 		return drain.Controller{Unread: "controllers of the kind " + w.Kind + " are not read"}, nil
 	}
+}
+
+// readOrphans reads the ReplicaSets of a Deployment that was deleted without them (kubectl delete --cascade=orphan): they go
+// on bringing pods up.
+func (r *ControllerReader) readOrphans(ctx context.Context, w drain.Workload) (drain.Controller, error) {
+	found, err := r.client.AppsV1().ReplicaSets(w.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return drain.Controller{}, err
+	}
+	var read drain.Controller
+	for i := range found.Items {
+		s := &found.Items[i]
+		if s.Name == w.Name+"-"+s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] && metav1.GetControllerOfNoCopy(s) == nil {
+			read.Replicas += replicasOf(s.Spec.Replicas)
+			read.Refused = cmp.Or(read.Refused, refusalOfReplicaSet(s))
+		}
+	}
+	return read, nil
 }
 
 // refusalOfDeployment is why its pods cannot be created, "" when they can.

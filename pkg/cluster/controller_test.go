@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,6 +42,13 @@ func testReadController(t *testing.T, s *space) {
 	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "gone"}); read != (drain.Controller{}) {
 		t.Errorf("a Deployment that is not there: %+v, want none", read)
 	}
+	orphan := metav1.DeletePropagationOrphan
+	must(t, apps.Deployments(s.name).Delete(ctx, "web", metav1.DeleteOptions{PropagationPolicy: &orphan}))
+	s.eventually(t, "the ReplicaSet of a Deployment that is gone to be read", func(ctx context.Context) (bool, error) {
+		_, err := apps.Deployments(s.name).Get(ctx, "web", metav1.GetOptions{})
+		read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "web"})
+		return apierrors.IsNotFound(err) && read.Replicas == 3 && strings.Contains(read.Refused, "exceeded quota"), ctx.Err()
+	})
 	_, err = apps.DaemonSets(s.name).Create(ctx, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})
 	must(t, err)
 	node, err := core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + s.name}}, metav1.CreateOptions{})
