@@ -147,17 +147,17 @@ func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 }
 
 const (
-	// awayShare is the share of a workload's pods that may be away at once where its owner has written
-	// no budget: a quarter, as in a rollout of a Deployment by default.
+	// awayShare limits how many pods of a workload without a PodDisruptionBudget may be away together: one
+	// of four. A rollout of a Deployment allows the same by default.
 	awayShare = 4
-	// slowStart is how long pods take to become ready that are waited for. Faster ones are back before
-	// many more have left, and a wait for them would cost time at each node.
+	// slowStart is the shortest time to readiness at which the limit applies. Faster pods are replaced before
+	// many more have left, so a limit would only cost time.
 	slowStart = 10 * time.Second
 )
 
-// AwayAtOnce is how many pods may be away at once of a workload that has so many ready ones, and whose
-// owner has written no budget: a quarter of them, and at least one; 0 for any number. usual is how long
-// its pods take to become ready, 0 where they do not tell. See docs/decisions/0040.
+// AwayAtOnce returns how many pods of a workload without a PodDisruptionBudget may be away together: a
+// quarter of its ready pods, and at least one. 0 means no limit. usual is how long its pods take to become
+// ready, 0 if that is not known. See docs/decisions/0040.
 func AwayAtOnce(ready int, usual time.Duration) int {
 	if ready == 0 || (usual > 0 && usual < slowStart) {
 		return 0

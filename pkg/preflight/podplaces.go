@@ -149,7 +149,7 @@ func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
 		case claim.Status.Phase == corev1.ClaimLost:
 			return &Finding{
 				Message: fmt.Sprintf("its claim %s has lost its volume, so that the pod in its place stays Pending", claim.Name),
-				Remedy:  "restore the volume, or make the pod use another claim",
+				Remedy:  "restore the volume, or use another claim in the pod template",
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 	if name := w.namedNode(); s.outdated[name] {
 		return &Finding{
 			Message: "its pod template names node " + name + ", which is outdated: without the scheduler, which the fence keeps away, its pods start there again and again until the node is gone",
-			Remedy:  "remove nodeName from the template", Mend: w.patchTemplate(fields{"nodeName": nil}),
+			Remedy:  "remove spec.nodeName from the pod template", Mend: w.patchTemplate(fields{"nodeName": nil}),
 		}
 	}
 	pod := w.Leaving[0]

@@ -219,8 +219,8 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 			}
 		}
 		s.adoptStep(&step)
-		if s.isOutdated(ctx, began) {
-			continue
+		if s.noteInterruption(ctx) || time.Since(began) > staleDecision {
+			continue // its actions are dropped: the next decision uses the current state
 		}
 		s.showStep(step)
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
@@ -240,18 +240,18 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 	}
 }
 
-// staleDecision is how long a decision may take to be stored for what it rests on to hold.
+// staleDecision limits how long storing a decision may take. After that the cluster may have changed, and the decision is made
+// again.
 const staleDecision = 5 * time.Second
 
-// isOutdated reports whether a decision that was made at the time took long to be stored, or the upgrade is to stop since
-// then. Its actions are not carried out: the next decision rests on what is there now, as after a crash.
-func (s *run) isOutdated(ctx context.Context, made time.Time) bool {
+// noteInterruption notes whether the user has interrupted the upgrade since the last call, and returns that.
+func (s *run) noteInterruption(ctx context.Context) (interrupted bool) {
 	select {
 	case <-s.stopRequested(ctx):
 		s.stopping = true
 		return true
 	default:
-		return time.Since(made) > staleDecision
+		return false
 	}
 }
 

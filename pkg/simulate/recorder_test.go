@@ -7,7 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// TestFailureIsOfTheNamedNode: of two nodes that are out of time at one moment the one counts that the upgrade stops for.
+// TestFailureIsOfTheNamedNode: three nodes reach their drain timeout together. Only the node in the error message is reported as stuck.
 func TestFailureIsOfTheNamedNode(t *testing.T) {
 	for range 20 { // the order of a map
 		r := newRecorder(midnight, 3, 3)

@@ -324,8 +324,8 @@ func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// TestRoomForPodsNeverComes: a pod waits for room, all nodes that wait have pods of its workload, and the cloud brings no node in
-// the place of the one that went. More nodes may be unavailable, so that it is not that which ends the wait.
+// TestRoomForPodsNeverComes: a pod is Pending, every remaining node has pods of its workload, and the cloud does not replace the
+// terminated node. maxUnavailable would allow further nodes, but the upgrade must stop after the boot timeout.
 func TestRoomForPodsNeverComes(t *testing.T) {
 	index := drain.NewWorkloadIndex(drain.Facts{})
 	var members []nodegroup.Member

@@ -32,8 +32,8 @@ func (d window) startMoreNodes() {
 	}
 }
 
-// awaitRoomForPods waits for the cloud where no node may be started before pods of others are ready, which may
-// need the nodes that the group lacks. These have their time to come up.
+// awaitRoomForPods waits for missing nodes of the group if no further node may be started. Pods that must become
+// ready first may need these nodes. The wait ends with the boot timeout.
 func (d window) awaitRoomForPods() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
 	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !(canary{d.draft}).isHolding() {

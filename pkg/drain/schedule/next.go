@@ -50,7 +50,7 @@ type queueBuilder struct {
 	pace *pace
 	// left is nil where nodes are drained one by one: none waits for a budget that another uses.
 	left *demand
-	// unbudgeted is how long the pods take to leave of workloads whose owners have written no budget.
+	// unbudgeted caches timeLeftOf.
 	unbudgeted map[drain.Workload]time.Duration
 	indexes    map[types.NamespacedName]int
 	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
@@ -109,10 +109,9 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 	return l, stuck
 }
 
-// timeLeftOf is how long the pods of all nodes that wait take to leave of a workload whose owner has
-// written no budget, 0 where no more than its last ready pod is kept. Further nodes wait while too many are
-// away, or while its controller has not created one, as a StatefulSet does that brings up one after the
-// other; see docs/decisions/0040.
+// timeLeftOf estimates how long a workload without a PodDisruptionBudget needs for its pods on all waiting
+// nodes, because the upgrade lets only few of them be away together (docs/decisions/0040). Pods of a
+// StatefulSet may be created one after the other. It returns 0 if no such limit applies.
 func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
 	if took, known := q.unbudgeted[w]; known {
 		return took

@@ -11,7 +11,7 @@ import (
 //
 // It is a model: time only passes with budgets and with the ends of pods. All times are from now.
 type queue struct {
-	// places is how long the nodes that wait take if no budget is in the way.
+	// places estimates how long the waiting nodes take to drain if no budget delays them.
 	places time.Duration
 	// budgets are the budgets in the way.
 	budgets []budgetSlots
@@ -24,8 +24,8 @@ type budgetSlots struct {
 	// open are the times at which the disruptions it allows at once may be spent, sorted; 0 for
 	// those it allows now. There is one at least, and none after refill.
 	open []time.Duration
-	// refill is how long after an eviction its pod is made up for, left how long the pods of all
-	// nodes that wait take to leave through the budget; 0 where nodes are drained one by one.
+	// refill is the time from an eviction until the budget has room again. left estimates how long the
+	// budget needs for its pods on all waiting nodes; it is 0 if nodes are drained one by one.
 	refill, left time.Duration
 }
 
@@ -34,8 +34,8 @@ type nodeDrain struct {
 	pods []podEviction
 	// least is how long the drain takes even where no budget is in the way.
 	least time.Duration
-	// left is how long all pods of one of its workloads take to leave that no budget keeps, of nodes
-	// that wait.
+	// left estimates how long the node's workloads without a budget need for their pods on all waiting
+	// nodes: the longest of these times.
 	left time.Duration
 }
 
@@ -48,10 +48,9 @@ type podEviction struct {
 }
 
 // chooseNext returns the index of the waiting node to start next: of those of which a pod could go
-// now, the one that loses least time at budgets. A node of a budget that takes longer than the nodes
-// that wait gains the difference, since the upgrade ends with that budget: the later it begins, the
-// longer nodes hold their places for it at the end. Among equals it is the one whose budgets take
-// longest. It is -1 when no pod of any of them could go.
+// now, the one that loses least time at budgets. If a budget needs longer than all waiting nodes, the
+// upgrade ends with it, so the difference is subtracted from the loss of its nodes. Among equals it
+// returns the node whose budgets need longest. It returns -1 if no pod of any node could go.
 func (q *queue) chooseNext() int {
 	line := newTimeline(q)
 	best, least, longest := -1, time.Duration(0), time.Duration(0)
@@ -72,7 +71,7 @@ func (q *queue) chooseNext() int {
 	return best
 }
 
-// longestLeft is how long the node's budgets and workloads take at most for all that is still to leave.
+// longestLeft returns the longest time that one of the node's budgets or workloads still needs.
 func (q *queue) longestLeft(node *nodeDrain) time.Duration {
 	left := node.left
 	for _, pod := range node.pods {

@@ -28,7 +28,7 @@ func gates(opens ...time.Duration) []budgetSlots {
 	return all
 }
 
-// taking says how many seconds all that is left takes through each of the budgets.
+// taking sets how many seconds each budget needs for its pods on all waiting nodes.
 func taking(budgets []budgetSlots, seconds ...int) []budgetSlots {
 	for i := range budgets {
 		budgets[i].left = time.Duration(seconds[i]) * time.Second

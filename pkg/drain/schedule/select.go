@@ -130,8 +130,8 @@ func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(p.leaving[budget.Key()])
 }
 
-// budgetDemand counts the pods that are to leave through a budget, on nodes in drain and on those
-// that wait, and has how long after an eviction one is made up for.
+// budgetDemand counts the pods that a budget must let go, on nodes in drain and on waiting nodes. turn
+// is the time from an eviction until the budget has room again.
 type budgetDemand struct {
 	started, waiting int
 	turn             time.Duration
@@ -142,8 +142,8 @@ type demand struct {
 	budgets map[*drain.Budget]budgetDemand
 	// workloads has the pods of workloads whose owners have written no budget.
 	workloads map[drain.Workload]budgetDemand
-	// longest is how long a pod takes at most, places how long the nodes that wait take where no
-	// budget is in the way.
+	// longest is the longest termination of a pod. places estimates how long the waiting nodes take to
+	// drain if no budget delays them.
 	longest, places time.Duration
 }
 
