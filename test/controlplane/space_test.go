@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -170,6 +171,28 @@ func (s *space) auditEvents(t *testing.T) []Event {
 		t.Fatal(err)
 	}
 	return events
+}
+
+// waitForRequests waits until the audit log tells of as many requests as are wanted, each in the words of describe, "" for
+// those that do not count. A watch may tell of a change before the answer to the request that made it is in the log.
+func (s *space) waitForRequests(t *testing.T, describe func(Event) string, want []string) {
+	t.Helper()
+	var got []string
+	s.eventually(t, fmt.Sprintf("the audit log to tell of %q", want), func(context.Context) error {
+		got = nil
+		for _, e := range s.auditEvents(t) {
+			if did := describe(e); did != "" {
+				got = append(got, did)
+			}
+		}
+		if len(got) < len(want) {
+			return fmt.Errorf("it tells of %q", got)
+		}
+		return nil
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("the audit log tells of %q, want %q", got, want)
+	}
 }
 
 func evict(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, options metav1.DeleteOptions) error {
