@@ -626,32 +626,68 @@ func (d canary) isHolding() bool {
 	return true
 }
 
-// mustWait reports whether a node is not to be started yet, because it has pods of a workload of
-// which pods left another node and none has become ready on a node that stays, of which pods are
-// missing, or of which too many would be away at once. A pod that its budget keeps is no reason:
-// others of the node may leave.
+// startWait is what a node waits for before it is started.
+type startWait struct {
+	workload drain.Workload
+	what     string
+	// isPartial is true where other pods of the node may leave meanwhile: those that may not are
+	// ready, wait for the canary of their workload, and are not evicted before that.
+	isPartial bool
+}
+
+// mustWait reports whether a node is not to be started yet whose pods are deleted at once, all of them.
 func (d canary) mustWait(m *nodegroup.Member) bool {
-	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
+	wait, waits := d.findStartWait(m)
+	if waits {
+		d.waiting, d.awaited = wait.what, append(d.awaited, wait.workload)
+	}
+	return waits
+}
+
+// mustWaitToDrain is mustWait for a node whose pods are evicted. As long as at most half of the window is
+// in use with it, the node is started although some of its pods have to stay for now: many workloads
+// on each node would keep most of the window empty (decision 0038).
+func (d canary) mustWaitToDrain(m *nodegroup.Member) bool {
+	wait, waits := d.findStartWait(m)
+	if !waits || (wait.isPartial && 2*(d.rec.countInFlight()+1) <= d.rec.Request.Window) {
 		return false
 	}
-	for _, pod := range d.classifyPodsOf(m).Evict {
+	d.waiting, d.awaited = wait.what, append(d.awaited, wait.workload)
+	return true
+}
+
+// findStartWait finds a workload that the node has pods of and that keeps it from being started: pods of
+// it left another node and none has become ready on a node that stays, pods of it are missing, or too many would
+// be away at once. A pod that its budget keeps is no reason: others of the node may leave.
+func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
+	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
+		return startWait{}, false
+	}
+	pods, held := d.classifyPodsOf(m).Evict, 0
+	for _, pod := range pods {
 		w := drain.WorkloadOf(pod)
 		r := d.recoveries[w]
-		waitsFor := ""
-		switch {
-		case r.Unproven && r.Canary != "" && r.Canary != m.Name():
-			waitsFor = fmt.Sprintf("the first new pod of %s to be ready", w)
-		case r.Missing:
-			waitsFor = fmt.Sprintf("the pods of %s to be created", w)
-		case d.leavesTooFew(m, pod, w):
-			waitsFor = fmt.Sprintf("more pods of %s to be ready", w)
+		isHeld := r.Unproven && r.Canary != "" && r.Canary != m.Name()
+		lacks := r.Missing || d.leavesTooFew(m, pod, w)
+		if (!isHeld && !lacks) || !drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
+			continue
 		}
-		if waitsFor != "" && drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
-			d.waiting, d.awaited = waitsFor, append(d.awaited, w)
-			return true
+		found := startWait{workload: w, what: fmt.Sprintf("more pods of %s to be ready", w)}
+		switch {
+		case isHeld:
+			found.what = fmt.Sprintf("the first new pod of %s to be ready", w)
+		case r.Missing:
+			found.what = fmt.Sprintf("the pods of %s to be created", w)
+		}
+		if lacks || !drain.Ready(pod) { // evictions leave ready pods alone, see findGuard
+			return found, true
+		}
+		if held++; !waits {
+			wait, waits = found, true
 		}
 	}
-	return false
+	wait.isPartial = held < len(pods)
+	return wait, waits
 }
 
 // describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has

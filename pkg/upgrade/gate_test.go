@@ -540,6 +540,64 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	}
 }
 
+// TestNodesStartThoughSomePodsStay: as long as half of the window is free, a node is started of which only some pods have to wait for the
+// canary of their workload. These stay.
+func TestNodesStartThoughSomePodsStay(t *testing.T) {
+	for name, c := range map[string]struct {
+		window  int
+		alone   bool // no node has a pod of another workload beside that of web
+		unready bool // the pod of web on old-a-1 is not ready
+		needed  int32
+		started string // the nodes beside the canary's
+	}{
+		"half of the window":               {window: 4, needed: 1, started: "old-a-1 old-a-2"},
+		"half of an odd window":            {window: 3, needed: 1, started: "old-a-1"},
+		"one node at a time":               {window: 1, needed: 1},
+		"none of the node's pods may go":   {window: 4, needed: 1, alone: true},
+		"a pod that is not ready would go": {window: 4, needed: 1, unready: true, started: "old-a-2 old-a-3"},
+		"too few pods would be left later": {window: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 4)
+			g.Request.Window, g.Request.MaxUnavailable = c.window, c.window
+			for i := range 4 {
+				number := string(rune('0' + i))
+				m := g.at("old-a-" + number)
+				if c.unready && i == 1 {
+					build.Unready(m.Pods[0])
+				}
+				if !c.alone {
+					own := build.Pod("own-"+number, build.App("own-"+number), build.Created(start.Add(-time.Hour)), build.On(m.Name()))
+					m.Pods = append(m.Pods, own)
+					g.index.Store(own)
+				}
+			}
+			g.budgets(build.Budget("web", build.Counts(4, 4, c.needed)))
+			g.step()
+			g.add("web-6", build.Unready)
+			step := g.step()
+			var started []string
+			for _, number := range []string{"1", "2", "3"} {
+				name := "old-a-" + number
+				if step.Record.Nodes[name].State != upgrade.NodeDraining {
+					continue
+				}
+				started = append(started, name)
+				if pods := g.at(name).Pods; len(pods) != 1 || pods[0].Name != "web-"+number {
+					t.Errorf("node %s is in drain and has %d pods, want that of web alone", name, len(pods))
+				}
+			}
+			if strings.Join(started, " ") != c.started {
+				t.Fatalf("%q are started beside the canary's node, want %q; it waits for %q", started, c.started, step.Status.Waiting)
+			}
+			g.add("web-7")
+			if g.step(); g.countEmptied() < 1+len(started) {
+				t.Errorf("with a new pod of the workload %d nodes are empty, want %d", g.countEmptied(), 1+len(started))
+			}
+		})
+	}
+}
+
 // TestFewPodsAreAwayAtOnce: however wide the window, at most a quarter of a workload's pods leaves at once, or one, unless its owner has
 // written a budget that says how many may be away (I15).
 func TestFewPodsAreAwayAtOnce(t *testing.T) {
