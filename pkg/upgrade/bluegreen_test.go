@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -325,6 +326,36 @@ func TestBlueGreenCapsGrace(t *testing.T) {
 		if deleted.Grace != want {
 			t.Errorf("with a grace period of %ds the pod is deleted with %ds, want %ds", own, deleted.Grace, want)
 		}
+	}
+}
+
+// TestLateBlueNodesAreDeletedInTurn: pods are deleted with their nodes whatever they wait for, so that a second node with pods of a workload
+// is not begun before the first new pod is ready, however many pods of others it has (G53).
+func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
+	w := deleting(t)
+	w.Record.Request.Window, w.Request.Window = 20, 20
+	index := drain.NewWorkloadIndex(drain.Facts{})
+	for _, number := range []string{"1", "2"} {
+		shared, own := build.Pod("late-"+number, build.App("late")), build.Pod("own-"+number, build.App("own-"+number))
+		m := old("old-a-late-"+number, shared, own)
+		w.Members = append(w.Members, m)
+		for _, pod := range m.Pods {
+			index.Store(pod)
+		}
+	}
+	for _, number := range []string{"3", "4", "5", "6", "7", "8"} { // so many that two may be away
+		index.Store(build.Pod("late-"+number, build.App("late"), build.On("elsewhere")))
+	}
+	w.Workloads = index.Snapshot()
+	step := upgrade.Next(w)
+	begun := 0
+	for _, number := range []string{"1", "2"} {
+		if _, is := step.Record.Nodes["old-a-late-"+number]; is {
+			begun++
+		}
+	}
+	if begun != 1 {
+		t.Errorf("%d nodes with pods of one workload are deleted at once, want 1", begun)
 	}
 }
 

@@ -23,6 +23,8 @@ const (
 	leastUnhealthy = 5 * time.Minute
 	// creationPatience is how long a controller may take to create a pod that it lacks.
 	creationPatience = 5 * time.Second
+	// creationTime is how long controllers take to create a pod on a busy control plane.
+	creationTime = time.Second
 	// roomPatience is how long a pod may wait for room when nothing of ours brings any: pods that
 	// end elsewhere may leave some.
 	roomPatience = 30 * time.Second
@@ -668,7 +670,8 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 		w := drain.WorkloadOf(pod)
 		r := d.recoveries[w]
 		isHeld := r.Unproven && r.Canary != "" && r.Canary != m.Name()
-		lacks := r.Missing || d.leavesTooFew(m, pod, w)
+		missing := r.Missing && (r.Unproven || !d.mayBeCreated(w))
+		lacks := missing || d.leavesTooFew(m, pod, w)
 		if (!isHeld && !lacks) || !drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
 			continue
 		}
@@ -676,7 +679,7 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 		switch {
 		case isHeld:
 			found.what = fmt.Sprintf("the first new pod of %s to be ready", w)
-		case r.Missing:
+		case missing:
 			found.what = fmt.Sprintf("the pods of %s to be created", w)
 		}
 		if lacks || !drain.Ready(pod) { // evictions leave ready pods alone, see findGuard
@@ -688,6 +691,13 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 	}
 	wait.isPartial = held < len(pods)
 	return wait, waits
+}
+
+// mayBeCreated reports whether pods of the workload have been missing for no longer than its controller takes to create
+// them. Of many workloads on each node one always lacks a pod for that moment.
+func (d canary) mayBeCreated(w drain.Workload) bool {
+	since, was := d.w.Notes.MissingSince[w.String()]
+	return !was || d.w.Now.Before(since.Add(creationTime))
 }
 
 // describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has

@@ -598,6 +598,29 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 	}
 }
 
+// TestControllersHaveTimeToCreatePods: a node does not wait for a pod that has been missing for less than a second, if others of its workload came up
+// before. It does for one that has been missing for longer.
+func TestControllersHaveTimeToCreatePods(t *testing.T) {
+	for settle, want := range map[time.Duration]int{0: 3, time.Second: 2} {
+		g := newGateScene(t, 4)
+		g.budgets(build.Budget("web", build.Counts(4, 4, 1)))
+		g.Request.Settle = duration(settle)
+		g.step()
+		g.add("web-6")
+		g.step()
+		g.pass(settle)
+		g.step() // the second node: no pod takes the place of its own
+		g.pass(settle)
+		step := g.step()
+		if got := g.countEmptied(); got != want {
+			t.Errorf("with %s between nodes %d are emptied, want %d; it waits for %q", settle, got, want, step.Status.Waiting)
+		}
+		if settle > 0 && !strings.Contains(step.Status.Waiting, "the pods of "+webName+" to be created") {
+			t.Errorf("it waits for %q", step.Status.Waiting)
+		}
+	}
+}
+
 // TestFewPodsAreAwayAtOnce: however wide the window, at most a quarter of a workload's pods leaves at once, or one, unless its owner has
 // written a budget that says how many may be away (I15).
 func TestFewPodsAreAwayAtOnce(t *testing.T) {
