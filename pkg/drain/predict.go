@@ -102,7 +102,7 @@ func (o Obstacle) String() string {
 	case LastReady:
 		return fmt.Sprintf("it is the last ready pod of %s", o.Detail)
 	case Canary:
-		return fmt.Sprintf("the first new pod of %s is not ready yet", o.Detail)
+		return fmt.Sprintf("no new pod of %s is ready yet", o.Detail)
 	case Moving:
 		return "it is moved without a gap: " + o.Detail
 	case TwoBudgets:
@@ -151,7 +151,7 @@ func (o Obstacle) Remedy() string {
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
 		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
 		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
-		Canary:          "wait for it, see why it is not ready or pass --ignore-unready",
+		Canary:          "wait for the first, see why it is not ready or pass --ignore-unready",
 		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",

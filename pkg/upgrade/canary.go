@@ -632,12 +632,9 @@ func (d canary) isHolding() bool {
 type startWait struct {
 	workload drain.Workload
 	what     string
-	// isPartial is true where other pods of the node may leave meanwhile: those that may not are
-	// ready, wait for the canary of their workload, and are not evicted before that.
-	isPartial bool
 }
 
-// mustWait reports whether a node is not to be started yet whose pods are deleted at once, all of them.
+// mustWait reports whether a node is not to be started yet.
 func (d canary) mustWait(m *nodegroup.Member) bool {
 	wait, waits := d.findStartWait(m)
 	if waits {
@@ -646,12 +643,12 @@ func (d canary) mustWait(m *nodegroup.Member) bool {
 	return waits
 }
 
-// mustWaitToDrain is mustWait for a node whose pods are evicted. As long as at most half of the window is
-// in use with it, the node is started although some of its pods have to stay for now: many workloads
-// on each node would keep most of the window empty (decision 0038).
+// mustWaitToDrain is mustWait for a node whose pods are evicted. Some of them may have to stay until the
+// first new pod of their workload is ready: the node is started while half of the window is free with
+// it. Many workloads on each node would keep most of the window empty otherwise (decision 0043).
 func (d canary) mustWaitToDrain(m *nodegroup.Member) bool {
 	wait, waits := d.findStartWait(m)
-	if !waits || (wait.isPartial && 2*(d.rec.countInFlight()+1) <= d.rec.Request.Window) {
+	if !waits || (d.isHalfFree() && d.leavesInPart(m)) {
 		return false
 	}
 	d.waiting, d.awaited = wait.what, append(d.awaited, wait.workload)
@@ -665,32 +662,79 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
 		return startWait{}, false
 	}
-	pods, held := d.classifyPodsOf(m).Evict, 0
-	for _, pod := range pods {
+	for _, pod := range d.classifyPodsOf(m).Evict {
 		w := drain.WorkloadOf(pod)
-		r := d.recoveries[w]
-		isHeld := r.Unproven && r.Canary != "" && r.Canary != m.Name()
-		missing := r.Missing && (r.Unproven || !d.mayBeCreated(w))
-		lacks := missing || d.leavesTooFew(m, pod, w)
-		if (!isHeld && !lacks) || !drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
-			continue
-		}
-		found := startWait{workload: w, what: fmt.Sprintf("more pods of %s to be ready", w)}
+		what := ""
 		switch {
-		case isHeld:
-			found.what = fmt.Sprintf("the first new pod of %s to be ready", w)
-		case missing:
-			found.what = fmt.Sprintf("the pods of %s to be created", w)
+		case d.isHeldOn(m, w):
+			what = fmt.Sprintf("the first new pod of %s to be ready", w)
+		case d.isMissing(w):
+			what = fmt.Sprintf("the pods of %s to be created", w)
+		case d.leavesTooFew(m, pod, w):
+			what = fmt.Sprintf("more pods of %s to be ready", w)
 		}
-		if lacks || !drain.Ready(pod) { // evictions leave ready pods alone, see findGuard
-			return found, true
-		}
-		if held++; !waits {
-			wait, waits = found, true
+		if what != "" && d.mayBeEvicted(pod) {
+			return startWait{workload: w, what: what}, true
 		}
 	}
-	wait.isPartial = held < len(pods)
-	return wait, waits
+	return startWait{}, false
+}
+
+// mayBeEvicted reports whether nothing but the canary of its workload keeps the pod.
+func (d canary) mayBeEvicted(pod *corev1.Pod) bool {
+	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
+}
+
+// isHeldOn reports whether pods of the workload stay on the member until the first new one is ready.
+func (d canary) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
+	r := d.recoveries[w]
+	return r.Unproven && r.Canary != "" && r.Canary != m.Name()
+}
+
+// isHalfFree reports whether at most half of the window would be in use with one more node, and the group has as many nodes as
+// it should: pods that wait for room may need the node that is to come.
+func (d canary) isHalfFree() bool {
+	return 2*(d.rec.countInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
+}
+
+// leavesInPart reports whether all pods of the member may leave, some of them at once, and those that have to
+// stay for the canary of their workload within a time that is known.
+func (d canary) leavesInPart(m *nodegroup.Member) bool {
+	pods := d.classifyPodsOf(m)
+	if len(pods.Held)+len(pods.Leaving) > 0 {
+		return false
+	}
+	some := false
+	for _, pod := range pods.Evict {
+		w := drain.WorkloadOf(pod)
+		switch {
+		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.mayBeEvicted(pod), d.isMissing(w), d.leavesTooFew(m, pod, w):
+			return false
+		case !d.isHeldOn(m, w):
+			some = true
+		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // pods that are not ready do not stay: see findGuard
+			return false
+		}
+	}
+	return some
+}
+
+// hasSuccessorInTime reports whether a new pod of the workload is starting on a node that stays, and whether it
+// is ready, or the upgrade has stopped for it, before half of a node's time is over. So nothing that the end of that time
+// brings about happens to pods that stay for it.
+func (d canary) hasSuccessorInTime(w drain.Workload) bool {
+	r, usual := d.w.Workloads.Named(w), d.recoveries[w].Usual
+	if r == nil || 2*(drain.Patience(usual)+max(leastUnhealthy, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
+		return false
+	}
+	return slices.ContainsFunc(r.Unready(), d.isSuccessor)
+}
+
+// isMissing reports whether pods of the workload are missing, but for those of one that is proven and that
+// its controller may be creating at the moment.
+func (d canary) isMissing(w drain.Workload) bool {
+	r := d.recoveries[w]
+	return r.Missing && (r.Unproven || !d.mayBeCreated(w))
 }
 
 // mayBeCreated reports whether pods of the workload have been missing for no longer than its controller takes to create

@@ -540,41 +540,89 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	}
 }
 
-// TestNodesStartThoughSomePodsStay: as long as half of the window is free, a node is started of which only some pods have to wait for the
-// canary of their workload. These stay.
+// TestNodesStartThoughSomePodsStay: while half of the window is free, a node is started of which only some pods have to wait for the canary of
+// their workload. These stay. Their wait must have an end, and all other pods of the node must be able to leave.
 func TestNodesStartThoughSomePodsStay(t *testing.T) {
+	window := func(n int) func(*gateScene) {
+		return func(g *gateScene) { g.Request.Window, g.Request.MaxUnavailable = n, n }
+	}
+	own := func(with func(*corev1.Pod)) func(*gateScene) { // changes the pod on old-a-1 that is not of web
+		return func(g *gateScene) { with(g.at("old-a-1").Pods[1]) }
+	}
+	each := func(change func(*nodegroup.Member)) func(*gateScene) { // changes all nodes but the canary's
+		return func(g *gateScene) {
+			for _, number := range []string{"1", "2", "3"} {
+				change(g.at("old-a-" + number))
+			}
+		}
+	}
+	more := func(with func(*corev1.Pod)) func(*gateScene) { // adds a pod to each
+		return each(func(m *nodegroup.Member) {
+			m.Pods = append(m.Pods, build.Pod("more-"+m.Name(), build.App("more-"+m.Name()), build.On(m.Name()), with))
+		})
+	}
+	first := func(with func(*corev1.Pod)) func(*corev1.Pod) { // the first new pod of web, which is not ready
+		return func(pod *corev1.Pod) { build.Unready(pod); with(pod) }
+	}
+	crashes := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", RestartCount: 5, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		}}
+	}
 	for name, c := range map[string]struct {
-		window  int
-		alone   bool // no node has a pod of another workload beside that of web
-		unready bool // the pod of web on old-a-1 is not ready
-		needed  int32
+		change  func(*gateScene)
+		first   func(*corev1.Pod)
 		started string // the nodes beside the canary's
 	}{
-		"half of the window":               {window: 4, needed: 1, started: "old-a-1 old-a-2"},
-		"half of an odd window":            {window: 3, needed: 1, started: "old-a-1"},
-		"one node at a time":               {window: 1, needed: 1},
-		"none of the node's pods may go":   {window: 4, needed: 1, alone: true},
-		"a pod that is not ready would go": {window: 4, needed: 1, unready: true, started: "old-a-2 old-a-3"},
-		"too few pods would be left later": {window: 4},
+		"half of the window":      {started: "old-a-1 old-a-2"},
+		"half of an odd window":   {change: window(3), started: "old-a-1"},
+		"one node at a time":      {change: window(1)},
+		"no node for the new pod": {first: first(build.On(""))},
+		"the new pod crashes":     {first: first(crashes)},
+		"too few pods would stay": {change: func(g *gateScene) { g.budgets(build.Budget("web", build.Counts(4, 4, 0))) }},
+		"little time for a drain": {change: func(g *gateScene) { g.Request.DrainTimeout = duration(11*time.Minute - time.Second) }},
+		"just enough time":        {change: func(g *gateScene) { g.Request.DrainTimeout = duration(11 * time.Minute) }, started: "old-a-1 old-a-2"},
+		"a current node is down":  {change: func(g *gateScene) { build.NotReady(start)(g.at("cur-a-2").Node) }},
+		"the pod of web is down": {
+			change: func(g *gateScene) {
+				build.Unready(g.at("old-a-1").Pods[0])
+				g.at("old-a-2").Pods, g.at("old-a-3").Pods = g.at("old-a-2").Pods[:1], g.at("old-a-3").Pods[:1]
+				g.budgets(build.Budget("web", build.Counts(4, 4, 1), build.AlwaysAllow))
+			},
+		},
+		"a node is still to come":  {change: func(g *gateScene) { g.Request.WaitReplacement = true }},
+		"no pod may leave at once": {change: own(build.App("web")), started: "old-a-2 old-a-3"},
+		"a pod has its turn later": {change: own(build.App("ebs-csi-controller")), started: "old-a-2 old-a-3"},
+		"pods are waited for":      {change: more(func(pod *corev1.Pod) { pod.Labels = map[string]string{drain.Label: "wait-completed"} })},
+		"pods end":                 {change: more(build.Ending(start.Add(time.Minute)))},
+		"a budget keeps a pod": {change: func(g *gateScene) {
+			g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("own-1", build.Counts(1, 1, 1)))
+		}, started: "old-a-2 old-a-3"},
+		"a namespace is deleted": {change: own(build.In("gone")), started: "old-a-2 old-a-3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 4)
-			g.Request.Window, g.Request.MaxUnavailable = c.window, c.window
-			for i := range 4 {
-				number := string(rune('0' + i))
+			g.Members = slices.Insert(g.Members, 1, current("cur-a-2"))
+			g.EndingNamespaces = map[string]bool{"gone": true}
+			g.budgets(build.Budget("web", build.Counts(4, 4, 1)))
+			for _, number := range []string{"0", "1", "2", "3"} {
 				m := g.at("old-a-" + number)
-				if c.unready && i == 1 {
-					build.Unready(m.Pods[0])
-				}
-				if !c.alone {
-					own := build.Pod("own-"+number, build.App("own-"+number), build.Created(start.Add(-time.Hour)), build.On(m.Name()))
-					m.Pods = append(m.Pods, own)
-					g.index.Store(own)
+				m.Pods = append(m.Pods, build.Pod("own-"+number, build.App("own-"+number), build.Created(start.Add(-time.Hour)), build.On(m.Name())))
+			}
+			window(4)(g)
+			if c.change != nil {
+				c.change(g)
+			}
+			for i := range g.Members {
+				for _, pod := range g.Members[i].Pods {
+					g.index.Store(pod)
 				}
 			}
-			g.budgets(build.Budget("web", build.Counts(4, 4, c.needed)))
 			g.step()
-			g.add("web-6", build.Unready)
+			if c.first == nil {
+				c.first = build.Unready
+			}
+			g.add("web-6", c.first)
 			step := g.step()
 			var started []string
 			for _, number := range []string{"1", "2", "3"} {
@@ -589,6 +637,9 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 			}
 			if strings.Join(started, " ") != c.started {
 				t.Fatalf("%q are started beside the canary's node, want %q; it waits for %q", started, c.started, step.Status.Waiting)
+			}
+			if c.change != nil || c.started == "" {
+				return
 			}
 			g.add("web-7")
 			if g.step(); g.countEmptied() < 1+len(started) {

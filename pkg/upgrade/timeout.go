@@ -14,7 +14,8 @@ import (
 type timeout struct{ *draft }
 
 // isOutOfTime reports whether a node's limit is over. The time does not run while the node waits
-// only for budgets that nodes of this run which were started before it have spent.
+// only for budgets that nodes of this run which were started before it have spent, and for the first new
+// pods of workloads.
 func (d timeout) isOutOfTime(name string) bool {
 	d.pauseDeadline(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
