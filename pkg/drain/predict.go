@@ -151,7 +151,7 @@ func (o Obstacle) Remedy() string {
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
 		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
 		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
-		Canary:          "wait for the first, see why it is not ready or pass --ignore-unready",
+		Canary:          "wait until one is, see why none is or pass --ignore-unready",
 		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",

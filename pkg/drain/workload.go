@@ -148,7 +148,7 @@ func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 
 const (
 	// awayShare limits how many pods of a workload without a PodDisruptionBudget may be away together: one
-	// of four. A rollout of a Deployment allows the same by default.
+	// in four. A Deployment's rolling update has the same limit by default.
 	awayShare = 4
 	// slowStart is the shortest time to readiness at which the limit applies. Faster pods are replaced before
 	// many more have left, so a limit would only cost time.

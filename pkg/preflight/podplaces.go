@@ -149,7 +149,7 @@ func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
 		case claim.Status.Phase == corev1.ClaimLost:
 			return &Finding{
 				Message: fmt.Sprintf("its claim %s has lost its volume, so that the pod in its place stays Pending", claim.Name),
-				Remedy:  "restore the volume, or use another claim in the pod template",
+				Remedy:  "restore the volume, or name another claim in the pod template",
 			}
 		}
 	}

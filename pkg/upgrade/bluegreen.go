@@ -222,7 +222,7 @@ func (d blueGreen) deleteBlue() bool {
 		d.startDeletion(name)
 	}
 	for d.rec.countInFlight() < mostDeleted && !(canary{d.draft}).isHolding() { // that were never drained, or came late
-		startable := slices.DeleteFunc(slices.Clone(d.count.pending), canary{d.draft}.mustWait)
+		startable := slices.DeleteFunc(slices.Clone(d.count.pending), canary{d.draft}.deferStart)
 		if len(startable) == 0 {
 			break
 		}

@@ -329,8 +329,8 @@ func TestBlueGreenCapsGrace(t *testing.T) {
 	}
 }
 
-// TestLateBlueNodesAreDeletedInTurn: pods are deleted with their nodes whatever they wait for, so that a second node with pods of a workload
-// is not begun before the first new pod is ready, however many pods of others it has (G53).
+// TestLateBlueNodesAreDeletedInTurn: two outdated nodes joined late and have pods of one workload. Their pods are deleted with them, so the second
+// node must wait until the first new pod is ready, even if it has pods of other workloads (G53).
 func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 	w := deleting(t)
 	w.Record.Request.Window, w.Request.Window = 20, 20

@@ -23,7 +23,7 @@ const (
 	leastUnhealthy = 5 * time.Minute
 	// creationPatience is how long a controller may take to create a pod that it lacks.
 	creationPatience = 5 * time.Second
-	// creationTime is how long controllers take to create a pod on a busy control plane.
+	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
 	// roomPatience is how long a pod may wait for room when nothing of ours brings any: pods that
 	// end elsewhere may leave some.
@@ -628,14 +628,14 @@ func (d canary) isHolding() bool {
 	return true
 }
 
-// startWait is what a node waits for before it is started.
+// startWait is the workload that a node waits for before it is started, and what must happen to it.
 type startWait struct {
 	workload drain.Workload
 	what     string
 }
 
-// mustWait reports whether a node is not to be started yet.
-func (d canary) mustWait(m *nodegroup.Member) bool {
+// deferStart returns whether a node must not be started yet, and notes what it waits for.
+func (d canary) deferStart(m *nodegroup.Member) (deferred bool) {
 	wait, waits := d.findStartWait(m)
 	if waits {
 		d.waiting, d.awaited = wait.what, append(d.awaited, wait.workload)
@@ -643,21 +643,19 @@ func (d canary) mustWait(m *nodegroup.Member) bool {
 	return waits
 }
 
-// mustWaitToDrain is mustWait for a node whose pods are evicted. Some of them may have to stay until the
-// first new pod of their workload is ready: the node is started while half of the window is free with
-// it. Many workloads on each node would keep most of the window empty otherwise (decision 0043).
-func (d canary) mustWaitToDrain(m *nodegroup.Member) bool {
-	wait, waits := d.findStartWait(m)
-	if !waits || (d.isHalfFree() && d.leavesInPart(m)) {
+// deferDrain is deferStart for a node whose pods are evicted, not deleted. While half of the window is
+// free, it does not defer a node of which only some pods must wait. If each node has pods of many
+// workloads, most of the window would be empty otherwise (docs/decisions/0043).
+func (d canary) deferDrain(m *nodegroup.Member) (deferred bool) {
+	if d.isHalfFree() && d.canDrainInParts(m) {
 		return false
 	}
-	d.waiting, d.awaited = wait.what, append(d.awaited, wait.workload)
-	return true
+	return d.deferStart(m)
 }
 
-// findStartWait finds a workload that the node has pods of and that keeps it from being started: pods of
-// it left another node and none has become ready on a node that stays, pods of it are missing, or too many would
-// be away at once. A pod that its budget keeps is no reason: others of the node may leave.
+// findStartWait finds the first pod of the node because of which the node must not be started: pods of its
+// workload left another node and no new one is ready on a node that stays, pods of the workload are missing, or
+// too many would be away together. It skips pods that a budget keeps, because other pods of the node may leave.
 func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
 	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
 		return startWait{}, false
@@ -667,39 +665,40 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 		what := ""
 		switch {
 		case d.isHeldOn(m, w):
-			what = fmt.Sprintf("the first new pod of %s to be ready", w)
+			what = fmt.Sprintf("the first new pod of %s to become ready", w)
 		case d.isMissing(w):
 			what = fmt.Sprintf("the pods of %s to be created", w)
 		case d.leavesTooFew(m, pod, w):
-			what = fmt.Sprintf("more pods of %s to be ready", w)
+			what = fmt.Sprintf("more pods of %s to become ready", w)
 		}
-		if what != "" && d.mayBeEvicted(pod) {
+		if what != "" && d.isAdmitted(pod) {
 			return startWait{workload: w, what: what}, true
 		}
 	}
 	return startWait{}, false
 }
 
-// mayBeEvicted reports whether nothing but the canary of its workload keeps the pod.
-func (d canary) mayBeEvicted(pod *corev1.Pod) bool {
+// isAdmitted reports whether the eviction API would let the pod go.
+func (d canary) isAdmitted(pod *corev1.Pod) bool {
 	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
 }
 
-// isHeldOn reports whether pods of the workload stay on the member until the first new one is ready.
+// isHeldOn reports whether ready pods of the workload must stay on the node until the workload's first new pod
+// is ready: pods of it leave another node already.
 func (d canary) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
 	r := d.recoveries[w]
 	return r.Unproven && r.Canary != "" && r.Canary != m.Name()
 }
 
-// isHalfFree reports whether at most half of the window would be in use with one more node, and the group has as many nodes as
-// it should: pods that wait for room may need the node that is to come.
+// isHalfFree reports whether at most half of the window would be in use with one more node, and the group has
+// all of its nodes. If a node is missing, a new pod may be Pending until the node is there.
 func (d canary) isHalfFree() bool {
 	return 2*(d.rec.countInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
 }
 
-// leavesInPart reports whether all pods of the member may leave, some of them at once, and those that have to
-// stay for the canary of their workload within a time that is known.
-func (d canary) leavesInPart(m *nodegroup.Member) bool {
+// canDrainInParts reports whether some pods of the node can leave now, and all others as soon as the first new
+// pods of their workloads are ready. It returns false if any pod could be kept longer by something else.
+func (d canary) canDrainInParts(m *nodegroup.Member) bool {
 	pods := d.classifyPodsOf(m)
 	if len(pods.Held)+len(pods.Leaving) > 0 {
 		return false
@@ -708,20 +707,20 @@ func (d canary) leavesInPart(m *nodegroup.Member) bool {
 	for _, pod := range pods.Evict {
 		w := drain.WorkloadOf(pod)
 		switch {
-		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.mayBeEvicted(pod), d.isMissing(w), d.leavesTooFew(m, pod, w):
+		case drain.TierOf(pod, d.w.Facts) > drain.Ordinary, !d.isAdmitted(pod), d.isMissing(w), d.leavesTooFew(m, pod, w):
 			return false
 		case !d.isHeldOn(m, w):
 			some = true
-		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // pods that are not ready do not stay: see findGuard
+		case !drain.Ready(pod) || !d.hasSuccessorInTime(w): // findGuard keeps only pods that are ready
 			return false
 		}
 	}
 	return some
 }
 
-// hasSuccessorInTime reports whether a new pod of the workload is starting on a node that stays, and whether it
-// is ready, or the upgrade has stopped for it, before half of a node's time is over. So nothing that the end of that time
-// brings about happens to pods that stay for it.
+// hasSuccessorInTime reports whether a new pod of the workload is starting on a node that stays, and whether the
+// drain timeout is at least twice as long as that may take. Within that time the pod becomes ready, or the
+// upgrade stops because of the workload. So the drain timeout never ends for a node that only waits for the pod.
 func (d canary) hasSuccessorInTime(w drain.Workload) bool {
 	r, usual := d.w.Workloads.Named(w), d.recoveries[w].Usual
 	if r == nil || 2*(drain.Patience(usual)+max(leastUnhealthy, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
@@ -730,18 +729,11 @@ func (d canary) hasSuccessorInTime(w drain.Workload) bool {
 	return slices.ContainsFunc(r.Unready(), d.isSuccessor)
 }
 
-// isMissing reports whether pods of the workload are missing, but for those of one that is proven and that
-// its controller may be creating at the moment.
+// isMissing reports whether pods of the workload have been missing for longer than controllers need to create
+// them. With many workloads on each node, some pod is always missing for a moment.
 func (d canary) isMissing(w drain.Workload) bool {
-	r := d.recoveries[w]
-	return r.Missing && (r.Unproven || !d.mayBeCreated(w))
-}
-
-// mayBeCreated reports whether pods of the workload have been missing for no longer than its controller takes to create
-// them. Of many workloads on each node one always lacks a pod for that moment.
-func (d canary) mayBeCreated(w drain.Workload) bool {
 	since, was := d.w.Notes.MissingSince[w.String()]
-	return !was || d.w.Now.Before(since.Add(creationTime))
+	return d.recoveries[w].Missing && was && !d.w.Now.Before(since.Add(creationTime))
 }
 
 // describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has

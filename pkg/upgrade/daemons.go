@@ -320,7 +320,7 @@ func readySince(pod *corev1.Pod) time.Time {
 func (d daemons) areReady() bool {
 	for _, found := range d.collectUnready() {
 		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
-			d.waiting, d.awaited = fmt.Sprintf("the pods of %s on current nodes to be ready", found.workload), append(d.awaited, found.workload)
+			d.waiting, d.awaited = fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload), append(d.awaited, found.workload)
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -540,23 +541,24 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	}
 }
 
-// TestNodesStartThoughSomePodsStay: while half of the window is free, a node is started of which only some pods have to wait for the canary of
-// their workload. These stay. Their wait must have an end, and all other pods of the node must be able to leave.
-func TestNodesStartThoughSomePodsStay(t *testing.T) {
+// TestNodesDrainInParts: each node has a pod of the workload web and a pod of its own workload. Pods of web have left the first node, and the
+// first new one is not ready yet. While half of the window is free, further nodes are started: their own pods leave, and those of web stay.
+// A node is not started if one of its pods could be kept for longer.
+func TestNodesDrainInParts(t *testing.T) {
 	window := func(n int) func(*gateScene) {
 		return func(g *gateScene) { g.Request.Window, g.Request.MaxUnavailable = n, n }
 	}
-	own := func(with func(*corev1.Pod)) func(*gateScene) { // changes the pod on old-a-1 that is not of web
+	own := func(with func(*corev1.Pod)) func(*gateScene) { // changes the own pod of old-a-1
 		return func(g *gateScene) { with(g.at("old-a-1").Pods[1]) }
 	}
-	each := func(change func(*nodegroup.Member)) func(*gateScene) { // changes all nodes but the canary's
+	each := func(change func(*nodegroup.Member)) func(*gateScene) { // changes all nodes except the first
 		return func(g *gateScene) {
 			for _, number := range []string{"1", "2", "3"} {
 				change(g.at("old-a-" + number))
 			}
 		}
 	}
-	more := func(with func(*corev1.Pod)) func(*gateScene) { // adds a pod to each
+	more := func(with func(*corev1.Pod)) func(*gateScene) { // adds a pod to all nodes except the first
 		return each(func(m *nodegroup.Member) {
 			m.Pods = append(m.Pods, build.Pod("more-"+m.Name(), build.App("more-"+m.Name()), build.On(m.Name()), with))
 		})
@@ -571,8 +573,9 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change  func(*gateScene)
-		first   func(*corev1.Pod)
-		started string // the nodes beside the canary's
+		first   func(*corev1.Pod) // changes the first new pod of web, which is not ready without
+		missing bool              // a pod of another workload, of which each node has one, has been missing for two seconds
+		started string            // the nodes that are started after the first
 	}{
 		"half of the window":      {started: "old-a-1 old-a-2"},
 		"half of an odd window":   {change: window(3), started: "old-a-1"},
@@ -599,6 +602,7 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 			g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("own-1", build.Counts(1, 1, 1)))
 		}, started: "old-a-2 old-a-3"},
 		"a namespace is deleted": {change: own(build.In("gone")), started: "old-a-2 old-a-3"},
+		"a pod is not created":   {missing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 4)
@@ -618,7 +622,15 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 					g.index.Store(pod)
 				}
 			}
+			if c.missing {
+				g.addPair()
+			}
 			g.step()
+			if c.missing {
+				g.add("pair-new", build.App("pair"))
+				g.step()
+				g.pass(2 * time.Second)
+			}
 			if c.first == nil {
 				c.first = build.Unready
 			}
@@ -627,12 +639,12 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 			var started []string
 			for _, number := range []string{"1", "2", "3"} {
 				name := "old-a-" + number
-				if step.Record.Nodes[name].State != upgrade.NodeDraining {
+				if _, is := step.Record.Nodes[name]; !is {
 					continue
 				}
 				started = append(started, name)
 				if pods := g.at(name).Pods; len(pods) != 1 || pods[0].Name != "web-"+number {
-					t.Errorf("node %s is in drain and has %d pods, want that of web alone", name, len(pods))
+					t.Errorf("node %s is started and has %d pods, want only that of web", name, len(pods))
 				}
 			}
 			if strings.Join(started, " ") != c.started {
@@ -649,8 +661,19 @@ func TestNodesStartThoughSomePodsStay(t *testing.T) {
 	}
 }
 
-// TestControllersHaveTimeToCreatePods: a node does not wait for a pod that has been missing for less than a second, if others of its workload came up
-// before. It does for one that has been missing for longer.
+// addPair adds two pods of the workload pair to the first node and one to each other, under a budget that lets all of them go.
+func (g *gateScene) addPair() {
+	for _, name := range []string{"old-a-0", "old-a-0", "old-a-1", "old-a-2", "old-a-3"} {
+		m := g.at(name)
+		pod := build.Pod(fmt.Sprintf("pair-%s-%d", name, len(m.Pods)), build.App("pair"), build.Created(start.Add(-time.Hour)), build.On(name))
+		m.Pods = append(m.Pods, pod)
+		g.index.Store(pod)
+	}
+	g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("pair", build.Counts(5, 5, 1)))
+}
+
+// TestControllersHaveTimeToCreatePods: if other pods of its workload became ready before, a pod may be missing for a second before further nodes
+// wait for it.
 func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	for settle, want := range map[time.Duration]int{0: 3, time.Second: 2} {
 		g := newGateScene(t, 4)
@@ -708,7 +731,7 @@ func TestFewPodsAreAwayAtOnce(t *testing.T) {
 			for i := range c.atOnce {
 				g.add("web-late-"+string(rune('0'+i)), build.Unready)
 			}
-			if step := g.step(); g.countEmptied()-1 != c.atOnce || !strings.Contains(step.Status.Waiting, "more pods of "+webName+" to be ready") {
+			if step := g.step(); g.countEmptied()-1 != c.atOnce || !strings.Contains(step.Status.Waiting, "more pods of "+webName+" to become ready") {
 				t.Errorf("with new pods that are not ready, those of %d nodes are away, want %d: it waits for %q", g.countEmptied()-1, c.atOnce, step.Status.Waiting)
 			}
 			g.add("web-back")

@@ -15,7 +15,7 @@ const maxCandidates = 32
 // Members that do not serve come first, the most urgent before the others: no workload loses
 // anything with them. The next one is always from the zone with the most outdated nodes, so that
 // all zones finish at about the same time. Equal members are in the order of their names.
-func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, mustWait func(*nodegroup.Member) bool) []*nodegroup.Member {
+func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, deferDrain func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
 		urgency, left int
@@ -28,7 +28,7 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 		}
 		urgency := urgencyOf(m)
 		before := seen[urgency].countsOf(m.Zone())
-		if before.all < maxCandidates && !mustWait(m) {
+		if before.all < maxCandidates && !deferDrain(m) {
 			order = append(order, ranked{m, urgency, c.pendingIn[m.Zone()] - before.all})
 		}
 		before.all++

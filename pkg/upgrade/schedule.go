@@ -19,7 +19,7 @@ func (d scheduling) chooseNextNode() *nodegroup.Member {
 	if (canary{d.draft}).isHolding() {
 		return nil
 	}
-	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, canary{d.draft}.mustWaitToDrain)
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, canary{d.draft}.deferDrain)
 	if len(candidates) == 0 {
 		return nil
 	}

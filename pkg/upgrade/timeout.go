@@ -13,9 +13,9 @@ import (
 // timeout gives up nodes that are not empty in their time.
 type timeout struct{ *draft }
 
-// isOutOfTime reports whether a node's limit is over. The time does not run while the node waits
-// only for budgets that nodes of this run which were started before it have spent, and for the first new
-// pods of workloads.
+// isOutOfTime reports whether a node's drain timeout is over. Its time stands still while the node waits
+// only for nodes that were started before it: for budgets that these have spent, and for the first new pods
+// of workloads.
 func (d timeout) isOutOfTime(name string) bool {
 	d.pauseDeadline(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])

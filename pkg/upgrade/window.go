@@ -32,8 +32,8 @@ func (d window) startMoreNodes() {
 	}
 }
 
-// awaitRoomForPods waits for missing nodes of the group if no further node may be started. Pods that must become
-// ready first may need these nodes. The wait ends with the boot timeout.
+// awaitRoomForPods waits until the group has all of its nodes again, or until the boot timeout. It does so if no further
+// node may be started: the pods that must become ready before may be Pending because nodes are missing.
 func (d window) awaitRoomForPods() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
 	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !(canary{d.draft}).isHolding() {

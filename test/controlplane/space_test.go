@@ -173,12 +173,13 @@ func (s *space) auditEvents(t *testing.T) []Event {
 	return events
 }
 
-// waitForRequests waits until the audit log tells of as many requests as are wanted, each in the words of describe, "" for
-// those that do not count. A watch may tell of a change before the answer to the request that made it is in the log.
+// waitForRequests waits until the audit log has as many matching requests as want, and compares them with it. describe turns a
+// request into a word of want; it returns "" for requests that do not match. The wait is necessary because a watch may report a
+// change before the log has the request that made it.
 func (s *space) waitForRequests(t *testing.T, describe func(Event) string, want []string) {
 	t.Helper()
 	var got []string
-	s.eventually(t, fmt.Sprintf("the audit log to tell of %q", want), func(context.Context) error {
+	s.eventually(t, fmt.Sprintf("the requests %q in the audit log", want), func(context.Context) error {
 		got = nil
 		for _, e := range s.auditEvents(t) {
 			if did := describe(e); did != "" {
@@ -186,12 +187,12 @@ func (s *space) waitForRequests(t *testing.T, describe func(Event) string, want 
 			}
 		}
 		if len(got) < len(want) {
-			return fmt.Errorf("it tells of %q", got)
+			return fmt.Errorf("it has %q", got)
 		}
 		return nil
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("the audit log tells of %q, want %q", got, want)
+		t.Errorf("the audit log has %q, want %q", got, want)
 	}
 }
 

@@ -109,9 +109,10 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 	return l, stuck
 }
 
-// timeLeftOf estimates how long a workload without a PodDisruptionBudget needs for its pods on all waiting
-// nodes, because the upgrade lets only few of them be away together (docs/decisions/0040). Pods of a
-// StatefulSet may be created one after the other. It returns 0 if no such limit applies.
+// timeLeftOf estimates how long it takes to move the workload's pods from all nodes that are not started
+// yet, if the workload has no PodDisruptionBudget. The upgrade moves only a quarter of such pods together
+// (docs/decisions/0040). Of a StatefulSet it moves one at a time, because they may be created one after the
+// other. timeLeftOf returns 0 if there is no such limit.
 func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
 	if took, known := q.unbudgeted[w]; known {
 		return took

@@ -263,8 +263,8 @@ func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) dr
 	return obstacle
 }
 
-// isBlockedByPeers reports whether the node waits for nothing but nodes which were started before it:
-// for budgets that their pods keep closed, and for the first new pods of workloads.
+// isBlockedByPeers reports whether the node waits only for nodes that were started before it: for budgets
+// that their pods have spent, and for the first new pods of workloads.
 func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
 	if len(blocked) == 0 || len(p.in.Draining[place].Leaving) > 0 {
 		return false

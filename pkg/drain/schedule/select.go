@@ -130,8 +130,9 @@ func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(p.leaving[budget.Key()])
 }
 
-// budgetDemand counts the pods that a budget must let go, on nodes in drain and on waiting nodes. turn
-// is the time from an eviction until the budget has room again.
+// budgetDemand counts the pods that must still be evicted under a budget: started those on nodes in drain,
+// waiting those on nodes that are not started yet. turn is the time from an eviction until the budget allows
+// the next one.
 type budgetDemand struct {
 	started, waiting int
 	turn             time.Duration
