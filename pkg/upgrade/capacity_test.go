@@ -198,8 +198,8 @@ func TestOwedNodesAreNamed(t *testing.T) {
 	checkError(t, fmt.Errorf("%s", step.Record.Message), "the group keeps 2 more nodes than before")
 }
 
-// A request that a server forbids ends the upgrade, whatever it was; of several the same one is
-// named each time.
+// A request that a server forbids ends the upgrade, whatever it was; of several all are named, the
+// same one first each time.
 func TestForbiddenRequestsStop(t *testing.T) {
 	s := surged(t)
 	step := s.next()
@@ -208,7 +208,7 @@ func TestForbiddenRequestsStop(t *testing.T) {
 	}
 	for range 20 {
 		step = upgrade.Next(s.World)
-		if want := "to add 1 nodes in zone a: not allowed: add 1 nodes in zone a"; step.Record.Stopping != upgrade.Failed || step.Record.Message != want {
+		if want := "to add 1 nodes in zone a: not allowed: add 1 nodes in zone a; to add 1 nodes in zone b: not allowed: add 1 nodes in zone b"; step.Record.Stopping != upgrade.Failed || step.Record.Message != want {
 			t.Fatalf("stopping with %q: %q, want %q", step.Record.Stopping, step.Record.Message, want)
 		}
 	}

@@ -105,9 +105,8 @@ func (d decision) finishStep() Step {
 func (d decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
 	d.growAsAWhole()
-	if fatal := d.w.fatalRefusal(); fatal != "" {
-		attempt := d.w.Open[fatal]
-		d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+	if refused := d.w.listRefused(); len(refused) > 0 {
+		d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: %s", refused[0], d.w.lastAttempt(refused[0]).Detail))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // refusedLimit is how long a run may take to end after one of its requests was refused for good.
@@ -169,6 +170,20 @@ func TestForgottenRefusalsAreNamed(t *testing.T) {
 	}
 	want := "to unfence node old-a-1 (also old-a-2): you may not do that; to unfence node old-a-3: too many requests"
 	if !step.Finished || step.Record.Message != want {
+		t.Errorf("finished %t with %q, want %q", step.Finished, step.Record.Message, want)
+	}
+}
+
+// S20: TestRefusalsDuringAStopAreNamed has a request be refused for good after somebody aborted the upgrade that made it.
+func TestRefusalsDuringAStopAreNamed(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	start := action[upgrade.StartDrain](t, s.next())
+	s.Open[start.Key()] = nodegroup.Attempt{Action: start, InFlight: true, Begun: s.Now, Tries: 1}
+	s.ask(upgrade.VerbAbort)
+	s.next()
+	s.answer(start, nodegroup.OutcomeFatal, "you may not do that")
+	want := "gave way to an abort asked by alice@host; to start draining node old-a-1: you may not do that"
+	if step := s.rest(); !step.Finished || step.Record.Message != want {
 		t.Errorf("finished %t with %q, want %q", step.Finished, step.Record.Message, want)
 	}
 }

@@ -25,6 +25,7 @@ func (d stopping) bringToRest() {
 	rested = d.returnRoom() && rested
 	rested = d.resumeProcesses() && rested
 	if rested {
+		d.undone = append(d.undone, d.w.listRefused()...) // one may be answered only after the stop has begun
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
 		kept := ""
 		if d.returnsSurge() {

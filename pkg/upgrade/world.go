@@ -2,6 +2,8 @@ package upgrade
 
 import (
 	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,16 +84,17 @@ func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
-// fatalRefusal is the key of an action that was refused for good and that the upgrade cannot do
-// without, "" when there is none.
-func (w *World) fatalRefusal() string {
-	fatal := ""
-	for key, attempt := range w.Open {
-		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !isOptional(attempt.Action) && (fatal == "" || key < fatal) {
-			fatal = key
+// listRefused lists, by their keys, the actions that were refused for good and that the upgrade cannot
+// do without.
+func (w *World) listRefused() []nodegroup.Action {
+	var refused []nodegroup.Action
+	for _, attempt := range w.Open {
+		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !isOptional(attempt.Action) {
+			refused = append(refused, attempt.Action)
 		}
 	}
-	return fatal
+	slices.SortFunc(refused, func(a, b nodegroup.Action) int { return strings.Compare(a.Key(), b.Key()) })
+	return refused
 }
 
 // isOptional reports whether an upgrade continues without the action.
