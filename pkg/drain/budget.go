@@ -184,6 +184,11 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	return nil
 }
 
+// Covers reports whether the budget is one of those whose selectors match the pod.
+func (b Budgets) Covers(budget types.NamespacedName, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(b.Covering(pod), func(covering *Budget) bool { return covering.Key() == budget })
+}
+
 // coveringObjects are those of the budgets that are objects.
 func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	x := b.byNamespace[pod.Namespace]

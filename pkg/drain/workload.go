@@ -218,6 +218,27 @@ func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 // Of are the pods of the workload that the pod is one of; nil when it is of none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
+// Unsettled lists the ready pods that may fail again, and until when; see IsUnsettled. usual is how long pods
+// of a workload usually take to become ready, 0 if that is not known.
+func (w Workloads) Unsettled(usual func(Workload) time.Duration, now time.Time) map[*corev1.Pod]time.Time {
+	var pods map[*corev1.Pod]time.Time
+	for name, r := range w.named {
+		if len(r.shaky) == 0 {
+			continue
+		}
+		for _, pod := range r.Pods[:r.Ready] {
+			until, unsettled := r.IsUnsettled(pod, usual(name), now)
+			if unsettled && pods == nil {
+				pods = map[*corev1.Pod]time.Time{}
+			}
+			if unsettled {
+				pods[pod] = until
+			}
+		}
+	}
+	return pods
+}
+
 // countsReady reports whether the pod is seen as a ready one of a workload whose last ready pod is
 // kept.
 func (w Workloads) countsReady(workload Workload, pod types.UID) bool {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -218,7 +219,42 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if err != nil && w.Now.Equal(r.c.now) { // else more was seen while the record was stored
 		r.fail("I5", "%s, which would be refused: %v", a, err)
 	}
+	if budget := p.seen.budgets[spends]; budget != nil && !stored.Request.NoImplicitBudgets && w.Now.Equal(r.c.now) {
+		st := budget.Status
+		if shaky := countShaky(p.seen.pods, budget, pod, w.Now); shaky > 0 && st.CurrentHealthy-shaky <= st.DesiredHealthy {
+			r.fail("I5", "%s: the budget needs %d pods and counts %d, of which %d crashed before and have just become ready", a, st.DesiredHealthy, st.CurrentHealthy, shaky)
+		}
+	}
 	r.flight(p, w.Now, a, spends)
+}
+
+// countShaky counts the pods that the budget covers and that crashed before and may again, but for the one that leaves.
+func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBudget, leaver *corev1.Pod, now time.Time) (n int32) {
+	for uid, pod := range pods {
+		if uid != leaver.UID && covers(budget, pod) && podIsReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
+			n++
+		}
+	}
+	return n
+}
+
+// justCrashed reports whether a pod of one of the leaver's budgets crashed so shortly ago that the budget may still count it.
+func (c *cluster) justCrashed(leaver types.UID) bool {
+	left := c.pods[leaver]
+	if left == nil {
+		return false
+	}
+	for _, pdb := range c.budgets {
+		if !covers(pdb, left) {
+			continue
+		}
+		for _, pod := range c.pods {
+			if covers(pdb, pod) && isCrashing(pod) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
@@ -295,7 +331,7 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case upgrade.Evict:
 		steady := r.quiet && p.request.OnTimeout != upgrade.Force // what is deleted past its budget shows in it later
-		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.justCrashed(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}
 		if err == nil {

@@ -18,6 +18,8 @@ const (
 	unwell = 5 * time.Minute
 	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
 	lastReady = 2 * time.Minute
+	// settled is how long a pod that crashed before is ready until it counts.
+	settled = 30 * time.Second
 )
 
 // recovery is what the rules about workloads that do not recover have to remember.
@@ -112,6 +114,21 @@ func countReady(pods []*corev1.Pod) (n int) {
 	return n
 }
 
+// countSteady counts the ready pods but for those that crashed before and may again: they have not been ready for settled.
+func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
+	for _, pod := range pods {
+		if podIsReady(pod) && !isShaky(pod, now) {
+			n++
+		}
+	}
+	return n
+}
+
+func isShaky(pod *corev1.Pod, now time.Time) bool {
+	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
+	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < settled
+}
+
 // asSeen holds what is known of a workload to the pods that the process has seen.
 func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
 	if !w.Now.Equal(r.c.now) {
@@ -135,7 +152,7 @@ func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*core
 func (r *rules) lacksPods(w *upgrade.World) bool {
 	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
 		before, lost := r.recovery.before[app.id().String()]
-		return lost && countReady(living(w, &app)) < before.ready
+		return lost && countSteady(living(w, &app), w.Now) < before.ready
 	})
 }
 
@@ -281,7 +298,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		}
 	}
 	for _, pod := range pods {
-		if _, was := r.recovery.last[pod.UID]; !podIsReady(pod) || countReady(pods) > 1 {
+		if _, was := r.recovery.last[pod.UID]; !podIsReady(pod) || countSteady(pods, w.Now) > 1 {
 			delete(r.recovery.last, pod.UID)
 		} else if !was {
 			r.recovery.last[pod.UID] = w.Now

@@ -100,6 +100,25 @@ func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
 	return drain.Obstacle{}
 }
 
+// findUnsettled finds the budget that would let the ready pod go only because it counts others that may
+// fail again: when they do, fewer pods are ready than the budget asks for.
+func (p *Plan) findUnsettled(pod *corev1.Pod, prediction drain.Prediction) drain.Obstacle {
+	if len(p.unsettled) == 0 || drain.IsOfLastReady(prediction.Budget) {
+		return drain.Obstacle{}
+	}
+	healthy := prediction.Have
+	for other, until := range p.unsettled {
+		if other.UID != pod.UID && p.in.Budgets.Covers(prediction.Budget, other) {
+			p.decideAgainAt(until)
+			healthy--
+		}
+	}
+	if healthy-p.spent[prediction.Budget] > prediction.Need {
+		return drain.Obstacle{}
+	}
+	return drain.Obstacle{Kind: drain.BudgetUnhealthy, Budget: prediction.Budget, Need: prediction.Need, Have: healthy}
+}
+
 // lastReadyLimitOf is how long the last ready pod of the workload waits for another: until that
 // would be late.
 func (p *Plan) lastReadyLimitOf(w drain.Workload) time.Duration {

@@ -100,6 +100,36 @@ func TestLastReadyUnderABudget(t *testing.T) {
 	}
 }
 
+// TestBudgetsThatCountPodsWhichMayFail: a budget is open only because it counts a pod that crashed before and is ready for a moment (A3).
+func TestBudgetsThatCountPodsWhichMayFail(t *testing.T) {
+	restarted := func(workload string, ready time.Duration) *corev1.Pod {
+		pod := build.Pod("restarted", build.App("free"), build.OwnedBy("ReplicaSet", workload))
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
+		pod.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-ready))
+		return pod
+	}
+	a, b, stays := free("a"), free("b"), free("stays")
+	for name, tc := range map[string]struct {
+		workload string
+		ready    time.Duration
+		allowed  int32
+		want     string
+	}{
+		"it has just become ready":                        {"free", time.Second, 1, "a:unhealthy b:unhealthy"},
+		"it is of another workload under the same budget": {"other", time.Second, 1, "a:unhealthy b:unhealthy"},
+		"it has been ready for a while":                   {"free", time.Minute, 1, "a b:budget"},
+		"the budget allows one more":                      {"free", time.Second, 2, "a b:unhealthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := served([]*corev1.Pod{a, b, stays, restarted(tc.workload, tc.ready)}, node("n1", a, b))
+			in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(4, 2+tc.allowed, 2))}).With(in.Workloads)
+			if got := describe(schedule.NewPlan(in)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
 	in.LastReadySince = map[string]time.Time{"a": now.Add(-long)}
 	return in

@@ -154,6 +154,9 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 		return prediction, 0
 	}
 	obstacle := p.findGuard(node, pod)
+	if obstacle.Kind == drain.NoObstacle && prediction.Spends {
+		obstacle = p.findUnsettled(pod, prediction)
+	}
 	switch {
 	case obstacle.Kind == drain.NoObstacle && prediction.Admitted():
 		return prediction, 0

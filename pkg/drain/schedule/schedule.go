@@ -152,6 +152,8 @@ type Plan struct {
 	// ofPeers are the budgets of pods on the first so many nodes in drain; see isSpentByPeers.
 	ofPeers map[types.NamespacedName]bool
 	peers   int
+	// unsettled are the ready pods that may fail again, and until when they may.
+	unsettled map[*corev1.Pod]time.Time
 	// guards are the workloads whose ready pods were counted.
 	guards map[drain.Workload]*guard
 }
@@ -159,6 +161,9 @@ type Plan struct {
 // NewPlan reserves the evictions that could be sent now, in order of the nodes in drain.
 func NewPlan(in Input) *Plan {
 	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}, guards: map[drain.Workload]*guard{}}
+	if in.Guarded {
+		p.unsettled = in.Workloads.Unsettled(func(w drain.Workload) time.Duration { return in.Recoveries[w].Usual }, in.Now)
+	}
 	p.memory.learnTerminationTimes(&in)
 	p.countSpending()
 	for place := range in.Draining {
