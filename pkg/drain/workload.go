@@ -117,7 +117,7 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 // ready and then was not, and it has been ready for less than usual, or than 30 s. until is when
 // its readiness counts.
 func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
-	if !r.shaky[pod.UID] {
+	if len(r.shaky) == 0 || !r.shaky[pod.UID] {
 		return time.Time{}, false
 	}
 	ready := conditionOf(pod, corev1.PodReady)

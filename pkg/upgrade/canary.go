@@ -404,16 +404,14 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 		return nil, "", first
 	}
 	for i, pod := range h.replicas.Pods {
-		if !d.cameDuringUpgrade(pod) {
+		ready := i < h.replicas.Ready
+		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
 			continue
 		}
 		why := ""
-		if i >= h.replicas.Ready {
-			why = d.whyLate(pod, h)
-		} else if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); unsettled {
+		if ready {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
-		}
-		if why == "" {
+		} else if why = d.whyLate(pod, h); why == "" {
 			continue
 		}
 		if found == nil || pod.Name < found.Name {
