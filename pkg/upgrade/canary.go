@@ -514,20 +514,28 @@ func (d canary) sampleNodes() []drain.Sample {
 }
 
 // whyMissing says why pods are missing that the workload should have; "" while they may be created
-// at any moment, or a pod that is starting has to be ready before. refused is true where the API server refuses them.
+// at any moment. A StatefulSet creates one only when the one before it is ready. refused is true where the API server refuses them.
 func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	since, was := d.w.Notes.MissingSince[h.name]
 	if !was {
 		since = d.w.Now
 	}
 	d.notes.MissingSince[h.name] = since
-	controller, read := d.w.Controllers[h.Workload]
+	starting, started := d.w.Notes.StartingAt[h.name]
+	if h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade) {
+		starting, started = d.w.Now, true
+	}
 	late := since.Add(creationPatience)
+	if started {
+		d.notes.StartingAt[h.name] = starting
+		late = starting.Add(creationPatience)
+	}
+	controller, read := d.w.Controllers[h.Workload]
 	d.requeueAt(late)
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
 		return ": " + controller.Refused, true
-	case d.w.Now.Before(late) || (h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade)):
+	case d.w.Now.Before(late):
 		return "", false
 	case !read:
 		return ", and how many there should be was not read yet", false

@@ -170,6 +170,36 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
+// TestPodsThatComeOneAfterTheOther: a StatefulSet creates a pod only when the one before it is ready, and needs a moment for that. The
+// workload is not unhealthy meanwhile.
+func TestPodsThatComeOneAfterTheOther(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	first := g.add("web-8", build.Unready)
+	second := g.at("old-a-1").Pods[0]
+	g.index.Remove(second) // so two pods are away, and one was created
+	g.at("old-a-1").Pods = nil
+	for range 20 {
+		g.tellController(drain.Controller{Replicas: 3})
+		if step := g.step(); len(step.Status.Unhealthy) > 0 {
+			t.Fatalf("unhealthy while the first pod starts: %v", step.Status.Unhealthy)
+		}
+		g.pass(time.Second)
+	}
+	ready := build.Pod(first.Name, build.Created(first.CreationTimestamp.Time), build.On("cur-a-1"))
+	g.at("cur-a-1").Pods = []*corev1.Pod{ready}
+	g.index.Store(ready)
+	g.tellController(drain.Controller{Replicas: 3})
+	if step := g.step(); len(step.Status.Unhealthy) > 0 {
+		t.Errorf("unhealthy when the first pod has become ready: %v", step.Status.Unhealthy)
+	}
+	g.pass(6 * time.Second)
+	g.tellController(drain.Controller{Replicas: 3})
+	if step := g.step(); len(step.Status.Unhealthy) == 0 {
+		t.Error("not unhealthy, and the second pod has not been created for 6 s")
+	}
+}
+
 // TestUnhealthyWorkloadsAreOnRecord: who looks from elsewhere finds in the record since when a workload has not recovered, and
 // counts on from there. A command that continues the upgrade begins anew.
 func TestUnhealthyWorkloadsAreOnRecord(t *testing.T) {
