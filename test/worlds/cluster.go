@@ -64,6 +64,8 @@ type cluster struct {
 	taken map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
+	// fell are the pods that were ready, and then were not.
+	fell map[types.UID]bool
 	// emptied is when a pod that a drain waits for last left each node.
 	emptied map[string]time.Time
 	// placing is true while the scheduler is due.
@@ -84,7 +86,7 @@ func newCluster(p *Plan) *cluster {
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
-		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{},
+		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{},
 		taken: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)

@@ -166,10 +166,11 @@ const (
 	notCreated    = "is not created"
 	notTaken      = "no new node takes it"
 	flapsThere    = "ready between crashes"
+	inOrder       = "is created in order"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -181,6 +182,7 @@ func (t Tally) health(p *Plan) {
 		notCreated:    p.hasWorkload(func(w *Workload) bool { return w.Refused }),
 		notTaken:      p.hasWorkload(func(w *Workload) bool { return w.Homeless }),
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
+		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,
 		noImplicit:    p.Request.NoImplicitBudgets,
 	} {

@@ -63,6 +63,7 @@ func Generate(seed uint64) Plan {
 	pointRecord(&p)
 	denials(&p)
 	elsewhere(&p)
+	order(&p)
 	return p
 }
 

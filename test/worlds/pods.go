@@ -131,10 +131,17 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 
 func (c *cluster) putPod(pod *corev1.Pod) {
 	pod.ResourceVersion = c.touch()
+	if old := c.pods[pod.UID]; old != nil && podIsReady(old) && !podIsReady(pod) {
+		c.fell[pod.UID] = true
+	}
 	c.pods[pod.UID] = pod
 	c.watch(change{pod: pod})
 	c.count(pod)
-	c.rollSoon(c.makers[pod.Labels["app"]])
+	m := c.makers[pod.Labels["app"]]
+	c.rollSoon(m)
+	if m.Ordered && podIsReady(pod) {
+		c.after(10*time.Millisecond, func() { c.make(m) }) // the next one may have waited for this
+	}
 }
 
 // delete begins a pod's end, as the API server does; its maker brings another up at once, or after the
@@ -244,6 +251,9 @@ func (c *cluster) make(m *maker) {
 		}
 	}
 	for i := 0; i < m.Replicas; i++ {
+		if m.Ordered && i > 0 && !c.isUp(m, i-1) {
+			break
+		}
 		if m.Kind == StatefulSet && !names[fmt.Sprintf("%s-%d", m.Name, i)] {
 			c.putPod(c.newPod(m, i))
 		} else if m.Kind != StatefulSet && have < m.Replicas {
@@ -252,6 +262,16 @@ func (c *cluster) make(m *maker) {
 		}
 	}
 	c.place()
+}
+
+// isUp reports whether the StatefulSet's pod of the ordinal is ready, and stays.
+func (c *cluster) isUp(m *maker, ordinal int) bool {
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name && pod.Name == fmt.Sprintf("%s-%d", m.Name, ordinal) {
+			return podIsReady(pod) && pod.DeletionTimestamp == nil
+		}
+	}
+	return false
 }
 
 // bound has a pod come up on its node.
@@ -274,6 +294,7 @@ func (c *cluster) turn(uid types.UID, ready bool) {
 	}
 	pod := old.DeepCopy()
 	pod.Status = c.statusOf(old, ready)
+	pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: c.now}
 	c.putPod(pod)
 }
 

@@ -405,6 +405,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
 		if u.Pod == "" && strings.Contains(u.Why, "not created") {
 			r.saysMissing(u, pods)
+			r.saysInOrder(w, &r.c.plan.Workloads[i], u)
 			continue
 		}
 		if u.Pod == "" {
@@ -414,7 +415,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 			continue
 		}
 		switch {
-		case at < 0 || (podIsReady(pods[at]) && !hasRestarted(pods[at])) || u.Ready > countReady(pods) || u.Ready >= u.Before:
+		case at < 0 || (podIsReady(pods[at]) && !hasRestarted(pods[at]) && !r.c.fell[pods[at].UID]) || u.Ready > countReady(pods) || u.Ready >= u.Before:
 			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
 		case isOnOutdated(w, pods[at]) && !staysAround(step.Record.Nodes[pods[at].Spec.NodeName].State):
 			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)

@@ -84,7 +84,7 @@ func plainer(p Plan) []Plan {
 			func(w *Workload) { w.Served = false },
 			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
 			func(w *Workload) { w.Refused, w.Homeless, w.Flaps = false, false, 0 },
-			func(w *Workload) { w.Tolerant = false },
+			func(w *Workload) { w.Tolerant, w.Ordered = false, false },
 			func(w *Workload) { w.Ends = 0 },
 		} {
 			q := p
