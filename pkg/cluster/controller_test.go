@@ -36,7 +36,7 @@ func testReadController(t *testing.T, s *space) {
 		w := drain.Workload{Namespace: s.name, Kind: kind, Name: "web"}
 		s.eventually(t, "the "+kind+" to say that a quota refuses its pods", func(ctx context.Context) (bool, error) {
 			read := reader.ReadController(ctx, w)
-			return read.Replicas == 3 && read.Unread == "" && strings.Contains(read.Refused, "exceeded quota"), ctx.Err()
+			return read.Replicas == 3 && read.Ordered == (kind == "StatefulSet") && read.Unread == "" && strings.Contains(read.Refused, "exceeded quota"), ctx.Err()
 		})
 	}
 	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "gone"}); read != (drain.Controller{}) {

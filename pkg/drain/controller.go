@@ -6,6 +6,9 @@ import "time"
 type Controller struct {
 	// Replicas is how many pods the workload should have; 0 for a controller that is gone.
 	Replicas int
+	// Ordered is true for a StatefulSet that creates a pod only when all before it are ready
+	// (podManagementPolicy OrderedReady).
+	Ordered bool
 	// Uncreated counts, for a DaemonSet, the nodes that should have a pod of it and for which none is
 	// created.
 	Uncreated int

@@ -127,20 +127,25 @@ func (c *Cluster) Do(step upgrade.Step) {
 			c.controllers[w] = drain.Controller{} // it lacks none
 			continue
 		}
-		c.controllers[w] = drain.Controller{Replicas: c.scaleOf(w), Refused: c.pods.refused[w], Read: c.clock.now}
+		c.controllers[w] = c.readController(w)
 	}
 	c.refillGroup()
 	c.placePending()
 }
 
-// scaleOf is how many pods the workload is to have, as far as it is known; otherwise as many as it had.
-func (c *Cluster) scaleOf(w drain.Workload) int {
+// readController is what the workload's controller says, as far as it is known; otherwise it wants as many pods
+// as there were.
+func (c *Cluster) readController(w drain.Workload) drain.Controller {
+	read := drain.Controller{Refused: c.pods.refused[w], Read: c.clock.now}
 	for _, known := range c.pods.sets.workloads {
 		if p := known.Pods; p != nil && p.Kind == w.Kind && p.Namespace == w.Namespace && p.Name == w.Name {
-			return p.Count
+			read.Replicas, read.Ordered = p.Count, known.Ordered
+			return read
 		}
 	}
-	return c.record.Workloads[w.String()].Ready
+	before := c.record.Workloads[w.String()]
+	read.Replicas = before.Ready + before.Unready
+	return read
 }
 
 func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, string) {

@@ -52,10 +52,11 @@ func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
 
 // countMissing counts the pods that the workload should have and that no one has created.
 func (h *workloadHealth) countMissing() int {
+	pods := h.before.Ready + h.before.Unready
 	if h.replicas == nil {
-		return h.before.Ready
+		return pods
 	}
-	return h.before.Ready - h.replicas.Expected
+	return pods - h.replicas.Expected
 }
 
 // examineWorkloads finds out how the workloads on record are. What their owners scaled away since
@@ -93,9 +94,11 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 		controller, read := d.w.Controllers[w]
 		switch {
 		case d.w.EndingNamespaces[w.Namespace]:
-			h.before.Ready = 0
+			h.before = h.before.withScale(0)
 		case read && controller.Unread == "":
-			h.before.Ready = min(h.before.Ready, controller.Replicas)
+			h.before = h.before.withScale(controller.Replicas)
+		case read:
+			h.before.Unready = 0 // its owner may have taken them away
 		}
 		h.unscaled = h.countMissing() > 0
 	}
@@ -167,7 +170,7 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
 			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 		}
-		if w.Ready = max(w.Ready, r.CountSettled(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
+		if w = w.withPods(r.Expected, r.CountSettled(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}
 		known[r.String()] = w
@@ -521,20 +524,15 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 		since = d.w.Now
 	}
 	d.notes.MissingSince[h.name] = since
-	starting, started := d.w.Notes.StartingAt[h.name]
-	if h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade) {
-		starting, started = d.w.Now, true
-	}
-	late := since.Add(creationPatience)
-	if started {
-		d.notes.StartingAt[h.name] = starting
-		late = starting.Add(creationPatience)
-	}
 	controller, read := d.w.Controllers[h.Workload]
+	waitsFor := findPredecessor(h, controller)
+	late := d.noteCreatable(h, waitsFor).Add(creationPatience)
 	d.requeueAt(late)
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
 		return ": " + controller.Refused, true
+	case waitsFor != nil && !d.isStarting(h) && !d.w.Now.Before(since.Add(creationPatience)):
+		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s is not ready", waitsFor.Name), false
 	case d.w.Now.Before(late):
 		return "", false
 	case !read:
@@ -547,6 +545,35 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	}
 	controller.Refused = "" // it is of an earlier time
 	return describeRefusal(controller), false
+}
+
+// findPredecessor returns the first pod that is not ready of a StatefulSet that creates a pod only when all
+// before it are ready; nil if there is none.
+func findPredecessor(h *workloadHealth, controller drain.Controller) *corev1.Pod {
+	if !controller.Ordered || h.replicas == nil || len(h.replicas.Unready()) == 0 {
+		return nil
+	}
+	return slices.MinFunc(h.replicas.Unready(), comparePodNames)
+}
+
+// noteCreatable notes and returns since when nothing is seen that the workload's missing pods wait for.
+func (d canary) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time {
+	if waitsFor != nil || d.isStarting(h) {
+		return d.w.Now
+	}
+	since, was := d.w.Notes.CreatableSince[h.name]
+	if !was {
+		since = d.w.Now
+	}
+	d.notes.CreatableSince[h.name] = since
+	return since
+}
+
+// isStarting reports whether a pod of the workload is not ready, and may become so in its time.
+func (d canary) isStarting(h *workloadHealth) bool {
+	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
+		return d.cameDuringUpgrade(pod) || drain.Lateness(pod, h.before.Usual.Duration, 0, d.w.Now) == ""
+	})
 }
 
 // findKeptPod finds a pod of the workload that should have ended and that finalizers keep: a StatefulSet

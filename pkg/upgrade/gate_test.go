@@ -170,6 +170,31 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
+// TestUnreadyPodsAreNoReplacements: a workload had a pod that was not ready when the upgrade began. It does not take the place of a pod that
+// is not created (A1).
+func TestUnreadyPodsAreNoReplacements(t *testing.T) {
+	const quota = `pods "web-" is forbidden: exceeded quota`
+	for name, c := range map[string]struct {
+		read drain.Controller
+		why  string
+	}{
+		"the server refuses new ones":     {drain.Controller{Replicas: 4, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
+		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: a StatefulSet creates its pods in order, and pod web-7 is not ready"},
+		"its owner has scaled it down":    {drain.Controller{Replicas: 3}, "none of its new pods is on a node that stays"},
+		"how many there are is not known": {drain.Controller{Unread: "forbidden"}, "none of its new pods is on a node that stays"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 3)
+			g.add("web-7", build.Unready, build.Created(start.Add(-time.Hour)))
+			g.step()
+			g.pass(6 * time.Second)
+			g.tellController(c.read)
+			g.wantHeld(g.step(), c.why)
+			g.wantStopped(c.why)
+		})
+	}
+}
+
 // TestPodsThatComeOneAfterTheOther: a StatefulSet creates a pod only when the one before it is ready, and needs a moment for that. The
 // workload is not unhealthy meanwhile.
 func TestPodsThatComeOneAfterTheOther(t *testing.T) {

@@ -40,8 +40,9 @@ type Notes struct {
 	// MissingSince tells, by NAMESPACE/KIND/NAME, since when a workload has fewer pods than it should
 	// have, and by "NAMESPACE/DaemonSet/NAME on NODE" since when a current node has had no pod of it.
 	MissingSince map[string]time.Time
-	// StartingAt tells, by NAMESPACE/KIND/NAME, when a pod of such a workload was last seen to be starting.
-	StartingAt map[string]time.Time
+	// CreatableSince tells, by NAMESPACE/KIND/NAME, since when nothing is seen that the missing pods of such a
+	// workload wait for.
+	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
 	// LateSince tells, by UID, since when a pod of such a workload has been late.
@@ -86,7 +87,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, LateSince: map[types.UID]time.Time{}, MissingSince: map[string]time.Time{}, StartingAt: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, LateSince: map[types.UID]time.Time{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // of what is asked for still
 		Memory:  n.Memory,

@@ -20,6 +20,8 @@ type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left, less what its owner
 	// scaled away since.
 	Ready int `json:"ready,omitempty"`
+	// Unready counts the other pods that it had then. Their controller brings them back as well.
+	Unready int `json:"unready,omitempty"`
 	// Proven is true once one of its pods became ready on a node that stays. Until then its pods
 	// leave one node only, Canary.
 	Proven bool   `json:"proven,omitempty"`
@@ -27,6 +29,22 @@ type WorkloadRecord struct {
 	// Usual is how long its pods take to become ready, as it was first known; 0 for not known.
 	Usual Duration `json:"usual,omitzero"`
 	Impact
+}
+
+// withPods returns the record of a workload that was seen to have so many pods, so many of them ready.
+func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
+	all = max(w.Ready+w.Unready, all)
+	w.Ready = max(w.Ready, ready)
+	w.Unready = all - w.Ready
+	return w
+}
+
+// withScale returns the record of a workload whose owner wants only so many pods.
+func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
+	all := min(w.Ready+w.Unready, replicas)
+	w.Ready = min(w.Ready, all)
+	w.Unready = all - w.Ready
+	return w
 }
 
 // Impact is what an upgrade cost a workload, as its holders saw it.

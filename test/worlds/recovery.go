@@ -404,7 +404,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 		pods := living(w, &r.c.plan.Workloads[i])
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
 		if u.Pod == "" && strings.Contains(u.Why, "not created") {
-			r.saysMissing(u, pods)
+			r.saysMissing(&r.c.plan.Workloads[i], u, pods)
 			r.saysInOrder(w, &r.c.plan.Workloads[i], u)
 			continue
 		}
@@ -436,8 +436,8 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 }
 
 // saysMissing holds what is said of pods that are not there to what was seen.
-func (r *rules) saysMissing(u upgrade.Unhealthy, pods []*corev1.Pod) {
-	if len(pods) >= u.Before || u.Ready > countReady(pods) {
+func (r *rules) saysMissing(app *Workload, u upgrade.Unhealthy, pods []*corev1.Pod) {
+	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
 	}
 }

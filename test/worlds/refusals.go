@@ -125,7 +125,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	if m.Kind == DaemonSet {
 		return c.readDaemonSet(m)
 	}
-	read := drain.Controller{Replicas: m.Replicas}
+	read := drain.Controller{Replicas: m.Replicas, Ordered: m.Ordered}
 	if m.role == Completes { // of those that have completed no one brings another up here
 		read.Replicas = 0
 	}
