@@ -65,7 +65,11 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		return drain.Controller{Replicas: replicasOf(s.Spec.Replicas), Ordered: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement}, nil
+		read := drain.Controller{Replicas: replicasOf(s.Spec.Replicas), Ordered: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement}
+		if s.Spec.Ordinals != nil {
+			read.First = int(s.Spec.Ordinals.Start)
+		}
+		return read, nil
 	case "ReplicationController":
 		c, err := r.client.CoreV1().ReplicationControllers(w.Namespace).Get(ctx, w.Name, get)
 		if err != nil {

@@ -9,6 +9,8 @@ type Controller struct {
 	// Ordered is true for a StatefulSet that creates a pod only when all before it are ready
 	// (podManagementPolicy OrderedReady).
 	Ordered bool
+	// First is the ordinal of the first pod of a StatefulSet.
+	First int
 	// Uncreated counts, for a DaemonSet, the nodes that should have a pod of it and for which none is
 	// created.
 	Uncreated int

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -191,6 +192,15 @@ func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !is
 // still tells how many pods there are to be.
 func isReplacedLater(pod *corev1.Pod) bool {
 	return OwnerKind(pod) == "StatefulSet" && !isFinished(pod)
+}
+
+// Ordinal is the number at the end of the name of a StatefulSet's pod, -1 if there is none.
+func Ordinal(pod *corev1.Pod) int {
+	ordinal, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
+	if err != nil {
+		return -1
+	}
+	return ordinal
 }
 
 // newLastReadyBudget is the budget that a careful owner would have written for the workload, with

@@ -139,7 +139,7 @@ func (c *Cluster) readController(w drain.Workload) drain.Controller {
 	read := drain.Controller{Refused: c.pods.refused[w], Read: c.clock.now}
 	for _, known := range c.pods.sets.workloads {
 		if p := known.Pods; p != nil && p.Kind == w.Kind && p.Namespace == w.Namespace && p.Name == w.Name {
-			read.Replicas, read.Ordered = p.Count, known.Ordered
+			read.Replicas, read.Ordered, read.First = p.Count, known.Ordered, p.First
 			return read
 		}
 	}

@@ -525,14 +525,14 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	}
 	d.notes.MissingSince[h.name] = since
 	controller, read := d.w.Controllers[h.Workload]
-	waitsFor := findPredecessor(h, controller)
+	waitsFor := d.findPredecessor(h, controller)
 	late := d.noteCreatable(h, waitsFor).Add(creationPatience)
 	d.requeueAt(late)
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
 		return ": " + controller.Refused, true
-	case waitsFor != nil && !d.isStarting(h) && !d.w.Now.Before(since.Add(creationPatience)):
-		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s is not ready", waitsFor.Name), false
+	case waitsFor != nil && !d.isStarting(h) && !isEndingInTime(waitsFor, d.w.Now) && !d.w.Now.Before(since.Add(creationPatience)):
+		return d.describePredecessor(h, waitsFor), false
 	case d.w.Now.Before(late):
 		return "", false
 	case !read:
@@ -541,19 +541,66 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 		return "", false // its controller may have been refused since
 	}
 	if kept := d.findKeptPod(h.Workload); kept != nil {
-		return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", kept.Name, kept.Spec.NodeName, strings.Join(kept.Finalizers, ", ")), false
+		return describeKept(kept), false
 	}
 	controller.Refused = "" // it is of an earlier time
 	return describeRefusal(controller), false
 }
 
-// findPredecessor returns the first pod that is not ready of a StatefulSet that creates a pod only when all
-// before it are ready; nil if there is none.
-func findPredecessor(h *workloadHealth, controller drain.Controller) *corev1.Pod {
-	if !controller.Ordered || h.replicas == nil || len(h.replicas.Unready()) == 0 {
+// findPredecessor returns the pod that the next one of a StatefulSet waits for, if it creates a pod only when
+// all before it are ready; nil if there is none.
+func (d canary) findPredecessor(h *workloadHealth, controller drain.Controller) *corev1.Pod {
+	if !controller.Ordered {
 		return nil
 	}
-	return slices.MinFunc(h.replicas.Unready(), comparePodNames)
+	all := d.listEnding(h.Workload)
+	if h.replicas != nil {
+		all = append(all, h.replicas.Pods...)
+	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return cmp.Compare(drain.Ordinal(a), drain.Ordinal(b)) })
+	for i, pod := range all {
+		if drain.Ordinal(pod) != controller.First+i {
+			return nil // this one is missing, and all before it are ready
+		}
+		if pod.DeletionTimestamp != nil || !drain.Ready(pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// describePredecessor says that a pod is not created because of another one, as the end of a sentence.
+func (d canary) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
+	switch kept := d.findKeptPod(h.Workload); {
+	case kept != nil:
+		return describeKept(kept)
+	case pod.DeletionTimestamp != nil:
+		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s on node %s has not ended", pod.Name, pod.Spec.NodeName)
+	default:
+		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s is not ready", pod.Name)
+	}
+}
+
+func describeKept(pod *corev1.Pod) string {
+	return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
+}
+
+// isEndingInTime reports whether the pod is being deleted and still has time for that.
+func isEndingInTime(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Before(pod.DeletionTimestamp.Time)
+}
+
+// listEnding lists the pods of the workload on the group's nodes that are ending.
+func (d canary) listEnding(w drain.Workload) []*corev1.Pod {
+	var ending []*corev1.Pod
+	for i := range d.w.Members {
+		for _, pod := range d.w.Members[i].Pods {
+			if pod.DeletionTimestamp != nil && drain.WorkloadOf(pod) == w {
+				ending = append(ending, pod)
+			}
+		}
+	}
+	return ending
 }
 
 // noteCreatable notes and returns since when nothing is seen that the workload's missing pods wait for.
@@ -579,11 +626,9 @@ func (d canary) isStarting(h *workloadHealth) bool {
 // findKeptPod finds a pod of the workload that should have ended and that finalizers keep: a StatefulSet
 // waits until its name is free.
 func (d canary) findKeptPod(w drain.Workload) *corev1.Pod {
-	for i := range d.w.Members {
-		for _, pod := range d.w.Members[i].Pods {
-			if pod.DeletionTimestamp != nil && !d.w.Now.Before(pod.DeletionTimestamp.Time) && len(pod.Finalizers) > 0 && drain.WorkloadOf(pod) == w {
-				return pod
-			}
+	for _, pod := range d.listEnding(w) {
+		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {
+			return pod
 		}
 	}
 	return nil

@@ -179,13 +179,20 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 		why  string
 	}{
 		"the server refuses new ones":     {drain.Controller{Replicas: 4, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
-		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: a StatefulSet creates its pods in order, and pod web-7 is not ready"},
+		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: a StatefulSet creates its pods in order, and pod web-0 is not ready"},
+		"none before it is unready":       {drain.Controller{Replicas: 4, Ordered: true, First: 1}, "1 pod is not created, and its controller does not say why"},
 		"its owner has scaled it down":    {drain.Controller{Replicas: 3}, "none of its new pods is on a node that stays"},
 		"how many there are is not known": {drain.Controller{Unread: "forbidden"}, "none of its new pods is on a node that stays"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 3)
-			g.add("web-7", build.Unready, build.Created(start.Add(-time.Hour)))
+			g.index = drain.NewWorkloadIndex(drain.Facts{})
+			for i, name := range []string{"web-1", "web-2", "web-3"} {
+				m := g.at(fmt.Sprintf("old-a-%d", i))
+				m.Pods = []*corev1.Pod{build.Pod(name, build.Created(start.Add(-time.Hour)), build.On(m.Node.Name))}
+				g.index.Store(m.Pods[0])
+			}
+			g.add("web-0", build.Unready, build.Created(start.Add(-time.Hour)))
 			g.step()
 			g.pass(6 * time.Second)
 			g.tellController(c.read)
@@ -222,6 +229,29 @@ func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	g.tellController(drain.Controller{Replicas: 3})
 	if step := g.step(); len(step.Status.Unhealthy) == 0 {
 		t.Error("not unhealthy, and the second pod has not been created for 6 s")
+	}
+}
+
+// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one before it is ending. What keeps that one is named when its time is over.
+func TestPodsThatWaitForAnEnd(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	ending := g.at("old-a-1").Pods[0].DeepCopy()
+	ending.Name, ending.OwnerReferences[0].Kind = "web-0", "ReplicaSet"
+	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(30 * time.Second)}
+	g.at("old-a-1").Pods = []*corev1.Pod{ending}
+	g.index.Store(ending)
+	for range 5 {
+		g.tellController(drain.Controller{Replicas: 3, Ordered: true})
+		if step := g.step(); len(step.Status.Unhealthy) > 0 {
+			t.Fatalf("unhealthy while a pod ends in its time: %v", step.Status.Unhealthy)
+		}
+		g.pass(6 * time.Second)
+	}
+	g.tellController(drain.Controller{Replicas: 3, Ordered: true})
+	const why = "2 pods are not created: a StatefulSet creates its pods in order, and pod web-0 on node old-a-1 has not ended"
+	if all := g.step().Status.Unhealthy; len(all) != 1 || !strings.Contains(all[0].String(), why) {
+		t.Errorf("unhealthy: %v, want one that says %q", all, why)
 	}
 }
 

@@ -1,9 +1,13 @@
 package worlds
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -19,14 +23,33 @@ func order(p *Plan) {
 }
 
 // saysInOrder is I11 for StatefulSets that create their pods in order: their controller has a moment for the next one when the one before it
-// is ready.
-func (r *rules) saysInOrder(w *upgrade.World, app *Workload, u upgrade.Unhealthy) {
-	if !strings.HasSuffix(u.Why, "does not say why") {
+// is ready, and creates none while one before it ends.
+func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u upgrade.Unhealthy) {
+	if !app.Ordered || !strings.HasSuffix(u.Why, "does not say why") {
 		return // more is known
 	}
 	for _, pod := range living(w, app) {
-		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); app.Ordered && podIsReady(pod) && ready < time.Second {
+		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); podIsReady(pod) && ready < time.Second {
 			r.fail("I11", "%s is said to lack a pod, and its pod %s has been ready for only %s", u, pod.Name, ready)
 		}
 	}
+	for i := range app.Replicas {
+		name := fmt.Sprintf("%s-%d", app.Name, i)
+		pod := podNamed(p.seen.pods, name)
+		switch {
+		case pod == nil:
+			return // it is missing, and all before it are there
+		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) && find(w, pod.Spec.NodeName) != nil:
+			r.fail("I11", "%s is said to lack a pod, and its pod %s before that one is ending", u, name)
+		}
+	}
+}
+
+func podNamed(pods map[types.UID]*corev1.Pod, name string) *corev1.Pod {
+	for _, pod := range pods {
+		if pod.Name == name {
+			return pod
+		}
+	}
+	return nil
 }

@@ -93,7 +93,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 		}
 	}
 	r.daemons(w, step, started)
-	r.saysUnhealthy(w, step)
+	r.saysUnhealthy(p, w, step)
 }
 
 // living are the pods of a workload that were seen, but for those that end or have ended.
@@ -390,7 +390,7 @@ func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bo
 }
 
 // saysUnhealthy holds what is said of workloads that do not recover to what was seen, and a stop because of them to the time that they have.
-func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
+func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
 		if i < 0 {
@@ -405,7 +405,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
 		if u.Pod == "" && strings.Contains(u.Why, "not created") {
 			r.saysMissing(&r.c.plan.Workloads[i], u, pods)
-			r.saysInOrder(w, &r.c.plan.Workloads[i], u)
+			r.saysInOrder(p, w, &r.c.plan.Workloads[i], u)
 			continue
 		}
 		if u.Pod == "" {
