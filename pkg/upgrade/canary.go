@@ -91,15 +91,7 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	h := workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}
 	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
 	if h.countMissing() > 0 {
-		controller, read := d.w.Controllers[w]
-		switch {
-		case d.w.EndingNamespaces[w.Namespace]:
-			h.before = h.before.withScale(0)
-		case read && controller.Unread == "":
-			h.before = h.before.withScale(controller.Replicas)
-		case read:
-			h.before.Unready = 0 // its owner may have taken them away
-		}
+		h.before = d.withoutScaledAway(&h)
 		h.unscaled = h.countMissing() > 0
 	}
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
@@ -118,6 +110,21 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 		h.before.Canary = d.findNodeInDrain(&h)
 	}
 	return h
+}
+
+// withoutScaledAway returns the workload's record without the pods that its owner scaled away.
+func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
+	controller, read := d.w.Controllers[h.Workload]
+	switch {
+	case d.w.EndingNamespaces[h.Namespace]:
+		return h.before.withScale(0)
+	case read && controller.Unread == "":
+		return h.before.withScale(controller.Replicas)
+	case read:
+		return h.before.withScale(h.before.Ready) // its owner may have taken the others away
+	default:
+		return h.before
+	}
 }
 
 // countReady counts its ready pods, settled or not.
