@@ -538,7 +538,7 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	switch {
 	case read && controller.Refused != "" && !controller.Read.Before(since):
 		return ": " + controller.Refused, true
-	case waitsFor != nil && !d.isStarting(h) && !isEndingInTime(waitsFor, d.w.Now) && !d.w.Now.Before(since.Add(creationPatience)):
+	case waitsFor != nil && !d.isStarting(h) && !d.mayEnd(waitsFor) && !d.w.Now.Before(since.Add(creationPatience)):
 		return d.describePredecessor(h, waitsFor), false
 	case d.w.Now.Before(late):
 		return "", false
@@ -590,6 +590,15 @@ func (d canary) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
 
 func describeKept(pod *corev1.Pod) string {
 	return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
+}
+
+// mayEnd reports whether the pod is being deleted and may be gone in its time, or in that of its node's drain.
+func (d canary) mayEnd(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil {
+		return false
+	}
+	state := d.rec.Nodes[pod.Spec.NodeName].State
+	return isEndingInTime(pod, d.w.Now) || (len(pod.Finalizers) == 0 && (isInDrain(state) || state == NodeRemoving))
 }
 
 // isEndingInTime reports whether the pod is being deleted and still has time for that.

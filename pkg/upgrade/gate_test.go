@@ -232,7 +232,8 @@ func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one before it is ending. What keeps that one is named when its time is over.
+// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one before it is ending, for which the drain of its node has a limit. Where
+// something else keeps that one, it is named when its time is over.
 func TestPodsThatWaitForAnEnd(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -241,7 +242,7 @@ func TestPodsThatWaitForAnEnd(t *testing.T) {
 	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(30 * time.Second)}
 	g.at("old-a-1").Pods = []*corev1.Pod{ending}
 	g.index.Store(ending)
-	for range 5 {
+	for range 10 {
 		g.tellController(drain.Controller{Replicas: 3, Ordered: true})
 		if step := g.step(); len(step.Status.Unhealthy) > 0 {
 			t.Fatalf("unhealthy while a pod ends in its time: %v", step.Status.Unhealthy)
@@ -249,7 +250,8 @@ func TestPodsThatWaitForAnEnd(t *testing.T) {
 		g.pass(6 * time.Second)
 	}
 	g.tellController(drain.Controller{Replicas: 3, Ordered: true})
-	const why = "2 pods are not created: a StatefulSet creates its pods in order, and pod web-0 on node old-a-1 has not ended"
+	ending.Finalizers = []string{"example.com/backup"}
+	const why = "2 pods are not created: pod web-0 on node old-a-1 was to be gone and is kept by its finalizers (example.com/backup)"
 	if all := g.step().Status.Unhealthy; len(all) != 1 || !strings.Contains(all[0].String(), why) {
 		t.Errorf("unhealthy: %v, want one that says %q", all, why)
 	}

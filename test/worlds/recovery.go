@@ -455,11 +455,11 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		rest, named := strings.CutPrefix(last, app.id().String())
 		return named && (rest == "" || rest[0] == ';' || rest[0] == ',')
 	})
-	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "on a node that stays") && !strings.Contains(record.Message, "ready for less than")) {
+	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "has not ended") && !strings.Contains(record.Message, "on a node that stays") && !strings.Contains(record.Message, "ready for less than")) {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}
-	unplaced := strings.Contains(record.Message, "no node takes it") || strings.Contains(record.Message, "has to end before")
+	unplaced := strings.Contains(record.Message, "no node takes it") || strings.Contains(record.Message, "has to end before") || strings.Contains(record.Message, "has not ended")
 	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
