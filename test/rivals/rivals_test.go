@@ -27,7 +27,7 @@ func TestSample(t *testing.T) {
 	}
 	defer s.Close()
 	t.Run("of both", func(t *testing.T) {
-		for name, o := range map[string]options{"rivals": {n: 2, atOnce: 2, seed: 14}, "a lost record": {n: 1, atOnce: 1, seed: 2, lost: true}} {
+		for name, o := range map[string]options{"rivals": {n: 4, atOnce: 2, seed: 14}, "a lost record": {n: 1, atOnce: 1, seed: 2, lost: true}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				outcomes, err := o.playAll(t.Context(), s, t.Output())
