@@ -101,6 +101,7 @@ type Cluster struct {
 	client    kubernetes.Interface
 	nodes     atomic.Int32 // added so far
 	stop      sync.Once
+	stopping  chan struct{}
 	processes []*process
 	audit     auditLog
 }
@@ -124,7 +125,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	defer cancel()
 
 	start := time.Now()
-	c := &Cluster{options: options, programs: set}
+	c := &Cluster{stopping: make(chan struct{}), options: options, programs: set}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("starting the control plane: %w", err)
@@ -153,7 +154,11 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil || c.options.Still {
 		return err
 	}
-	return c.startClients(ctx)
+	if err := c.startClients(ctx); err != nil {
+		return err
+	}
+	go c.restartDropped()
+	return nil
 }
 
 func (c *Cluster) seed(ctx context.Context) error {
@@ -340,6 +345,7 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 // Calling it again does nothing.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
+		close(c.stopping)
 		kill(c.processes)
 		if c.options.Dir == "" && c.dir != "" {
 			// A file left over in the temporary folder is no reason to fail a test.
