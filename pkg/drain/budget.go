@@ -184,7 +184,7 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	return nil
 }
 
-// Covers reports whether the budget is one of those whose selectors match the pod.
+// Covers reports whether the budget's selector matches the pod.
 func (b Budgets) Covers(budget types.NamespacedName, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(b.Covering(pod), func(covering *Budget) bool { return covering.Key() == budget })
 }

@@ -6,10 +6,10 @@ import "time"
 type Controller struct {
 	// Replicas is how many pods the workload should have; 0 for a controller that is gone.
 	Replicas int
-	// Ordered is true for a StatefulSet that creates a pod only when all before it are ready
-	// (podManagementPolicy OrderedReady).
+	// Ordered is true for a StatefulSet that creates a pod only when all pods with lower ordinals are
+	// ready (podManagementPolicy OrderedReady, the default).
 	Ordered bool
-	// First is the ordinal of the first pod of a StatefulSet.
+	// First is the lowest ordinal of a StatefulSet (spec.ordinals.start), 0 by default.
 	First int
 	// Uncreated counts, for a DaemonSet, the nodes that should have a pod of it and for which none is
 	// created.

@@ -194,7 +194,7 @@ func isReplacedLater(pod *corev1.Pod) bool {
 	return OwnerKind(pod) == "StatefulSet" && !isFinished(pod)
 }
 
-// Ordinal is the number at the end of the name of a StatefulSet's pod, -1 if there is none.
+// Ordinal returns the number at the end of the name of a StatefulSet's pod, or -1 if there is none.
 func Ordinal(pod *corev1.Pod) int {
 	ordinal, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
 	if err != nil {
@@ -228,8 +228,8 @@ func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 // Of are the pods of the workload that the pod is one of; nil when it is of none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
-// Unsettled lists the ready pods that may fail again, and until when; see IsUnsettled. usual is how long pods
-// of a workload usually take to become ready, 0 if that is not known.
+// Unsettled returns the ready pods that may fail again, and for each the time at which it counts as settled; see
+// IsUnsettled. usual returns how long pods of a workload usually take to become ready, or 0 if that is not known.
 func (w Workloads) Unsettled(usual func(Workload) time.Duration, now time.Time) map[*corev1.Pod]time.Time {
 	var pods map[*corev1.Pod]time.Time
 	for name, r := range w.named {

@@ -133,8 +133,8 @@ func (c *Cluster) Do(step upgrade.Step) {
 	c.placePending()
 }
 
-// readController is what the workload's controller says, as far as it is known; otherwise it wants as many pods
-// as there were.
+// readController returns what the workload's controller wants. If the controller is not known, it wants as many
+// pods as there were.
 func (c *Cluster) readController(w drain.Workload) drain.Controller {
 	read := drain.Controller{Refused: c.pods.refused[w], Read: c.clock.now}
 	for _, known := range c.pods.sets.workloads {

@@ -112,7 +112,7 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	return h
 }
 
-// withoutScaledAway returns the workload's record without the pods that its owner scaled away.
+// withoutScaledAway returns the workload's record, less the pods by which its owner scaled it down.
 func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 	controller, read := d.w.Controllers[h.Workload]
 	switch {
@@ -121,7 +121,7 @@ func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 	case read && controller.Unread == "":
 		return h.before.withScale(controller.Replicas)
 	case read:
-		return h.before.withScale(h.before.Ready) // its owner may have taken the others away
+		return h.before.withScale(h.before.Ready) // the owner may have removed the unready pods
 	default:
 		return h.before
 	}
@@ -523,8 +523,9 @@ func (d canary) sampleNodes() []drain.Sample {
 	return samples
 }
 
-// whyMissing says why pods are missing that the workload should have; "" while they may be created
-// at any moment. A StatefulSet creates one only when the one before it is ready. refused is true where the API server refuses them.
+// whyMissing returns why the workload has fewer pods than it should have, or "" while its controller may
+// still create them. An ordered StatefulSet creates a pod only when all pods with lower ordinals are ready.
+// refused is true if the API server refuses the pods.
 func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	since, was := d.w.Notes.MissingSince[h.name]
 	if !was {
@@ -554,8 +555,8 @@ func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	return describeRefusal(controller), false
 }
 
-// findPredecessor returns the pod that the next one of a StatefulSet waits for, if it creates a pod only when
-// all before it are ready; nil if there is none.
+// findPredecessor returns the pod because of which an ordered StatefulSet does not create its next pod: the
+// first by ordinal that is not ready or is ending. It returns nil if there is none.
 func (d canary) findPredecessor(h *workloadHealth, controller drain.Controller) *corev1.Pod {
 	if !controller.Ordered {
 		return nil
@@ -567,7 +568,7 @@ func (d canary) findPredecessor(h *workloadHealth, controller drain.Controller) 
 	slices.SortFunc(all, func(a, b *corev1.Pod) int { return cmp.Compare(drain.Ordinal(a), drain.Ordinal(b)) })
 	for i, pod := range all {
 		if drain.Ordinal(pod) != controller.First+i {
-			return nil // this one is missing, and all before it are ready
+			return nil // the pod with this ordinal is missing, and all before it are ready
 		}
 		if pod.DeletionTimestamp != nil || !drain.Ready(pod) {
 			return pod
@@ -576,15 +577,15 @@ func (d canary) findPredecessor(h *workloadHealth, controller drain.Controller) 
 	return nil
 }
 
-// describePredecessor says that a pod is not created because of another one, as the end of a sentence.
+// describePredecessor returns the end of the sentence "a pod is not created": the other pod that prevents it.
 func (d canary) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
 	switch kept := d.findKeptPod(h.Workload); {
 	case kept != nil:
 		return describeKept(kept)
 	case pod.DeletionTimestamp != nil:
-		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s on node %s has not ended", pod.Name, pod.Spec.NodeName)
+		return fmt.Sprintf(": the StatefulSet creates pods in order and waits for pod %s on node %s, which has not ended", pod.Name, pod.Spec.NodeName)
 	default:
-		return fmt.Sprintf(": a StatefulSet creates its pods in order, and pod %s is not ready", pod.Name)
+		return fmt.Sprintf(": the StatefulSet creates pods in order and waits for pod %s to become ready", pod.Name)
 	}
 }
 
@@ -592,7 +593,7 @@ func describeKept(pod *corev1.Pod) string {
 	return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
 }
 
-// mayEnd reports whether the pod is being deleted and may be gone in its time, or in that of its node's drain.
+// mayEnd reports whether the pod is being deleted and its grace period, or the drain of its node, is not over.
 func (d canary) mayEnd(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil {
 		return false
@@ -601,12 +602,12 @@ func (d canary) mayEnd(pod *corev1.Pod) bool {
 	return isEndingInTime(pod, d.w.Now) || (len(pod.Finalizers) == 0 && (isInDrain(state) || state == NodeRemoving))
 }
 
-// isEndingInTime reports whether the pod is being deleted and still has time for that.
+// isEndingInTime reports whether the pod is being deleted and its grace period is not over.
 func isEndingInTime(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && now.Before(pod.DeletionTimestamp.Time)
 }
 
-// listEnding lists the pods of the workload on the group's nodes that are ending.
+// listEnding lists the workload's pods on the group's nodes that are being deleted.
 func (d canary) listEnding(w drain.Workload) []*corev1.Pod {
 	var ending []*corev1.Pod
 	for i := range d.w.Members {
@@ -619,7 +620,7 @@ func (d canary) listEnding(w drain.Workload) []*corev1.Pod {
 	return ending
 }
 
-// noteCreatable notes and returns since when nothing is seen that the workload's missing pods wait for.
+// noteCreatable notes and returns since when no other pod prevents the creation of the workload's missing pods.
 func (d canary) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time {
 	if waitsFor != nil || d.isStarting(h) {
 		return d.w.Now
@@ -632,15 +633,15 @@ func (d canary) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time
 	return since
 }
 
-// isStarting reports whether a pod of the workload is not ready, and may become so in its time.
+// isStarting reports whether the workload has an unready pod that may still become ready.
 func (d canary) isStarting(h *workloadHealth) bool {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
 		return d.cameDuringUpgrade(pod) || drain.Lateness(pod, h.before.Usual.Duration, 0, d.w.Now) == ""
 	})
 }
 
-// findKeptPod finds a pod of the workload that should have ended and that finalizers keep: a StatefulSet
-// waits until its name is free.
+// findKeptPod returns a pod of the workload whose grace period is over and which finalizers keep, or nil.
+// A StatefulSet cannot create a pod of the same name before that one is gone.
 func (d canary) findKeptPod(w drain.Workload) *corev1.Pod {
 	for _, pod := range d.listEnding(w) {
 		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {

@@ -198,8 +198,8 @@ func TestOwedNodesAreNamed(t *testing.T) {
 	checkError(t, fmt.Errorf("%s", step.Record.Message), "the group keeps 2 more nodes than before")
 }
 
-// A request that a server forbids ends the upgrade, whatever it was; of several all are named, the
-// same one first each time.
+// If a server forbids a request, the upgrade ends. If it forbids several, the message names all of them,
+// always in the same order.
 func TestForbiddenRequestsStop(t *testing.T) {
 	s := surged(t)
 	step := s.next()

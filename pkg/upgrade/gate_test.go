@@ -170,8 +170,8 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
-// TestUnreadyPodsAreNoReplacements: a workload had a pod that was not ready when the upgrade began. It does not take the place of a pod that
-// is not created (A1).
+// TestUnreadyPodsAreNoReplacements: a workload had an unready pod before the upgrade. After another pod was evicted and not recreated, the
+// unready pod does not count as its replacement (A1).
 func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {
@@ -179,7 +179,7 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 		why  string
 	}{
 		"the server refuses new ones":     {drain.Controller{Replicas: 4, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
-		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: a StatefulSet creates its pods in order, and pod web-0 is not ready"},
+		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: the StatefulSet creates pods in order and waits for pod web-0 to become ready"},
 		"none before it is unready":       {drain.Controller{Replicas: 4, Ordered: true, First: 1}, "1 pod is not created, and its controller does not say why"},
 		"its owner has scaled it down":    {drain.Controller{Replicas: 3}, "none of its new pods is on a node that stays"},
 		"how many there are is not known": {drain.Controller{Unread: "forbidden"}, "none of its new pods is on a node that stays"},
@@ -202,8 +202,8 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 	}
 }
 
-// TestPodsThatComeOneAfterTheOther: a StatefulSet creates a pod only when the one before it is ready, and needs a moment for that. The
-// workload is not unhealthy meanwhile.
+// TestPodsThatComeOneAfterTheOther: two pods of a StatefulSet are missing, and it creates the second after the first became ready. The
+// workload is not reported as unhealthy before the second is late.
 func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -232,13 +232,13 @@ func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one before it is ending, for which the drain of its node has a limit. Where
-// something else keeps that one, it is named when its time is over.
+// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one with a lower ordinal is ending. The workload is not reported while the
+// drain of that pod's node lasts, unless finalizers keep the pod.
 func TestPodsThatWaitForAnEnd(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	ending := g.at("old-a-1").Pods[0].DeepCopy()
-	ending.Name, ending.OwnerReferences[0].Kind = "web-0", "ReplicaSet"
+	ending.Name = "web-0"
 	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(30 * time.Second)}
 	g.at("old-a-1").Pods = []*corev1.Pod{ending}
 	g.index.Store(ending)

@@ -40,8 +40,8 @@ type Notes struct {
 	// MissingSince tells, by NAMESPACE/KIND/NAME, since when a workload has fewer pods than it should
 	// have, and by "NAMESPACE/DaemonSet/NAME on NODE" since when a current node has had no pod of it.
 	MissingSince map[string]time.Time
-	// CreatableSince tells, by NAMESPACE/KIND/NAME, since when nothing is seen that the missing pods of such a
-	// workload wait for.
+	// CreatableSince is the time since which no other pod prevents the creation of the workload's missing
+	// pods, by NAMESPACE/KIND/NAME.
 	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell

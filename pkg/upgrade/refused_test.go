@@ -174,7 +174,7 @@ func TestForgottenRefusalsAreNamed(t *testing.T) {
 	}
 }
 
-// S20: TestRefusalsDuringAStopAreNamed has a request be refused for good after somebody aborted the upgrade that made it.
+// S20: TestRefusalsDuringAStopAreNamed: a server refuses a request permanently after a user asked for an abort.
 func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	start := action[upgrade.StartDrain](t, s.next())

@@ -25,7 +25,7 @@ func (d stopping) bringToRest() {
 	rested = d.returnRoom() && rested
 	rested = d.resumeProcesses() && rested
 	if rested {
-		d.undone = append(d.undone, d.w.listRefused()...) // one may be answered only after the stop has begun
+		d.undone = append(d.undone, d.w.listRefused()...) // an answer may arrive after the stop began
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
 		kept := ""
 		if d.returnsSurge() {

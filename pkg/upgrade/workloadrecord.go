@@ -20,7 +20,7 @@ type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left, less what its owner
 	// scaled away since.
 	Ready int `json:"ready,omitempty"`
-	// Unready counts the other pods that it had then. Their controller brings them back as well.
+	// Unready counts the pods that it had at that time and that were not ready.
 	Unready int `json:"unready,omitempty"`
 	// Proven is true once one of its pods became ready on a node that stays. Until then its pods
 	// leave one node only, Canary.
@@ -31,7 +31,7 @@ type WorkloadRecord struct {
 	Impact
 }
 
-// withPods returns the record of a workload that was seen to have so many pods, so many of them ready.
+// withPods returns the record with Ready and Unready raised to the numbers of pods that were seen.
 func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
 	all = max(w.Ready+w.Unready, all)
 	w.Ready = max(w.Ready, ready)
@@ -39,7 +39,7 @@ func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
 	return w
 }
 
-// withScale returns the record of a workload whose owner wants only so many pods.
+// withScale returns the record with at most so many pods. It first removes pods that were not ready.
 func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
 	all := min(w.Ready+w.Unready, replicas)
 	w.Ready = min(w.Ready, all)

@@ -84,8 +84,8 @@ func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
-// listRefused lists, by their keys, the actions that were refused for good and that the upgrade cannot
-// do without.
+// listRefused lists the actions that a server refused permanently and without which the upgrade cannot
+// continue, sorted by key.
 func (w *World) listRefused() []nodegroup.Action {
 	var refused []nodegroup.Action
 	for _, attempt := range w.Open {

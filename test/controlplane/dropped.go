@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// droppedCheck is how often pods are looked for that KWOK has dropped.
+	// droppedCheck is the time between two searches for pods that KWOK has dropped.
 	droppedCheck = 2 * time.Second
-	// droppedAfter is how long after its binding a pod counts as dropped that was not started.
+	// droppedAfter is how long KWOK may take to start a pod after the first search that finds it.
 	droppedAfter = 3 * time.Second
 )
 
-// restartDropped has KWOK start the pods that it dropped, until the cluster stops. When it gets a node's lease it lists the node's
-// pods, and beside that takes the node into its books. Pods that it sees before are dropped for good (KWOK v0.8.0,
-// PodController.need). That happens to pods of DaemonSets, which are bound before their node is Ready. Any change of the
-// pod shows it to KWOK again. Pods that it does not start then either have a kubelet that is stopped.
+// restartDropped makes KWOK start the pods that it dropped, until the cluster stops. When KWOK gets a node's lease, it
+// lists the node's pods and registers the node at the same time. It ignores pods that it sees before the node is
+// registered, and never looks at them again (KWOK v0.8.0, PodController.need). Only pods of DaemonSets are bound so early.
+// After any change of the pod, KWOK looks at it again. If it does not start the pod then, the node's kubelet is stopped.
 func (c *Cluster) restartDropped() {
 	seen := map[types.UID]time.Time{}
 	wait.Until(func() {
@@ -31,8 +31,8 @@ func (c *Cluster) restartDropped() {
 	}, droppedCheck, c.stopping)
 }
 
-// touchDropped annotates, once each, the pods of DaemonSets that are bound and were not started since they were first
-// seen. seen is when that was; the zero time for those that are annotated.
+// touchDropped annotates each dropped pod once. seen says when a pod was first found; the zero time means that the pod was
+// annotated.
 func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]time.Time) {
 	pending := fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)).String()
 	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: pending, ResourceVersion: "0"})
@@ -53,8 +53,9 @@ func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]time.Time
 		if !known || first.IsZero() || now.Sub(first) < droppedAfter {
 			continue
 		}
-		seen[pod.UID] = time.Time{}
 		touch := []byte(`{"metadata":{"annotations":{"test.kubectl-nodeupgrade/touched":"` + now.Format(time.RFC3339) + `"}}}`)
-		_, _ = c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, touch, metav1.PatchOptions{})
+		if _, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, touch, metav1.PatchOptions{}); err == nil {
+			seen[pod.UID] = time.Time{} // otherwise the next search tries again
+		}
 	}
 }

@@ -222,13 +222,13 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if budget := p.seen.budgets[spends]; budget != nil && !stored.Request.NoImplicitBudgets && w.Now.Equal(r.c.now) {
 		st := budget.Status
 		if shaky := countShaky(p.seen.pods, budget, pod, w.Now); shaky > 0 && st.CurrentHealthy-shaky <= st.DesiredHealthy {
-			r.fail("I5", "%s: the budget needs %d pods and counts %d, of which %d crashed before and have just become ready", a, st.DesiredHealthy, st.CurrentHealthy, shaky)
+			r.fail("I5", "%s: the budget needs %d pods and counts %d, and %d of these were restarted and have just become ready", a, st.DesiredHealthy, st.CurrentHealthy, shaky)
 		}
 	}
 	r.flight(p, w.Now, a, spends)
 }
 
-// countShaky counts the pods that the budget covers and that crashed before and may again, but for the one that leaves.
+// countShaky counts the budget's pods that may crash again, except the pod that leaves; see isShaky.
 func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBudget, leaver *corev1.Pod, now time.Time) (n int32) {
 	for uid, pod := range pods {
 		if uid != leaver.UID && covers(budget, pod) && podIsReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
@@ -238,7 +238,7 @@ func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBu
 	return n
 }
 
-// justCrashed reports whether a pod of one of the leaver's budgets crashed so shortly ago that the budget may still count it.
+// justCrashed reports whether a pod crashed within the last second that shares a budget with the evicted pod. The budget may still count it.
 func (c *cluster) justCrashed(leaver types.UID) bool {
 	left := c.pods[leaver]
 	if left == nil {

@@ -64,7 +64,7 @@ type cluster struct {
 	taken map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
-	// fell are the pods that were ready, and then were not.
+	// fell lists the pods that were ready and became unready later.
 	fell map[types.UID]bool
 	// emptied is when a pod that a drain waits for last left each node.
 	emptied map[string]time.Time

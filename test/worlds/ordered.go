@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// order has half of the StatefulSets create their pods in order, as they do by default. It draws from its own generator.
+// order makes half of the StatefulSets Ordered, which is the default in Kubernetes. It draws from its own generator.
 func order(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f726472))}
 	for i := range p.Workloads {
@@ -22,11 +22,11 @@ func order(p *Plan) {
 	}
 }
 
-// saysInOrder is I11 for StatefulSets that create their pods in order: their controller has a moment for the next one when the one before it
-// is ready, and creates none while one before it ends.
+// saysInOrder checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment after the one
+// before it became ready, and none while one before it is ending. In both cases no pod is missing.
 func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u upgrade.Unhealthy) {
 	if !app.Ordered || !strings.HasSuffix(u.Why, "does not say why") {
-		return // more is known
+		return // the message gives a reason
 	}
 	for _, pod := range living(w, app) {
 		if ready := w.Now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time); podIsReady(pod) && ready < time.Second {

@@ -126,7 +126,7 @@ type Workload struct {
 	Ends time.Duration
 	// Served is true when a Service sends to its pods.
 	Served bool
-	// Ordered is true for a StatefulSet that creates a pod only when all before it are ready.
+	// Ordered is true for a StatefulSet that creates a pod only when all pods with lower ordinals are ready.
 	Ordered bool
 	// Claims is true when its pods have volumes that detach after them.
 	Claims bool

@@ -264,7 +264,7 @@ func (c *cluster) make(m *maker) {
 	c.place()
 }
 
-// isUp reports whether the StatefulSet's pod of the ordinal is ready, and stays.
+// isUp reports whether the StatefulSet's pod with the ordinal is ready and is not being deleted.
 func (c *cluster) isUp(m *maker, ordinal int) bool {
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name && pod.Name == fmt.Sprintf("%s-%d", m.Name, ordinal) {

@@ -18,7 +18,7 @@ const (
 	unwell = 5 * time.Minute
 	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
 	lastReady = 2 * time.Minute
-	// settled is how long a pod that crashed before is ready until it counts.
+	// settled is how long a restarted pod must be ready before it counts as ready.
 	settled = 30 * time.Second
 )
 
@@ -114,7 +114,7 @@ func countReady(pods []*corev1.Pod) (n int) {
 	return n
 }
 
-// countSteady counts the ready pods but for those that crashed before and may again: they have not been ready for settled.
+// countSteady counts the ready pods, except restarted ones that have been ready for less than settled: they may crash again.
 func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 	for _, pod := range pods {
 		if podIsReady(pod) && !isShaky(pod, now) {
@@ -124,6 +124,7 @@ func countSteady(pods []*corev1.Pod, now time.Time) (n int) {
 	return n
 }
 
+// isShaky reports whether the pod was restarted and has been ready for less than settled.
 func isShaky(pod *corev1.Pod, now time.Time) bool {
 	restarted := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < settled
@@ -455,11 +456,12 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		rest, named := strings.CutPrefix(last, app.id().String())
 		return named && (rest == "" || rest[0] == ';' || rest[0] == ',')
 	})
-	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "has not ended") && !strings.Contains(record.Message, "on a node that stays") && !strings.Contains(record.Message, "ready for less than")) {
+	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) ||
+		!containsAny(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-", "not created", "has to end before", "has not ended", "on a node that stays", "ready for less than") {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}
-	unplaced := strings.Contains(record.Message, "no node takes it") || strings.Contains(record.Message, "has to end before") || strings.Contains(record.Message, "has not ended")
+	unplaced := containsAny(record.Message, "no node takes it", "has to end before", "has not ended")
 	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
@@ -472,4 +474,8 @@ func (r *rules) unhealthy(record upgrade.Record) {
 // Pods that came back to such a node have to become ready there.
 func staysAround(state upgrade.NodeState) bool {
 	return state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
 }

@@ -100,8 +100,8 @@ func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
 	return drain.Obstacle{}
 }
 
-// findUnsettled finds the budget that would let the ready pod go only because it counts others that may
-// fail again: when they do, fewer pods are ready than the budget asks for.
+// findUnsettled returns the pod's budget as an obstacle if the budget admits the eviction only because it
+// counts other pods that may fail again. If they fail, fewer pods are ready than the budget requires.
 func (p *Plan) findUnsettled(pod *corev1.Pod, prediction drain.Prediction) drain.Obstacle {
 	if len(p.unsettled) == 0 || drain.IsOfLastReady(prediction.Budget) {
 		return drain.Obstacle{}

@@ -100,7 +100,7 @@ func TestLastReadyUnderABudget(t *testing.T) {
 	}
 }
 
-// TestBudgetsThatCountPodsWhichMayFail: a budget is open only because it counts a pod that crashed before and is ready for a moment (A3).
+// TestBudgetsThatCountPodsWhichMayFail: a pod that was restarted and has just become ready does not let another pod leave (A3).
 func TestBudgetsThatCountPodsWhichMayFail(t *testing.T) {
 	restarted := func(workload string, ready time.Duration) *corev1.Pod {
 		pod := build.Pod("restarted", build.App("free"), build.OwnedBy("ReplicaSet", workload))

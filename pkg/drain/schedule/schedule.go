@@ -152,7 +152,7 @@ type Plan struct {
 	// ofPeers are the budgets of pods on the first so many nodes in drain; see isSpentByPeers.
 	ofPeers map[types.NamespacedName]bool
 	peers   int
-	// unsettled are the ready pods that may fail again, and until when they may.
+	// unsettled has the ready pods that may fail again, and for each the time at which it counts as settled.
 	unsettled map[*corev1.Pod]time.Time
 	// guards are the workloads whose ready pods were counted.
 	guards map[drain.Workload]*guard
