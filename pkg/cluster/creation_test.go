@@ -19,6 +19,7 @@ import (
 
 // TestCreations has an API server that admits pods as by default.
 func TestCreations(t *testing.T) {
+	t.Parallel()
 	c := controlplane.ForTest(t, controlplane.Options{ServiceAccounts: true})
 	t.Run("creation", func(t *testing.T) { testCreation(t, newSpace(t, c)) })
 }

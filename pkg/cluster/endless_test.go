@@ -34,6 +34,7 @@ func connectTo(t *testing.T, answer http.HandlerFunc) Connection {
 // TestWatchesThatFailAreTold has a server list all kinds and turn every watch away: each that watches hears of it, rather than that
 // client-go tries again without a word.
 func TestWatchesThatFailAreTold(t *testing.T) {
+	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			w.Header().Set("Retry-After", "1")
@@ -69,6 +70,7 @@ func TestWatchesThatFailAreTold(t *testing.T) {
 
 // TestFirstViewThatFails has a server answer no list: why is returned long before the limit of a view that takes its time.
 func TestFirstViewThatFails(t *testing.T) {
+	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
 	began := time.Now()
 	_, err := watchWithin(t.Context(), c.Client, time.Now, 40*time.Second)
@@ -80,6 +82,7 @@ func TestFirstViewThatFails(t *testing.T) {
 // TestLeaseThatCannotBeWritten has each write of a free lease fail but the one that asks whether it may be made: the election ends with
 // the reason.
 func TestLeaseThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	const lease = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`
 	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
 		switch {

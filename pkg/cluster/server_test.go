@@ -77,7 +77,10 @@ func TestOnAServer(t *testing.T) {
 		"lease-patience-ends":  testLeasePatientStopped,
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { test(t, newSpace(t, c)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // in a namespace and with nodes of its own
+			test(t, newSpace(t, c))
+		})
 	}
 }
 
