@@ -16,12 +16,13 @@ SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
 # The packages that start goroutines are tested with the race detector, if there is a C compiler.
 RACED     := ./pkg/cluster ./pkg/runner ./pkg/plugin ./pkg/cloud/aws ./test/awscloud ./test/hostile
-RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO) test -race,$(GO) test)
+# More of these tests run at once than there are cores, because many only wait.
+RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO) test -race,$(GO) test) -parallel 8
 # "make verify" vets the packages with more checks. To vet a package, go test first vets every library that it imports.
 UNVETTED  := -vet=off
-# These tests upgrade nodes of real control planes. They run one package after the other while nothing else is compiled.
-# They run the tool as a process of its own, where the race detector would only watch the tests.
-LIVE      := $(addprefix ./test/,stage controlplane e2e crash fidelity rivals gaps)
+# These tests upgrade nodes of real control planes, as many packages at once as there are cores, the longest first. They run
+# the tool as a process of its own, where the race detector would only watch the tests.
+LIVE      := $(addprefix ./test/,e2e crash rivals stage fidelity controlplane gaps)
 UNIT       = $(filter-out $(patsubst ./%,$(MODULE)/%,$(LIVE) $(RACED)),$(shell $(GO) list ./...))
 FUZZTIME  ?= 30s
 NODES     ?= 6
@@ -76,7 +77,7 @@ test: controlplane ## Run every test, with samples of the long ones; "make prove
 	$(GO) test $(UNVETTED) -shuffle=on $(UNIT)
 	$(GO) -C test/schedulerfit test $(UNVETTED) .
 	$(RACE) $(UNVETTED) -shuffle=on $(RACED)
-	$(GO) test $(UNVETTED) -shuffle=on -timeout 45m -p 1 $(LIVE)
+	$(GO) test $(UNVETTED) -shuffle=on -timeout 45m $(LIVE)
 
 .PHONY: prove
 prove: ## Run everything that proves the tool (hours), and print how long each part took
@@ -146,7 +147,7 @@ rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 
 .PHONY: gaps
 gaps: controlplane ## Sum the time in which Services have no ready endpoint, in LAYOUTS=5 from SEED=1, beside kubectl drain
 	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -flags "" -flags --move=surge
-	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -spread -alone -runs 2 -against "--implicit-budgets=false --ignore-unready=*"
+	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -spread -alone -runs 3 -against "--implicit-budgets=false --ignore-unready=*"
 	$(GO) run ./test/gaps -crash -seed $(or $(SEED),1)
 
 .PHONY: update-golden
