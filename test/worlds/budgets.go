@@ -256,6 +256,7 @@ func (c *cluster) spend(budget, pod string) {
 	}
 	pdb.Status.DisruptedPods[pod] = metav1.Time{Time: c.now}
 	c.putBudget(pdb)
+	c.charged[pod] = c.now
 	c.after(disruptedFor, func() { c.sync(budget) })
 }
 

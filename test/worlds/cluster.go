@@ -60,6 +60,8 @@ type cluster struct {
 	// is deleted or gone.
 	restarted       func(*maker, upgrade.Restart, string)
 	landed, departs func(*corev1.Pod)
+	// charged is when a budget was last charged for an eviction of the pod of this name.
+	charged map[string]time.Time
 	// taken is when each target was taken out of its load balancer.
 	taken map[string]time.Time
 	// forced are the pods that an upgrade deleted.
@@ -87,7 +89,7 @@ func newCluster(p *Plan) *cluster {
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
 		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{},
-		taken: map[string]time.Time{},
+		charged: map[string]time.Time{}, taken: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {

@@ -172,7 +172,8 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// flight is K06: few evictions of one budget are in flight at once, and none is sent right after another.
+// flight is K06: few evictions of one budget are in flight at once, and none is sent right after another that the budget has not been
+// charged for.
 func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string) {
 	r.duties.spends[a.Key()] = budget
 	r.duties.sent[budget]++
@@ -180,9 +181,18 @@ func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string
 	for _, n := range r.duties.sent {
 		all += n
 	}
-	for _, open := range p.open {
-		if _, ok := open.Action.(upgrade.Evict); ok && open.InFlight {
-			all++
+	n := r.duties.sent[budget]
+	hasty := n > 1
+	for key, open := range p.open {
+		sent, ok := open.Action.(upgrade.Evict)
+		if !ok || !open.InFlight {
+			continue
+		}
+		all++
+		ago := now.Sub(open.Begun)
+		if r.duties.spends[key] == budget && r.c.charged[sent.Pod].Before(r.c.now.Add(-ago)) {
+			n++
+			hasty = hasty || ago < distance
 		}
 	}
 	if all > evictionsAtOnce {
@@ -191,16 +201,8 @@ func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string
 	if budget == "" {
 		return
 	}
-	n := r.duties.sent[budget]
-	hasty := n > 1
-	for key, open := range p.open {
-		if open.InFlight && r.duties.spends[key] == budget {
-			n++
-			hasty = hasty || now.Sub(open.Begun) < distance
-		}
-	}
 	if hasty {
-		r.fail("K06", "an eviction of budget %s is sent less than %s after another that has no answer", budget, distance)
+		r.fail("K06", "an eviction of budget %s is sent less than %s after another that it was not charged for yet", budget, distance)
 	}
 	if n > flights {
 		r.fail("K06", "%d evictions of budget %s are in flight", n, budget)

@@ -14,10 +14,10 @@ import (
 const (
 	// evictionsPerBudget is how many evictions of one budget are in flight at once.
 	evictionsPerBudget = 4
-	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as
-	// answers take at present. The API server writes each into the budget's status, and one that
-	// finds it changed under its hands tries again only half a second later (eviction.go,
-	// EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
+	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself, unless the
+	// status shows it before: as long as answers take at present. The API server writes each into the
+	// budget's status, and one that finds it changed under its hands tries again only half a second
+	// later (eviction.go, EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
 	// present is how long ago an answer may be for its time to be that of the next.
@@ -33,8 +33,8 @@ const (
 	lastReadyLimit = 2 * time.Minute
 )
 
-// countSpending counts, by budget, the evictions that its status may not show yet, and those in
-// flight, and how far apart those of one budget have to be.
+// countSpending counts, by budget, the evictions that its status may not show yet, and those of them
+// in flight, and how far apart the latter have to be.
 func (p *Plan) countSpending() {
 	took, answers := time.Duration(0), time.Duration(0)
 	for _, attempt := range p.in.Open {
@@ -48,9 +48,10 @@ func (p *Plan) countSpending() {
 		if sent.Budget.Name == "" {
 			continue
 		}
-		if attempt.InFlight {
+		switch {
+		case attempt.InFlight && !p.in.isShown(sent, attempt):
 			p.flights[sent.Budget] = p.flights[sent.Budget].withEviction(attempt.Begun)
-		} else if p.in.Now.Sub(attempt.Ended) < present {
+		case !attempt.InFlight && p.in.Now.Sub(attempt.Ended) < present:
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
 		}
 	}
@@ -71,8 +72,14 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
 		return false // most are long over, and are not looked up
 	}
+	return !in.isShown(sent, a)
+}
+
+// isShown reports whether the budget's status shows the pod as disrupted since the eviction was sent: the API server has
+// written it, and writes it no more for this eviction.
+func (in *Input) isShown(sent Eviction, a nodegroup.Attempt) bool {
 	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
-	return !ok || shown.Before(a.Begun)
+	return ok && !shown.Before(a.Begun)
 }
 
 // countedBy is the budget whose status counts the pod: the one that the eviction spends from or,
@@ -227,7 +234,7 @@ func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Pred
 	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
 }
 
-// flight is the evictions of one budget that have no answer.
+// flight is the evictions of one budget that have no answer, and that its status does not show.
 type flight struct {
 	count int
 	// last is when the last of them was sent.

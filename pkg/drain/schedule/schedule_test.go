@@ -120,6 +120,14 @@ func TestDecide(t *testing.T) {
 		"K06 evictions of one budget are apart": {newInput(2, node("a", pod("w-0"))), func(in *schedule.Input) {
 			send(in, "w-9", web, 50*time.Millisecond, "")
 		}, ""},
+		"K06 one in flight that the status shows keeps no other waiting": {newInput(2, node("a", pod("w-0"))), func(in *schedule.Input) {
+			send(in, "w-9", web, 50*time.Millisecond, "")
+			in.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "w-9"}: now}
+		}, "w-0"},
+		"K06 what the status showed of an earlier eviction": {newInput(2, node("a", pod("w-0"))), func(in *schedule.Input) {
+			send(in, "w-9", web, 50*time.Millisecond, "")
+			in.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "w-9"}: now.Add(-time.Second)}
+		}, ""},
 		"a refusal holds while the budget is the same": {newInput(1, node("a", pod("w-0"))), func(in *schedule.Input) {
 			send(in, "w-0", web, 10*time.Second, nodegroup.OutcomeRefused)
 		}, "w-0:denied"},
