@@ -52,6 +52,14 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 			return d
 		},
 		"abort while nodes drain": func() *driver { d := stoppedAt(3*time.Minute + 20*time.Second); d.abort(); return d },
+		"abort while a node is missing": func() *driver {
+			d := begin(func(r *upgrade.Request) { r.Surge = 0 })
+			d.faults = []fault{{key: "add", outcome: nodegroup.OutcomeFatal, detail: "not now", times: 1 << 20}}
+			d.run(time.Time{})
+			d.faults = nil
+			d.abort()
+			return d
+		},
 		"rollback":                func() *driver { d := stoppedAt(5 * time.Minute); d.rollBack(); return d },
 		"nodes that do not come up": func() *driver {
 			d := begin(func(r *upgrade.Request) { r.BootTimeout = duration(time.Minute) })

@@ -115,6 +115,9 @@ func (d stopping) concludeUndo(done bool) {
 		d.waitForCloud("")
 		return
 	}
+	if d.rec.Ledger.Contribution() < 0 { // the ledger gives a launch up when it is refused, and does not ask again
+		d.undone = append(d.undone, d.w.listRefusedLaunches()...)
+	}
 	refused := d.describeRefused("")
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):

@@ -97,6 +97,14 @@ func (w *World) listRefused() []nodegroup.Action {
 	return refused
 }
 
+// listRefusedLaunches lists the launches that a server refused permanently, sorted by key.
+func (w *World) listRefusedLaunches() []nodegroup.Action {
+	return slices.DeleteFunc(w.listRefused(), func(a nodegroup.Action) bool {
+		_, launch := a.(nodegroup.AddCapacity)
+		return !launch
+	})
+}
+
 // isOptional reports whether an upgrade continues without the action.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {

@@ -192,8 +192,9 @@ func (p *Plan) addCandidate(c candidate) {
 }
 
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long
-// enough. It waits on while the new pods of any workload do not come up: those of this one may meet
-// the same, and the upgrade may stop for the other.
+// enough: for the limit, and until each pod that has a node would be late, as pods may have waited
+// for room until now. It waits on while the new pods of any workload do not come up: those of this
+// one may meet the same, and the upgrade may stop for the other.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.isAnyUnhealthy() {
@@ -202,8 +203,16 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	if !waited {
 		since = p.in.Now
 	}
-	p.decideAgainAt(since.Add(limit))
-	return !p.in.Now.Before(since.Add(limit))
+	until := since.Add(limit)
+	if w := drain.WorkloadOf(pod); p.guardOf(w).Replicas != nil {
+		for _, other := range p.guardOf(w).Unready() {
+			if late := drain.LateAt(other, p.in.Recoveries[w].Usual); other.Spec.NodeName != "" && late.After(until) {
+				until = late
+			}
+		}
+	}
+	p.decideAgainAt(until)
+	return !p.in.Now.Before(until)
 }
 
 func (in *Input) isAnyUnhealthy() bool {
