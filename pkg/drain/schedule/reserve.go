@@ -192,9 +192,10 @@ func (p *Plan) addCandidate(c candidate) {
 }
 
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long
-// enough: for the limit, and until each pod that has a node would be late, as pods may have waited
-// for room until now. It waits on while the new pods of any workload do not come up: those of this
-// one may meet the same, and the upgrade may stop for the other.
+// enough: for the limit, until each pod that has a node would be late, as pods may have waited for
+// room until now, and until pods that end before others take their place have ended. It waits on
+// while the new pods of any workload do not come up: those of this one may meet the same, and the
+// upgrade may stop for the other.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.isAnyUnhealthy() {
@@ -204,9 +205,12 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 		since = p.in.Now
 	}
 	until := since.Add(limit)
-	if w := drain.WorkloadOf(pod); p.guardOf(w).Replicas != nil {
-		for _, other := range p.guardOf(w).Unready() {
-			if late := drain.LateAt(other, p.in.Recoveries[w].Usual); other.Spec.NodeName != "" && late.After(until) {
+	if g := p.guardOf(drain.WorkloadOf(pod)); g.Replicas != nil {
+		if g.Expected > len(g.Pods) {
+			return false // the end of each wakes us
+		}
+		for _, other := range g.Unready() {
+			if late := drain.LateAt(other, g.usual); other.Spec.NodeName != "" && late.After(until) {
 				until = late
 			}
 		}
