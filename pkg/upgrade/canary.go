@@ -21,6 +21,9 @@ const (
 	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	leastUnhealthy = 5 * time.Minute
+	// lateKept is how long a pod that was late may be ready, and count as late from the start when it is
+	// late again.
+	lateKept = time.Minute
 	// creationPatience is how long a controller may take to create a pod that it lacks.
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
@@ -416,26 +419,37 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 	for i, pod := range h.replicas.Pods {
 		ready := i < h.replicas.Ready
 		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
+			d.keepLate(pod)
 			continue
 		}
 		why := ""
 		if ready {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		} else if why = d.whyLate(pod, h); why == "" {
+			d.keepLate(pod)
 			continue
 		}
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
 		}
-		late, was := d.w.Notes.LateSince[pod.UID]
+		late, was := d.w.Notes.Late[pod.UID]
 		if !was {
-			late = d.w.Now
+			late.Since = d.w.Now
 		}
-		if d.notes.LateSince[pod.UID] = late; first.uid == "" || late.Before(first.since) {
-			first = latePod{uid: pod.UID, since: late}
+		late.Seen = d.w.Now
+		if d.notes.Late[pod.UID] = late; first.uid == "" || late.Since.Before(first.since) {
+			first = latePod{uid: pod.UID, since: late.Since}
 		}
 	}
 	return found, reason, first
+}
+
+// keepLate keeps since when a pod was late that is not late now, as far as it was a moment ago: one that
+// crashes again and again is ready between, for longer than it counts as unsettled.
+func (d canary) keepLate(pod *corev1.Pod) {
+	if late, was := d.w.Notes.Late[pod.UID]; was && d.w.Now.Sub(late.Seen) <= lateKept {
+		d.notes.Late[pod.UID] = late
+	}
 }
 
 // cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
@@ -680,6 +694,9 @@ func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	switch r := d.w.Workloads.Named(u.Workload); {
 	case !was:
 		spell = Spell{Since: d.w.Now, Pod: u.first.uid}
+		if u.first.uid != "" {
+			spell.Since = u.first.since
+		}
 	case u.first.uid == "" || r == nil:
 	case isSettled(r, spell.Pod, usual, d.w.Now): // pods that come up one after the other have their time each
 		spell = Spell{Since: u.first.since, Pod: u.first.uid}

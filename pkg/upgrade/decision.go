@@ -290,11 +290,12 @@ func (d decision) runPhases() {
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
-		// A new node that is there still, since its termination was refused, is part of the surge
-		// that is dealt out again.
+		// A node that is there still, since its termination was refused, is part of the group whose
+		// surge is dealt out again.
 		if !(surplus{d.draft}).keepSurvivingSurge() {
 			return
 		}
+		removal{d.draft}.keepUndrained()
 		rebuild{d.draft}.adoptTarget()
 		if d.phase.givesBack {
 			d.enterPhase(phases[0]) // the surge was given back

@@ -568,6 +568,36 @@ func TestProgressGivesTime(t *testing.T) {
 	}
 }
 
+// TestPodsThatTakeTurnsToCrashHaveOneTime: of two new pods one or the other crashes at any moment. That each is ready for a while between does
+// not give the workload more time.
+func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	pods := []*corev1.Pod{g.add("web-8", build.Unready), g.add("web-9", build.Unready)}
+	lost := g.at("old-a-1").Pods[0].DeepCopy()
+	lost.Status.Conditions[0].Status = corev1.ConditionFalse
+	g.index.Store(lost)
+	g.pass(30 * time.Second)
+	g.wantHeld(g.step(), "(1 of 3 ready)")
+	began := g.Now
+	for i := range 12 {
+		for n, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+			pod := pods[(i+n)%2].DeepCopy()
+			pod.Status.Conditions[0].Status = status
+			g.index.Store(pod)
+		}
+		g.wantHeld(g.step(), "(2 of 3 ready)")
+		g.pass(40 * time.Second)
+		if step := g.step(); step.Record.Result != "" {
+			if took := g.Now.Sub(began); step.Record.Result != upgrade.WorkloadUnhealthy || took != 320*time.Second {
+				t.Errorf("it ends with %q after %s", step.Record.Result, took)
+			}
+			return
+		}
+	}
+	t.Error("it does not stop")
+}
+
 // TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
 // when its time is over, and the upgrade stops soon after that.
 func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {

@@ -45,8 +45,8 @@ type Notes struct {
 	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
-	// LateSince tells, by UID, since when a pod of such a workload has been late.
-	LateSince map[types.UID]time.Time
+	// Late tells, by UID, since when a pod of such a workload has been late, and when it was last.
+	Late map[types.UID]Late
 	// Retries are, by Action.Key, the requests that have not had their effect.
 	Retries map[string]Retry
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
@@ -78,6 +78,9 @@ type Spell struct {
 	Pod types.UID
 }
 
+// Late says since when a pod has been late to become ready, and when it was last seen to be.
+type Late struct{ Since, Seen time.Time }
+
 func (n *Notes) cloneNotes() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
@@ -87,9 +90,9 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, LateSince: map[types.UID]time.Time{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Late: map[types.UID]Late{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
-		Retries: map[string]Retry{}, // of what is asked for still
+		Retries: map[string]Retry{}, // of what is asked for, or was a moment ago
 		Memory:  n.Memory,
 		At:      n.At,
 	}

@@ -60,7 +60,7 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 			d.abort()
 			return d
 		},
-		"rollback":                func() *driver { d := stoppedAt(5 * time.Minute); d.rollBack(); return d },
+		"rollback": func() *driver { d := stoppedAt(5 * time.Minute); d.rollBack(); return d },
 		"nodes that do not come up": func() *driver {
 			d := begin(func(r *upgrade.Request) { r.BootTimeout = duration(time.Minute) })
 			return d

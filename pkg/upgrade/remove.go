@@ -71,6 +71,21 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	}
 }
 
+// keepUndrained takes the terminations off the books that are known not to have happened, of nodes
+// that would have to be drained again first.
+func (d removal) keepUndrained() {
+	for _, name := range d.rec.startedNames() {
+		n, m := d.rec.Nodes[name], d.count.byName[name]
+		if m == nil || n.State != NodeRemoving || n.Landed || n.isGivenBack() || d.isDrained(n, m) {
+			continue
+		}
+		attempt := d.lastAttempt(nodegroup.Terminate{Instance: m.Instance.ID})
+		if !attempt.InFlight && (attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated)) {
+			surplus{d.draft}.keepInstance(name, n)
+		}
+	}
+}
+
 // isDrained reports whether the node itself shows that this run drained it: its fence, whose taint
 // no kubelet may write, the deadline of the drain, and no pods except those that the record says it
 // is terminated with. Others can write records. A node that joined after its instance was started

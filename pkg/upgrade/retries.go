@@ -11,6 +11,9 @@ import (
 const (
 	// retryTold is how long a request is tried before that is told.
 	retryTold = 10 * time.Second
+	// retriesKept is how long a request that had no effect and is not asked for any more is remembered: it
+	// may be asked for again.
+	retriesKept = time.Minute
 	// retriesInStop is how long a stop or an undoing tries a request before it leaves it out.
 	retriesInStop = 5 * time.Minute
 )
@@ -37,10 +40,10 @@ func (r Retried) String() string {
 
 // Retry is what is remembered of a request that has not had its effect.
 type Retry struct {
-	// Since is when it was asked for first, less the time in which nobody was at work; Detail is the
-	// last answer, "" without one.
-	Since  time.Time
-	Detail string
+	// Since is when it was asked for first, less the time in which nobody was at work, Asked when it
+	// was last; Detail is the last answer, "" without one.
+	Since, Asked time.Time
+	Detail       string
 }
 
 // retries watches the requests that the upgrade makes again and again.
@@ -67,6 +70,7 @@ func (d retries) watchRetries() {
 			longest, found = attempt, retry
 		}
 	}
+	d.keepRetries()
 	if longest.Action == nil {
 		return
 	}
@@ -81,11 +85,26 @@ func (d retries) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	if retry.Since = retry.Since.Add(d.w.Idle); !known {
 		retry.Since = d.w.Now
 	}
+	retry.Asked = d.w.Now
 	if attempt.Detail != "" {
 		retry.Detail = attempt.Detail
 	}
 	d.notes.Retries[key] = retry
 	return retry
+}
+
+// keepRetries keeps what is known of requests that this step did not make, as a node's may not be made while
+// its state changes.
+func (d retries) keepRetries() {
+	for key, retry := range d.w.Notes.Retries {
+		attempt, begun := d.w.Open[key]
+		_, asked := d.notes.Retries[key]
+		if asked || !begun || attempt.Outcome == nodegroup.OutcomeDone || d.w.Now.Sub(retry.Asked) > retriesKept {
+			continue
+		}
+		retry.Since = retry.Since.Add(d.w.Idle)
+		d.notes.Retries[key] = retry
+	}
 }
 
 // describe says what came of the request so far.

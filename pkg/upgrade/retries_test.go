@@ -55,6 +55,34 @@ func TestRetriedRequestsAreNamed(t *testing.T) {
 	}
 }
 
+// S21: TestRetriesOutlastAStateOfTheNode has the first patch of a node be refused while the time of its drain ends: the node goes on to
+// another state, and the upgrade stops in the limit nevertheless.
+func TestRetriesOutlastAStateOfTheNode(t *testing.T) {
+	d := reachedBy(t, true)["upgrade"]()
+	d.req.BootTimeout, d.req.DrainTimeout, d.req.OnTimeout = duration(3*time.Minute), duration(2*time.Minute), upgrade.Force
+	d.record.Request = d.req
+	d.faults = []fault{
+		{key: "start-drain/", outcome: nodegroup.OutcomeLater, detail: "not now", times: 1 << 20},
+		{key: "evict/", outcome: nodegroup.OutcomeLater, detail: "not now", times: 1 << 20},
+	}
+	var refused time.Time
+	forced := false
+	d.watch = func(w upgrade.World, step upgrade.Step) {
+		for key := range w.Open {
+			if strings.HasPrefix(key, "start-drain/") && refused.IsZero() {
+				refused = w.Now
+			}
+		}
+		for _, n := range step.Record.Nodes {
+			forced = forced || n.State == upgrade.NodeForcing
+		}
+	}
+	d.run(time.Time{})
+	if took := d.cluster.Now().Sub(refused); !forced || refused.IsZero() || took > 4*time.Minute || d.record.Result != upgrade.Failed {
+		t.Errorf("%s after the first refusal it ended %q, a node was forced: %t: %s", took, d.record.Result, forced, d.record.Message)
+	}
+}
+
 // TestUnansweredEvictionIsBlamed has a node given up whose pod's eviction was answered by nobody: its finalizers have nothing to do with it.
 func TestUnansweredEvictionIsBlamed(t *testing.T) {
 	d := reachedBy(t, true)["upgrade"]()

@@ -37,8 +37,16 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 func TestLastReady(t *testing.T) {
 	a, b, c := free("a"), free("b"), free("c")
 	starting := build.Pod("starting", build.App("free"), build.Unready)
+	placed := func(ago time.Duration) *corev1.Pod {
+		pod := build.Pod("placed", build.App("free"), build.On("n2"), build.Unready)
+		pod.Status.StartTime = &metav1.Time{Time: now.Add(-ago)}
+		return pod
+	}
 	ending := leaving("ending")
 	build.App("free")(ending)
+	first, second := build.Pod("a", build.App("free"), build.OwnedBy("StatefulSet", "free")), build.Pod("second", build.App("free"), build.OwnedBy("StatefulSet", "free"))
+	second.DeletionTimestamp = &metav1.Time{Time: now}
+	third := build.Pod("third", build.App("free"), build.OwnedBy("StatefulSet", "free"), build.Unready)
 	freeBudget, none := freeWorkload.LastReadyBudget(), types.NamespacedName{}
 	cases := map[string]struct {
 		in   schedule.Input
@@ -49,6 +57,10 @@ func TestLastReady(t *testing.T) {
 		"one that is not ready goes, and the last stays": {served([]*corev1.Pod{a, starting, ending}, node("n1", starting, a)), "starting a:last-ready"},
 		"it waits on before its time":                    {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 119*time.Second), "a:last-ready"},
 		"its time is over":                               {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute), "a"},
+		"another got a node only now":                    {waitedFor(served([]*corev1.Pod{a, placed(29 * time.Second)}, node("n1", a)), time.Hour), "a:last-ready"},
+		"another has had a node for long":                {waitedFor(served([]*corev1.Pod{a, placed(30 * time.Second)}, node("n1", a)), time.Hour), "a"},
+		"another has to end before one takes its place":  {waitedFor(served([]*corev1.Pod{first, second, third}, node("n1", first)), time.Hour), "a:last-ready"},
+		"none has to end":                                {waitedFor(served([]*corev1.Pod{first, third}, node("n1", first)), time.Hour), "a"},
 		"the others do not come up":                      {unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
 		"those of another workload do not come up":       {otherUnhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
 		"another is still to leave":                      {waitedFor(sent(served([]*corev1.Pod{a, b}, node("n1", a)), "b", freeBudget), time.Hour), "a:last-ready"},
