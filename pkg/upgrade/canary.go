@@ -109,7 +109,8 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 			h.before.Proven, h.before.Canary = true, ""
 		}
 	}
-	if canary := h.before.Canary; !h.before.Proven && !h.lacksPods() && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
+	// Where the target moved, the workload has no canary: what it lacks left a node for the earlier one.
+	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(&h)
 	}
 	return h
@@ -419,20 +420,21 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 	for i, pod := range h.replicas.Pods {
 		ready := i < h.replicas.Ready
 		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
-			d.keepLate(pod)
+			if ready {
+				d.keepLate(pod)
+			}
 			continue
 		}
 		why := ""
 		if ready {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		} else if why = d.whyLate(pod, h); why == "" {
-			d.keepLate(pod)
-			continue
+			continue // it got a node only now, and has its time from there
 		}
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
 		}
-		late, was := d.w.Notes.Late[pod.UID]
+		late, was := d.lastLate(pod)
 		if !was {
 			late.Since = d.w.Now
 		}
@@ -444,12 +446,18 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 	return found, reason, first
 }
 
-// keepLate keeps since when a pod was late that is not late now, as far as it was a moment ago: one that
+// keepLate keeps since when a pod was late that is ready now, as far as it was a moment ago: one that
 // crashes again and again is ready between, for longer than it counts as unsettled.
 func (d canary) keepLate(pod *corev1.Pod) {
-	if late, was := d.w.Notes.Late[pod.UID]; was && d.w.Now.Sub(late.Seen) <= lateKept {
+	if late, was := d.lastLate(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
 		d.notes.Late[pod.UID] = late
 	}
+}
+
+// lastLate is since when the pod was late, and when last. Time in which nobody was at work does not count.
+func (d canary) lastLate(pod *corev1.Pod) (late Late, was bool) {
+	late, was = d.w.Notes.Late[pod.UID]
+	return Late{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
 }
 
 // cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is

@@ -568,6 +568,27 @@ func TestProgressGivesTime(t *testing.T) {
 	}
 }
 
+// TestATargetThatMovesHasItsOwnCanary: a pod has left a node in drain when the target moves, and waits for room. The node is the canary of the
+// new target, too: its other pod does not wait for one that no node is.
+func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
+	g := newGateScene(t, 1)
+	other := build.Pod("web-5", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
+	m := g.at("old-a-0")
+	m.Pods = append(m.Pods, other)
+	g.index.Store(other)
+	if blocked := g.step().Blocked; len(blocked) != 1 || blocked[0].Kind != drain.LastReady {
+		t.Fatalf("blocked: %v, want the last ready pod", blocked)
+	}
+	g.add("web-9", build.Unready, func(pod *corev1.Pod) { pod.Spec.NodeName = "" })
+	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
+	g.Group.Wanted, g.Group.Pointed = moved, moved
+	g.Record = g.Record.Retargeted(moved)
+	g.pass(time.Second)
+	if blocked := g.step().Blocked; len(blocked) != 1 || blocked[0].Kind != drain.LastReady {
+		t.Errorf("blocked: %v, want the last ready pod", blocked)
+	}
+}
+
 // TestPodsThatTakeTurnsToCrashHaveOneTime: of two new pods one or the other crashes at any moment. That each is ready for a while between does
 // not give the workload more time.
 func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
