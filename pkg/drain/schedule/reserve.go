@@ -49,7 +49,7 @@ func (p *Plan) countSpending() {
 			continue
 		}
 		switch {
-		case attempt.InFlight && !p.in.isShown(sent, attempt):
+		case attempt.InFlight && (attempt.Tries > 1 || !p.in.isShown(sent, attempt)): // what is shown may be of the try before
 			p.flights[sent.Budget] = p.flights[sent.Budget].withEviction(attempt.Begun)
 		case !attempt.InFlight && p.in.Now.Sub(attempt.Ended) < present:
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1

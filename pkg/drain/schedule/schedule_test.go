@@ -124,6 +124,14 @@ func TestDecide(t *testing.T) {
 			send(in, "w-9", web, 50*time.Millisecond, "")
 			in.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "w-9"}: now}
 		}, "w-0"},
+		"K06 one that is tried again may be shown since the try before": {newInput(2, node("a", pod("w-0"))), func(in *schedule.Input) {
+			send(in, "w-9", web, 50*time.Millisecond, "")
+			for key, attempt := range in.Open {
+				attempt.Tries = 2
+				in.Open[key] = attempt
+			}
+			in.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "w-9"}: now}
+		}, ""},
 		"K06 what the status showed of an earlier eviction": {newInput(2, node("a", pod("w-0"))), func(in *schedule.Input) {
 			send(in, "w-9", web, 50*time.Millisecond, "")
 			in.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "w-9"}: now.Add(-time.Second)}
