@@ -6,8 +6,8 @@ import "time"
 type Controller struct {
 	// Replicas is how many pods the workload should have; 0 for a controller that is gone.
 	Replicas int
-	// Ordered is true for a StatefulSet that creates a pod only when all pods with lower ordinals are
-	// ready (podManagementPolicy OrderedReady, the default).
+	// Ordered is true for a StatefulSet whose podManagementPolicy is OrderedReady, the default. It creates a
+	// pod only after all pods with lower ordinals are ready.
 	Ordered bool
 	// First is the lowest ordinal of a StatefulSet (spec.ordinals.start), 0 by default.
 	First int

@@ -21,8 +21,8 @@ const (
 	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	leastUnhealthy = 5 * time.Minute
-	// lateKept is how long a pod that was late may be ready, and count as late from the start when it is
-	// late again.
+	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is
+	// late again within that time, both count as one.
 	lateKept = time.Minute
 	// creationPatience is how long a controller may take to create a pod that it lacks.
 	creationPatience = 5 * time.Second
@@ -109,7 +109,7 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 			h.before.Proven, h.before.Canary = true, ""
 		}
 	}
-	// Where the target moved, the workload has no canary: what it lacks left a node for the earlier one.
+	// After the target moved, a workload may lack pods and have no canary: the pods left for the earlier target.
 	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(&h)
 	}
@@ -429,7 +429,7 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 		if ready {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		} else if why = d.whyLate(pod, h); why == "" {
-			continue // it got a node only now, and has its time from there
+			continue // it still has time, counted from when it got its node
 		}
 		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
@@ -446,15 +446,16 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 	return found, reason, first
 }
 
-// keepLate keeps since when a pod was late that is ready now, as far as it was a moment ago: one that
-// crashes again and again is ready between, for longer than it counts as unsettled.
+// keepLate keeps the note that a pod was late while the pod is ready for a short time. A pod that crashes
+// again and again may be ready longer between two crashes than IsUnsettled counts it as unsettled.
 func (d canary) keepLate(pod *corev1.Pod) {
 	if late, was := d.lastLate(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
 		d.notes.Late[pod.UID] = late
 	}
 }
 
-// lastLate is since when the pod was late, and when last. Time in which nobody was at work does not count.
+// lastLate returns the note that the pod is or was late, if there is one. Time in which no process decided
+// does not count.
 func (d canary) lastLate(pod *corev1.Pod) (late Late, was bool) {
 	late, was = d.w.Notes.Late[pod.UID]
 	return Late{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
@@ -545,8 +546,8 @@ func (d canary) sampleNodes() []drain.Sample {
 	return samples
 }
 
-// whyMissing returns why the workload has fewer pods than it should have, or "" while its controller may
-// still create them. An ordered StatefulSet creates a pod only when all pods with lower ordinals are ready.
+// whyMissing returns why the workload has fewer pods than it should have, or "" if its controller may create
+// them soon. For an ordered StatefulSet it looks for the pod with a lower ordinal that is not ready yet.
 // refused is true if the API server refuses the pods.
 func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
 	since, was := d.w.Notes.MissingSince[h.name]
@@ -605,14 +606,14 @@ func (d canary) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
 	case kept != nil:
 		return describeKept(kept)
 	case pod.DeletionTimestamp != nil:
-		return fmt.Sprintf(": the StatefulSet creates pods in order and waits for pod %s on node %s, which has not ended", pod.Name, pod.Spec.NodeName)
+		return fmt.Sprintf(": the StatefulSet creates its pods in order and waits until pod %s on node %s has terminated", pod.Name, pod.Spec.NodeName)
 	default:
-		return fmt.Sprintf(": the StatefulSet creates pods in order and waits for pod %s to become ready", pod.Name)
+		return fmt.Sprintf(": the StatefulSet creates its pods in order and waits until pod %s is ready", pod.Name)
 	}
 }
 
 func describeKept(pod *corev1.Pod) string {
-	return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
+	return fmt.Sprintf(": pod %s on node %s should be gone, but its finalizers keep it (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
 }
 
 // mayEnd reports whether the pod is being deleted and its grace period, or the drain of its node, is not over.

@@ -290,8 +290,8 @@ func (d decision) runPhases() {
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
-		// A node that is there still, since its termination was refused, is part of the group whose
-		// surge is dealt out again.
+		// The surge is distributed again. A node whose termination was refused still exists and must be
+		// counted before that.
 		if !(surplus{d.draft}).keepSurvivingSurge() {
 			return
 		}

@@ -179,7 +179,7 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 		why  string
 	}{
 		"the server refuses new ones":     {drain.Controller{Replicas: 4, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
-		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: the StatefulSet creates pods in order and waits for pod web-0 to become ready"},
+		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: the StatefulSet creates its pods in order and waits until pod web-0 is ready"},
 		"none before it is unready":       {drain.Controller{Replicas: 4, Ordered: true, First: 1}, "1 pod is not created, and its controller does not say why"},
 		"its owner has scaled it down":    {drain.Controller{Replicas: 3}, "none of its new pods is on a node that stays"},
 		"how many there are is not known": {drain.Controller{Unread: "forbidden"}, "none of its new pods is on a node that stays"},
@@ -251,7 +251,7 @@ func TestPodsThatWaitForAnEnd(t *testing.T) {
 	}
 	g.tellController(drain.Controller{Replicas: 3, Ordered: true})
 	ending.Finalizers = []string{"example.com/backup"}
-	const why = "2 pods are not created: pod web-0 on node old-a-1 was to be gone and is kept by its finalizers (example.com/backup)"
+	const why = "2 pods are not created: pod web-0 on node old-a-1 should be gone, but its finalizers keep it (example.com/backup)"
 	if all := g.step().Status.Unhealthy; len(all) != 1 || !strings.Contains(all[0].String(), why) {
 		t.Errorf("unhealthy: %v, want one that says %q", all, why)
 	}
@@ -323,7 +323,7 @@ func TestPodsThatFinalizersKeep(t *testing.T) {
 	m.Pods = append(m.Pods, kept)
 	g.pass(6 * time.Second)
 	g.tellController(drain.Controller{Replicas: 3})
-	g.wantHeld(g.step(), "1 pod is not created: pod web-0 on node cur-a-1 was to be gone and is kept by its finalizers (example.com/hold)")
+	g.wantHeld(g.step(), "1 pod is not created: pod web-0 on node cur-a-1 should be gone, but its finalizers keep it (example.com/hold)")
 }
 
 // TestPodsThatWereScaledAway: what its owner scaled away is not missed, and is no outage.

@@ -45,7 +45,7 @@ type Notes struct {
 	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
-	// Late tells, by UID, since when a pod of such a workload has been late, and when it was last.
+	// Late contains, by UID, the pods of such workloads that are late or were shortly before.
 	Late map[types.UID]Late
 	// Retries are, by Action.Key, the requests that have not had their effect.
 	Retries map[string]Retry
@@ -78,7 +78,7 @@ type Spell struct {
 	Pod types.UID
 }
 
-// Late says since when a pod has been late to become ready, and when it was last seen to be.
+// Late is a pod that does not become ready in time: Since is when it became late, Seen when it last was.
 type Late struct{ Since, Seen time.Time }
 
 func (n *Notes) cloneNotes() Notes {
@@ -92,7 +92,7 @@ func (n *Notes) cloneNotes() Notes {
 		// Of workloads that still lack pods, or do not recover.
 		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Late: map[types.UID]Late{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
-		Retries: map[string]Retry{}, // of what is asked for, or was a moment ago
+		Retries: map[string]Retry{}, // of requests that are still made, or were in the last minute
 		Memory:  n.Memory,
 		At:      n.At,
 	}

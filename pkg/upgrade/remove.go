@@ -71,8 +71,8 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	}
 }
 
-// keepUndrained takes the terminations off the books that are known not to have happened, of nodes
-// that would have to be drained again first.
+// keepUndrained removes terminations from the ledger that certainly did not happen, for nodes that must be
+// drained again before they can be terminated.
 func (d removal) keepUndrained() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]

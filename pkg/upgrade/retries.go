@@ -11,8 +11,8 @@ import (
 const (
 	// retryTold is how long a request is tried before that is told.
 	retryTold = 10 * time.Second
-	// retriesKept is how long a request that had no effect and is not asked for any more is remembered: it
-	// may be asked for again.
+	// retriesKept is how long a request without effect is remembered after the upgrade stopped making it. The
+	// upgrade may make it again.
 	retriesKept = time.Minute
 	// retriesInStop is how long a stop or an undoing tries a request before it leaves it out.
 	retriesInStop = 5 * time.Minute
@@ -40,8 +40,8 @@ func (r Retried) String() string {
 
 // Retry is what is remembered of a request that has not had its effect.
 type Retry struct {
-	// Since is when it was asked for first, less the time in which nobody was at work, Asked when it
-	// was last; Detail is the last answer, "" without one.
+	// Since is when the request was made first; time in which no process decided does not count. Asked is
+	// when it was made last. Detail is the last answer, "" if there was none.
 	Since, Asked time.Time
 	Detail       string
 }
@@ -93,8 +93,8 @@ func (d retries) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	return retry
 }
 
-// keepRetries keeps what is known of requests that this step did not make, as a node's may not be made while
-// its state changes.
+// keepRetries keeps the notes on requests that this step did not make. A step that changes a node's state
+// may leave out the node's requests, and the next step makes them again.
 func (d retries) keepRetries() {
 	for key, retry := range d.w.Notes.Retries {
 		attempt, begun := d.w.Open[key]

@@ -115,7 +115,7 @@ func (d stopping) concludeUndo(done bool) {
 		d.waitForCloud("")
 		return
 	}
-	if d.rec.Ledger.Contribution() < 0 { // the ledger gives a launch up when it is refused, and does not ask again
+	if d.rec.Ledger.Contribution() < 0 { // the ledger does not repeat a launch that was refused
 		d.undone = append(d.undone, d.w.listRefusedLaunches()...)
 	}
 	refused := d.describeRefused("")

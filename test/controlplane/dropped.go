@@ -14,7 +14,7 @@ import (
 const (
 	// droppedCheck is the time between two searches for pods that KWOK has dropped.
 	droppedCheck = 2 * time.Second
-	// droppedAfter is how long KWOK may take to start a pod after the first search that finds it.
+	// droppedAfter is the time that KWOK has to start a pod. It begins with the first search that finds the pod.
 	droppedAfter = 3 * time.Second
 )
 

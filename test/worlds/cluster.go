@@ -60,13 +60,13 @@ type cluster struct {
 	// is deleted or gone.
 	restarted       func(*maker, upgrade.Restart, string)
 	landed, departs func(*corev1.Pod)
-	// charged is when a budget was last charged for an eviction of the pod of this name.
+	// charged is the time, by pod name, at which an eviction of the pod last used up one disruption of a budget.
 	charged map[string]time.Time
 	// taken is when each target was taken out of its load balancer.
 	taken map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
-	// fell lists the pods that were ready and became unready later.
+	// fell contains the UIDs of pods that became unready after they had been ready.
 	fell map[types.UID]bool
 	// emptied is when a pod that a drain waits for last left each node.
 	emptied map[string]time.Time

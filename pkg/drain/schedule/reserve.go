@@ -14,10 +14,11 @@ import (
 const (
 	// evictionsPerBudget is how many evictions of one budget are in flight at once.
 	evictionsPerBudget = 4
-	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself, unless the
-	// status shows it before: as long as answers take at present. The API server writes each into the
-	// budget's status, and one that finds it changed under its hands tries again only half a second
-	// later (eviction.go, EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
+	// leastSpacing and mostSpacing limit the time between two evictions of one budget. Within these
+	// limits it is the time that answers take now. It ends early when the budget's status shows the
+	// first eviction. The API server writes each eviction into that status. If two evictions write at
+	// the same time, the API server retries one of them half a second later (eviction.go,
+	// EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
 	// present is how long ago an answer may be for its time to be that of the next.
@@ -33,8 +34,8 @@ const (
 	lastReadyLimit = 2 * time.Minute
 )
 
-// countSpending counts, by budget, the evictions that its status may not show yet, and those of them
-// in flight, and how far apart the latter have to be.
+// countSpending counts, for each budget, the evictions that its status may not show yet, and those of
+// them that have no answer. It also sets the time that must pass between two evictions of one budget.
 func (p *Plan) countSpending() {
 	took, answers := time.Duration(0), time.Duration(0)
 	for _, attempt := range p.in.Open {
@@ -49,7 +50,7 @@ func (p *Plan) countSpending() {
 			continue
 		}
 		switch {
-		case attempt.InFlight && (attempt.Tries > 1 || !p.in.isShown(sent, attempt)): // what is shown may be of the try before
+		case attempt.InFlight && (attempt.Tries > 1 || !p.in.isShown(sent, attempt)): // the status may show an earlier try
 			p.flights[sent.Budget] = p.flights[sent.Budget].withEviction(attempt.Begun)
 		case !attempt.InFlight && p.in.Now.Sub(attempt.Ended) < present:
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
@@ -75,8 +76,8 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	return !in.isShown(sent, a)
 }
 
-// isShown reports whether the budget's status shows the pod as disrupted since the eviction was sent: the API server has
-// written it, and writes it no more for this eviction.
+// isShown reports whether the budget's status was seen to contain the pod after the eviction was sent. The
+// API server does not write the status again for this eviction.
 func (in *Input) isShown(sent Eviction, a nodegroup.Attempt) bool {
 	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
 	return ok && !shown.Before(a.Begun)
@@ -191,11 +192,11 @@ func (p *Plan) addCandidate(c candidate) {
 	p.candidates = append(p.candidates, c)
 }
 
-// isDoneWaiting reports whether the last ready pod of a workload has waited for another long
-// enough: for the limit, until each pod that has a node would be late, as pods may have waited for
-// room until now, and until pods that end before others take their place have ended. It waits on
-// while the new pods of any workload do not come up: those of this one may meet the same, and the
-// upgrade may stop for the other.
+// isDoneWaiting reports whether the last ready pod of a workload may leave although no other pod has
+// become ready. The pod must have waited for the limit. Unready pods that have a node must be late:
+// they may have got the node only now. No StatefulSet pod may still be terminating, because its
+// replacement is created only after that. The pod stays while any workload is unhealthy, because the
+// upgrade may stop for that workload and the pods of this one may fail in the same way.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.isAnyUnhealthy() {
@@ -207,7 +208,7 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	until := since.Add(limit)
 	if g := p.guardOf(drain.WorkloadOf(pod)); g.Replicas != nil {
 		if g.Expected > len(g.Pods) {
-			return false // the end of each wakes us
+			return false // the next decision follows when a pod is gone
 		}
 		for _, other := range g.Unready() {
 			if late := drain.LateAt(other, g.usual); other.Spec.NodeName != "" && late.After(until) {
@@ -247,7 +248,8 @@ func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Pred
 	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
 }
 
-// flight is the evictions of one budget that have no answer, and that its status does not show.
+// flight counts the evictions of one budget that have no answer yet and that the budget's status does not
+// show yet.
 type flight struct {
 	count int
 	// last is when the last of them was sent.
