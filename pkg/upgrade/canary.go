@@ -217,14 +217,15 @@ func (d canary) watchWorkloads() {
 		if d.rec.Request.ignoresUnready(h.name) {
 			continue
 		}
-		if !h.lacksPods() {
-			if u, faulty := d.findLastReady(h); faulty {
-				d.addUnhealthy(u, h.before.Usual.Duration)
-			}
-			continue
+		u, late := Unhealthy{}, false
+		if h.lacksPods() {
+			d.awaited = append(d.awaited, h.Workload)
+			u, late = d.findLack(h)
 		}
-		d.awaited = append(d.awaited, h.Workload)
-		if u, late := d.findLack(h); late {
+		if !late {
+			u, late = d.findLastReady(h)
+		}
+		if late {
 			d.addUnhealthy(u, h.before.Usual.Duration)
 		}
 	}
@@ -232,25 +233,45 @@ func (d canary) watchWorkloads() {
 	d.stopForUnhealthy()
 }
 
-// findLastReady finds the last ready pod of a workload that had no more before: it is to leave, and none
-// of the workload's other pods can become ready in its place. Where one of them can, as a standby
-// that waits to become the leader, faulty is false.
+// lastReady returns the only ready pod of the workload that is likely to stay ready, if it has to leave
+// its node; nil otherwise.
+func (d canary) lastReady(h *workloadHealth) *corev1.Pod {
+	if h.replicas == nil || h.ready != 1 {
+		return nil
+	}
+	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
+		if isSettled(h.replicas, pod.UID, h.before.Usual.Duration, d.w.Now) && isInDrain(d.rec.Nodes[pod.Spec.NodeName].State) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// findLastReady finds a workload whose last ready pod is to leave while none of its other pods can become
+// ready in its place. Where one of them can, as a standby that waits to become the leader, faulty is
+// false.
 func (d canary) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
-	if h.replicas == nil || h.before.Ready != 1 || h.replicas.Ready != 1 || len(h.replicas.Unready()) == 0 || !isInDrain(d.rec.Nodes[h.replicas.Pods[0].Spec.NodeName].State) {
+	last := d.lastReady(h)
+	if last == nil {
 		return Unhealthy{}, false
 	}
-	pods := slices.SortedFunc(slices.Values(h.replicas.Unready()), comparePodNames)
+	pods := slices.SortedFunc(slices.Values(h.replicas.Pods), comparePodNames)
 	for _, pod := range slices.Backward(pods) {
 		why := drain.DescribeFault(pod)
-		if pod.Spec.NodeName == "" {
+		switch {
+		case pod == last:
+			continue
+		case drain.Ready(pod):
+			why = drain.DescribeUnsettled(pod, d.w.Now)
+		case pod.Spec.NodeName == "":
 			why = d.whyLate(pod, h) // a node of the group's may be on its way
 		}
 		if why == "" {
 			return Unhealthy{}, false
 		}
-		u = d.describeLack(h, pod, why+", and the last ready pod has to leave")
+		u, faulty = d.describeLack(h, pod, why+", and the last ready pod has to leave"), true
 	}
-	return u, true
+	return u, faulty
 }
 
 // stopForUnhealthy stops the upgrade where a workload has not recovered for long.
@@ -346,17 +367,16 @@ func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
 // may still have them in time. Of pods that are late the first is named.
 func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
+	missing, refused := d.whyMissing(h) // even if a pod is late: it notes since when pods are missing
 	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeLack(h, pod, why)
-		u.first = first
+		u.first, u.uncreated = first, missing != ""
 		return u, true
 	}
-	if missing := h.countMissing(); missing > 0 {
-		if why, refused := d.whyMissing(h); why != "" {
-			u := d.describeLack(h, nil, formatMissing(missing)+why)
-			u.refused = refused
-			return u, true
-		}
+	if missing != "" {
+		u := d.describeLack(h, nil, formatMissing(h.countMissing())+missing)
+		u.refused = refused
+		return u, true
 	}
 	if d.hasLostCanary(h) && !d.mayStart(h) {
 		why := d.whyNoSuccessor(h)
@@ -489,7 +509,7 @@ func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	if why := d.whyNeverPlaced(pod, d.sampleNodes()); why != "" {
 		return why
 	}
-	patience, ends := d.roomPatience()
+	patience, ends := d.roomPatience(d.countBringers(h))
 	if !ends {
 		return ""
 	}
@@ -506,16 +526,27 @@ func (d *draft) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
 	return ""
 }
 
+// countBringers counts the nodes in flight whose replacements may have room for the workload's pods. A node
+// in drain with the only ready pod of the workload is not one of them: that pod stays until another is ready.
+func (d canary) countBringers(h *workloadHealth) int {
+	inFlight := d.rec.countInFlight()
+	if d.lastReady(h) != nil {
+		inFlight--
+	}
+	return inFlight
+}
+
 // roomPatience returns how long a pod may wait for room on another node like those of the group.
-// ends is false, and the wait has no limit, while such nodes are on their way.
-func (d canary) roomPatience() (patience time.Duration, ends bool) {
+// ends is false, and the wait has no limit, while such nodes are on their way: those that replace the
+// given number of nodes in flight, or launches.
+func (d canary) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
 	case d.rec.Request.isRefilled():
 		return d.rec.Request.BootTimeout.Duration, true
 	case d.w.Group.Refill() == nodegroup.RefillByUser:
-		return d.ownersPatience(lacking)
-	case d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
+		return d.ownersPatience(inFlight, lacking)
+	case inFlight > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
 		return 0, false
 	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged:
 		return d.rec.Request.BootTimeout.Duration, true
@@ -526,8 +557,8 @@ func (d canary) roomPatience() (patience time.Duration, ends bool) {
 
 // ownersPatience is roomPatience for a group whose owner brings a node for each that leaves. While none
 // has left, the next may have to wait for this pod, and nothing brings it room.
-func (d canary) ownersPatience(lacking bool) (patience time.Duration, ends bool) {
-	moving := d.rec.countInFlight() > 0 || (lacking && len(d.count.pending) > 0)
+func (d canary) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
+	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
 	if (moving || lacking) && d.rec.Request.WaitReplacement {
 		return d.rec.Request.BootTimeout.Duration, !moving
 	}
@@ -546,10 +577,13 @@ func (d canary) sampleNodes() []drain.Sample {
 	return samples
 }
 
-// whyMissing returns why the workload has fewer pods than it should have, or "" if its controller may create
-// them soon. For an ordered StatefulSet it looks for the pod with a lower ordinal that is not ready yet.
+// whyMissing returns why the workload has fewer pods than it should have, or "" if it has as many or its
+// controller may create them soon. For an ordered StatefulSet it looks for the pod with a lower ordinal that is not ready yet.
 // refused is true if the API server refuses the pods.
 func (d canary) whyMissing(h *workloadHealth) (why string, refused bool) {
+	if h.countMissing() <= 0 {
+		return "", false
+	}
 	since, was := d.w.Notes.MissingSince[h.name]
 	if !was {
 		since = d.w.Now
@@ -707,7 +741,7 @@ func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 			spell.Since = u.first.since
 		}
 	case u.first.uid == "" || r == nil:
-	case isSettled(r, spell.Pod, usual, d.w.Now): // pods that come up one after the other have their time each
+	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // pods that come up one after the other have their time each
 		spell = Spell{Since: u.first.since, Pod: u.first.uid}
 	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
 		spell.Pod = u.first.uid // another took its place, with what is left of its time

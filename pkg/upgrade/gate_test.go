@@ -619,6 +619,148 @@ func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 	t.Error("it does not stop")
 }
 
+// TestMissingPodsAreKnownWhileAnotherIsLate: of the first node's two pods one becomes ready late, and a quota refuses the other one all the
+// time. No other node is started when the late one is ready (I11).
+func TestMissingPodsAreKnownWhileAnotherIsLate(t *testing.T) {
+	g := newGateScene(t, 4)
+	g.Request.Settle = duration(time.Minute)
+	second := build.Pod("web-9", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
+	g.at("old-a-0").Pods = append(g.at("old-a-0").Pods, second)
+	g.index.Store(second)
+	for i := range g.Members { // they take 5 s to be ready
+		for _, pod := range g.Members[i].Pods {
+			began := metav1.NewTime(start.Add(-time.Hour))
+			pod.Status.StartTime, pod.Status.Conditions[0].LastTransitionTime = &began, metav1.NewTime(began.Add(5*time.Second))
+			g.index.Store(pod)
+		}
+	}
+	g.step()
+	slow := g.add("web-10", build.Unready)
+	for range 12 { // the runner reads the controller every 5 s
+		g.pass(5 * time.Second)
+		g.tellController(drain.Controller{Replicas: 5, Refused: "exceeded quota"})
+		g.wantNoneStarted(g.step())
+	}
+	ready := slow.DeepCopy()
+	ready.Status.Conditions[0].Status = corev1.ConditionTrue
+	g.index.Store(ready)
+	for range 12 {
+		g.pass(5 * time.Second)
+		g.wantNoneStarted(g.step())
+		g.tellController(drain.Controller{Replicas: 5, Refused: "exceeded quota"})
+	}
+}
+
+func (g *gateScene) wantNoneStarted(step upgrade.Step) {
+	g.t.Helper()
+	if len(step.Record.Nodes) > 1 {
+		g.t.Fatalf("after %s %d nodes are started, want 1; unhealthy %v", g.Now.Sub(start), len(step.Record.Nodes), step.Status.Unhealthy)
+	}
+}
+
+// TestMissingPodsHaveOneTime: a quota refuses a pod for ever, and another pod of the workload is unready for 10 s now and then. The upgrade
+// stops nevertheless (I11).
+func TestMissingPodsHaveOneTime(t *testing.T) {
+	for _, ready := range []time.Duration{50 * time.Second, 3 * time.Minute} {
+		t.Run(fmt.Sprint(ready), func(t *testing.T) {
+			g := newGateScene(t, 1)
+			second := build.Pod("web-1", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
+			g.at("old-a-0").Pods = append(g.at("old-a-0").Pods, second)
+			g.index.Store(second)
+			g.step()
+			pod := g.add("web-9", build.Unready)
+			for turn := range 40 {
+				pod = pod.DeepCopy()
+				pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: g.Now}}
+				if turn%2 == 1 {
+					pod.Status.Conditions[0].Status = corev1.ConditionTrue
+				}
+				pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: int32(turn / 2)}}
+				g.index.Store(pod)
+				lasts := 10 * time.Second
+				if turn%2 == 1 {
+					lasts = ready
+				}
+				for end := g.Now.Add(lasts); g.Now.Before(end); g.pass(5 * time.Second) {
+					if step := g.step(); step.Finished {
+						if step.Record.Result != upgrade.WorkloadUnhealthy {
+							t.Errorf("it ends %q", step.Record.Result)
+						}
+						return
+					}
+					g.tellController(drain.Controller{Replicas: 2, Refused: "exceeded quota"})
+				}
+			}
+			t.Errorf("after %s it has not ended", g.Now.Sub(start))
+		})
+	}
+}
+
+// TestMissingPodsHaveOneTimeWhileOthersTakeTurns: a quota refuses one pod for ever, and of two others always one is unready. The time does not
+// begin again with each of them (I11).
+func TestMissingPodsHaveOneTimeWhileOthersTakeTurns(t *testing.T) {
+	g := newGateScene(t, 1)
+	for _, name := range []string{"web-1", "web-2"} {
+		pod := build.Pod(name, build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
+		g.at("old-a-0").Pods = append(g.at("old-a-0").Pods, pod)
+		g.index.Store(pod)
+	}
+	g.step()
+	pods := []*corev1.Pod{g.add("web-8", build.Unready), g.add("web-9", build.Unready)}
+	for turn := range 20 {
+		for i, pod := range pods {
+			pod = pod.DeepCopy()
+			pod.Status.Conditions[0] = corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: g.Now}}
+			if turn%2 == i {
+				pod.Status.Conditions[0].Status = corev1.ConditionTrue
+			}
+			g.index.Store(pod)
+		}
+		for end := g.Now.Add(3 * time.Minute); g.Now.Before(end); g.pass(5 * time.Second) {
+			if step := g.step(); step.Finished {
+				if step.Record.Result != upgrade.WorkloadUnhealthy || turn > 3 {
+					t.Errorf("it ends %q after %s", step.Record.Result, g.Now.Sub(start))
+				}
+				return
+			}
+			g.tellController(drain.Controller{Replicas: 3, Refused: "exceeded quota"})
+		}
+	}
+	t.Errorf("after %s it has not ended", g.Now.Sub(start))
+}
+
+// TestLastReadyPodBesideOneThatNoNodeTakes: the scheduler has found no node for one of two pods for an hour, for example because its volume is
+// in a zone without nodes. The other pod is not evicted, and the upgrade stops (I11, I12), also in a group with a cloud.
+func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
+	for _, surge := range []int{0, 1} {
+		t.Run(fmt.Sprintf("surge %d", surge), func(t *testing.T) {
+			spec := groupSketch{outdated: map[string]int{"a": 2}, current: map[string]int{"a": 1}, provider: "aws", zonal: true, pointed: "2"}.spec()
+			pending := build.Pod("web-1", build.Created(start.Add(-time.Hour)), build.Phase(corev1.PodPending))
+			pending.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "z"}
+			pending.Status.Conditions = append(pending.Status.Conditions, corev1.PodCondition{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available", LastTransitionTime: metav1.NewTime(start.Add(-time.Hour)),
+			})
+			spec.Pods = append(spec.Pods, build.Pod("web-0", build.On("old-a-2"), build.Created(start.Add(-time.Hour))), pending)
+			spec.Facts = drain.Webhooks{}.FactsOf([]*corev1.Service{{
+				ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+			}})
+			d := newDriver(t, spec, upgrade.Request{
+				Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: surge, OnTimeout: upgrade.Fail,
+				DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+			})
+			d.watch = func(w upgrade.World, step upgrade.Step) {
+				if pods := evicted(step); pods != "" {
+					t.Errorf("at %s %s is evicted; unhealthy %v", w.Now.Sub(start), pods, step.Status.Unhealthy)
+				}
+			}
+			d.run(time.Time{})
+			if d.record.Result != upgrade.WorkloadUnhealthy {
+				t.Errorf("it ends %q: %s", d.record.Result, d.record.Message)
+			}
+		})
+	}
+}
+
 // TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
 // when its time is over, and the upgrade stops soon after that.
 func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {

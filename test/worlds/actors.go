@@ -370,7 +370,7 @@ func (u *user) calm() {
 		m := c.makers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
-		m.refused, m.homeless, m.flaps = false, false, 0
+		m.refused, m.homeless, m.stranded, m.flaps = false, false, false, 0
 		if m.role == Completes || m.role == Protected {
 			m.role = ""
 		}

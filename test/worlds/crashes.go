@@ -83,7 +83,7 @@ func (w *Workload) served() bool { return w.Served || w.Role == Hook }
 
 // ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
 func (w *Workload) ailing() bool {
-	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Flaps > 0
+	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Flaps > 0
 }
 
 // isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
@@ -136,7 +136,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 func (u *user) mend(pick int) bool {
 	var ailing []*maker
 	for _, name := range sortedKeys(u.c.makers) {
-		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.flaps > 0 {
+		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.flaps > 0 {
 			ailing = append(ailing, m)
 		}
 	}
@@ -144,7 +144,7 @@ func (u *user) mend(pick int) bool {
 		return false
 	}
 	m := ailing[pick%len(ailing)]
-	m.crashes, m.slow, m.refused, m.homeless, m.flaps = false, 0, false, false, 0
+	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps = false, 0, false, false, false, 0
 	u.c.make(m)
 	for _, uid := range sortedKeys(u.c.pods) {
 		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !podIsReady(pod) {
@@ -166,11 +166,13 @@ const (
 	notCreated    = "is not created"
 	notTaken      = "no new node takes it"
 	flapsThere    = "ready between crashes"
+	partlyCreated = "is created in part"
+	strandedPods  = "no node takes all but one"
 	inOrder       = "is created in order"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, strandedPods, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -182,6 +184,8 @@ func (t Tally) health(p *Plan) {
 		notCreated:    p.hasWorkload(func(w *Workload) bool { return w.Refused }),
 		notTaken:      p.hasWorkload(func(w *Workload) bool { return w.Homeless }),
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
+		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
+		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
 		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,
 		noImplicit:    p.Request.NoImplicitBudgets,

@@ -56,6 +56,7 @@ func Generate(seed uint64) Plan {
 	refusePods(&p)
 	slowStarters(&p)
 	refuseDaemons(&p)
+	strandPods(&p)
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)

@@ -120,6 +120,10 @@ type Workload struct {
 	// long they stay ready there until they crash, 0 for ever; until another actor mends it, or Calm.
 	Refused, Homeless bool
 	Flaps             time.Duration
+	// Spare is how many new pods of a Refused workload are created before the others are not. Of one that is Stranded all first pods but one
+	// have been without a node for long, since no node takes them, until another actor mends it, or Calm.
+	Spare    int
+	Stranded bool
 	// Tells is true when its pods tell how long they took to become ready.
 	Tells bool
 	// Ends is within how long its pods end by themselves, 0 for never.

@@ -15,7 +15,8 @@ import (
 type maker struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
-	refused, homeless                 bool
+	refused, homeless, stranded       bool
+	spare                             int
 	slow, flaps                       time.Duration
 	role                              Role
 	serial                            int
@@ -27,7 +28,7 @@ type maker struct {
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, role: w.Role, deployment: newDeployment(w)}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, role: w.Role, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -44,16 +45,23 @@ func (c *cluster) deal(w *Workload) {
 	}
 	for i := range replicas {
 		pod := c.newPod(m, m.ordinal(i))
-		pod.Spec.NodeName = homes[i%len(homes)]
+		if w.Stranded && i > 0 {
+			strand(pod)
+		} else {
+			pod.Spec.NodeName = homes[i%len(homes)]
+		}
 		c.settlePod(m, pod)
 		c.putPod(pod)
 	}
-	m.refused = w.Refused
+	m.refused, m.spare = w.Refused, w.Spare
 }
 
 // settlePod makes a pod of the start one that has been there for long.
 func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
+	if pod.Spec.NodeName == "" {
+		return
+	}
 	pod.Status = c.statusOf(pod, !m.broken)
 	c.complete(m, pod)
 	if m.Tells {
@@ -226,7 +234,7 @@ func (c *cluster) detach(pod *corev1.Pod) {
 
 // make has the maker bring up what it lacks.
 func (c *cluster) make(m *maker) {
-	if m.away || (m.refused && m.Kind != DaemonSet) || c.ending {
+	if m.away || (m.refused && m.spare == 0 && m.Kind != DaemonSet) || c.ending {
 		return
 	}
 	switch m.Kind {
@@ -240,6 +248,13 @@ func (c *cluster) make(m *maker) {
 		c.scale(m)
 		c.rollSoon(m)
 		return
+	}
+	create := func(ordinal int) {
+		if m.refused && m.spare == 0 {
+			return
+		}
+		m.spare--
+		c.putPod(c.newPod(m, ordinal))
 	}
 	have, names := 0, map[string]bool{}
 	for _, pod := range c.pods {
@@ -255,10 +270,10 @@ func (c *cluster) make(m *maker) {
 			break
 		}
 		if m.Kind == StatefulSet && !names[fmt.Sprintf("%s-%d", m.Name, i)] {
-			c.putPod(c.newPod(m, i))
+			create(i)
 		} else if m.Kind != StatefulSet && have < m.Replicas {
 			have++
-			c.putPod(c.newPod(m, i))
+			create(i)
 		}
 	}
 	c.place()

@@ -18,6 +18,8 @@ const (
 	unwell = 5 * time.Minute
 	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
 	lastReady = 2 * time.Minute
+	// uncreated is how long pods may be missing before it must be known that they are refused: it is asked every five seconds.
+	uncreated = 15 * time.Second
 	// settled is how long a restarted pod must be ready before it counts as ready.
 	settled = 30 * time.Second
 )
@@ -33,6 +35,8 @@ type recovery struct {
 	daemons map[string]int
 	// crashing is since when this process has seen each workload keep nodes from being started.
 	crashing map[string]time.Time
+	// missing is since when pods of each workload are not created because they are refused, by its name.
+	missing map[string]time.Time
 	// first is how many pods of each workload were ready when it was seen first, by its name.
 	first map[string]int
 	// last is since when each pod has been seen to be the last ready one of its workload.
@@ -51,7 +55,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -61,6 +65,7 @@ func (y *recovery) begin(run string, now time.Time) {
 	}
 	y.run, y.began = run, now
 	clear(y.crashing)
+	clear(y.missing)
 	clear(y.bare)
 }
 
@@ -173,6 +178,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
 		}
 	}
+	r.awaitsCreation(w, record, app, pods, started)
 	before, lost := r.recovery.before[name]
 	if len(started) > 0 && lost && countReady(pods) >= before.ready && !hasLeavers(w, pods) {
 		delete(r.recovery.before, name)
@@ -185,6 +191,27 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 	})
 	if loses && !lost {
 		r.recovery.before[name] = baseline{ready: countReady(pods), at: w.Now}
+	}
+}
+
+// awaitsCreation is I11 for pods that are refused: no node is started while a workload that lost pods has had fewer than before for a while,
+// whatever becomes of the others.
+func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+	name, maker := app.id().String(), r.c.makers[app.Name]
+	before, lost := r.recovery.before[name]
+	if !lost || !maker.refused || maker.spare > 0 || maker.away || r.c.ending || len(pods) >= before.ready || ignores(record, name) {
+		delete(r.recovery.missing, name)
+		return
+	}
+	since, was := r.recovery.missing[name]
+	if !was {
+		since = w.Now
+	}
+	r.recovery.missing[name] = since
+	for _, m := range started {
+		if waited := w.Now.Sub(since); r.quiet && waited > uncreated {
+			r.fail("I11", "node %s is started, and pods of %s have not been created for %s: %d are there, and %d were ready", m.Name(), name, waited, len(pods), before.ready)
+		}
 	}
 }
 
@@ -364,30 +391,36 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and has not waited for another", sent, name)
 	case crashed != nil && !ignores(&step.Record, name):
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s crashes", sent, name, crashed.Name)
-	case losesLast(w, living(w, app), isCrashing) && !ignores(&step.Record, name):
-		r.fail("I12", "pod %s is evicted, the last ready one of %s, and all others crash", sent, name)
+	case losesLast(w, living(w, app), isFaulty) && !ignores(&step.Record, name):
+		r.fail("I12", "pod %s is evicted, the last ready one of %s, and all others crash, or no node takes them", sent, name)
 	}
 }
 
 // cannotComeUp reports whether the pod crashes, or no node may take it.
 func cannotComeUp(pod *corev1.Pod) bool { return isCrashing(pod) || pod.Spec.NodeName == "" }
 
-// losesLast reports whether the only ready one of several pods is on a node that was started, and all others are faulty.
+// isFaulty reports whether the pod crashes, or no node takes it for what it asks for.
+func isFaulty(pod *corev1.Pod) bool {
+	return isCrashing(pod) || (pod.Spec.NodeName == "" && isStranded(pod))
+}
+
+// losesLast reports whether the only ready one of several pods is on a node that was started, and all others are faulty, or ready for a moment
+// after a restart.
 func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
 	others := 0
 	for _, pod := range pods {
 		_, started := w.Record.Nodes[pod.Spec.NodeName]
-		switch {
-		case podIsReady(pod) && !started:
+		switch steady := podIsReady(pod) && !isShaky(pod, w.Now); {
+		case steady && !started:
 			return false
-		case podIsReady(pod):
-		case faulty(pod):
+		case steady:
+		case podIsReady(pod) || faulty(pod):
 			others++
 		default:
 			return false
 		}
 	}
-	return others > 0 && countReady(pods) == 1
+	return others > 0 && countSteady(pods, w.Now) == 1
 }
 
 // saysUnhealthy holds what is said of workloads that do not recover to what was seen, and a stop because of them to the time that they have.
@@ -412,7 +445,7 @@ func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) 
 		if u.Pod == "" {
 			continue
 		}
-		if at >= 0 && u.Ready == u.Before && losesLast(w, pods, cannotComeUp) {
+		if at >= 0 && losesLast(w, pods, cannotComeUp) {
 			continue
 		}
 		switch {

@@ -45,6 +45,42 @@ func refusePods(p *Plan) {
 	if d.chance(60) { // else budgets alone keep the workload up
 		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
 	}
+	if !w.Refused || !d.chance(80) {
+		return
+	}
+	w.Spare = 1 + d.IntN(3)
+	if d.chance(50) {
+		w.Flaps = d.between(35*time.Second, 4*time.Minute)
+	} else {
+		w.Slow = d.between(time.Minute, 5*time.Minute)
+	}
+}
+
+// strandPods gives some worlds a workload of which all pods but one have been without a node for long. It draws from its own generator.
+func strandPods(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
+	if p.delegated() || p.shortLived() || !d.chance(6) {
+		return
+	}
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if !w.replicated() || w.Replicas < 2 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 || w.Ordered {
+			continue
+		}
+		w.Stranded, w.Served = true, w.Served || d.chance(70)
+		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name && d.chance(70) })
+		return
+	}
+}
+
+// strand has no node take the pod: it asks for a zone without nodes.
+func strand(pod *corev1.Pod) {
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "elsewhere"}
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
+}
+
+func isStranded(pod *corev1.Pod) bool {
+	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
 
 // equip gives a node of a world with a homeless workload the devices that nodes of its revision have.
@@ -61,6 +97,9 @@ func (c *cluster) equip(node *corev1.Node) {
 // suits reports whether the node has the devices that the pod asks for.
 func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
 	m := c.makers[pod.Labels["app"]]
+	if m != nil && m.stranded && isStranded(pod) {
+		return false
+	}
 	if m == nil || !m.homeless {
 		return true
 	}

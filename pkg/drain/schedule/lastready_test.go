@@ -32,16 +32,18 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	return in
 }
 
+// placed returns a pod that is not ready, on node n2 since the given time ago.
+func placed(ago time.Duration) *corev1.Pod {
+	pod := build.Pod("placed", build.App("free"), build.On("n2"), build.Unready)
+	pod.Status.StartTime = &metav1.Time{Time: now.Add(-ago)}
+	return pod
+}
+
 // TestLastReady: of the pods of a workload without a budget the last ready one waits, for two
 // minutes at most, and for as long as it takes where the others do not come up.
 func TestLastReady(t *testing.T) {
 	a, b, c := free("a"), free("b"), free("c")
 	starting := build.Pod("starting", build.App("free"), build.Unready)
-	placed := func(ago time.Duration) *corev1.Pod {
-		pod := build.Pod("placed", build.App("free"), build.On("n2"), build.Unready)
-		pod.Status.StartTime = &metav1.Time{Time: now.Add(-ago)}
-		return pod
-	}
 	ending := leaving("ending")
 	build.App("free")(ending)
 	first, second := build.Pod("a", build.App("free"), build.OwnedBy("StatefulSet", "free")), build.Pod("second", build.App("free"), build.OwnedBy("StatefulSet", "free"))
@@ -89,6 +91,10 @@ func TestLastReadyUnderABudget(t *testing.T) {
 		in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(3, 3, 0))}).With(in.Workloads)
 		return in
 	}
+	watched := func(in schedule.Input) schedule.Input {
+		in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Ready: 2}}
+		return in
+	}
 	slow := func(in schedule.Input) schedule.Input {
 		in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Usual: 5 * time.Minute}}
 		return in
@@ -101,8 +107,10 @@ func TestLastReadyUnderABudget(t *testing.T) {
 		"the last stays":              {weak(served([]*corev1.Pod{a, starting}, node("n1", a))), "a:last-ready"},
 		"its time is over":            {weak(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute)), "a"},
 		"the others do not come up":   {weak(unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour))), "a:last-ready"},
-		"the others are usually slow": {slow(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 9*time.Minute)), "a:last-ready"},
-		"they are later than usually": {slow(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 10*time.Minute)), "a"},
+		"the others are usually slow": {slow(waitedFor(served([]*corev1.Pod{a, placed(9 * time.Minute)}, node("n1", a)), 9*time.Minute)), "a:last-ready"},
+		"they are later than usually": {slow(waitedFor(served([]*corev1.Pod{a, placed(10 * time.Minute)}, node("n1", a)), 10*time.Minute)), "a"},
+		"another has no node":         {watched(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
+		"another was late on a node":  {watched(waitedFor(served([]*corev1.Pod{a, placed(time.Hour)}, node("n1", a)), time.Hour)), "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := describe(schedule.NewPlan(tc.in)); got != tc.want {

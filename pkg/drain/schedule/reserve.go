@@ -194,9 +194,10 @@ func (p *Plan) addCandidate(c candidate) {
 
 // isDoneWaiting reports whether the last ready pod of a workload may leave although no other pod has
 // become ready. The pod must have waited for the limit. Unready pods that have a node must be late:
-// they may have got the node only now. No StatefulSet pod may still be terminating, because its
-// replacement is created only after that. The pod stays while any workload is unhealthy, because the
-// upgrade may stop for that workload and the pods of this one may fail in the same way.
+// they may have got the node only now. None may be without a node: either one with room is on its way,
+// or the upgrade stops because no node takes the pod. No StatefulSet pod may still be terminating,
+// because its replacement is created only after that. The pod stays while any workload is unhealthy,
+// because the upgrade may stop for that workload and the pods of this one may fail in the same way.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.isAnyUnhealthy() {
@@ -206,12 +207,17 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 		since = p.in.Now
 	}
 	until := since.Add(limit)
-	if g := p.guardOf(drain.WorkloadOf(pod)); g.Replicas != nil {
+	w := drain.WorkloadOf(pod)
+	if g := p.guardOf(w); g.Replicas != nil {
 		if g.Expected > len(g.Pods) {
 			return false // the next decision follows when a pod is gone
 		}
+		_, watched := p.in.Recoveries[w]
 		for _, other := range g.Unready() {
-			if late := drain.LateAt(other, g.usual); other.Spec.NodeName != "" && late.After(until) {
+			switch late := drain.LateAt(other, g.usual); {
+			case other.Spec.NodeName == "" && watched:
+				return false // the next decision follows when it has a node, or is late
+			case other.Spec.NodeName != "" && late.After(until):
 				until = late
 			}
 		}
