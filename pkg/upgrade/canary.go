@@ -71,7 +71,7 @@ func (d canary) examineWorkloads() {
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Workloads)) {
 		before := d.rec.Workloads[name]
 		w, err := drain.ParseWorkload(name)
-		if err != nil || before.Ready == 0 {
+		if err != nil || before.Ready+before.Scaled == 0 {
 			continue
 		}
 		h := d.examineWorkload(w, name, before)
@@ -96,6 +96,8 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	if h.countMissing() > 0 {
 		h.before = d.withoutScaledAway(&h)
 		h.unscaled = h.countMissing() > 0
+	} else if more := -h.countMissing(); more > 0 && before.Scaled > 0 {
+		h.before = before.withScaledBack(more)
 	}
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
 	if h.replicas == nil {
@@ -209,9 +211,6 @@ func (d canary) hasRecovered(name string, before WorkloadRecord) bool {
 // watchWorkloads looks for workloads that do not recover. It stops the upgrade where one has not
 // for long.
 func (d canary) watchWorkloads() {
-	if d.phase.givesBack {
-		return // nothing more is drained
-	}
 	for i := range d.health {
 		h := &d.health[i]
 		if d.rec.Request.ignoresUnready(h.name) {
@@ -230,7 +229,9 @@ func (d canary) watchWorkloads() {
 		}
 	}
 	daemons{d.draft}.watchDaemons()
-	d.stopForUnhealthy()
+	if !d.phase.givesBack { // else what was added is given back first, since nothing more is drained
+		d.stopForUnhealthy()
+	}
 }
 
 // lastReady returns the only ready pod of the workload that is likely to stay ready, if it has to leave
@@ -368,6 +369,7 @@ func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
 // may still have them in time. Of pods that are late the first is named.
 func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 	missing, refused := d.whyMissing(h) // even if a pod is late: it notes since when pods are missing
+	replaced, coming := d.findReplaced(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeLack(h, pod, why)
 		u.first, u.uncreated = first, missing != ""
@@ -376,6 +378,11 @@ func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 	if missing != "" {
 		u := d.describeLack(h, nil, formatMissing(h.countMissing())+missing)
 		u.refused = refused
+		return u, true
+	}
+	if replaced != "" {
+		u := d.describeLack(h, nil, replaced)
+		u.first = coming
 		return u, true
 	}
 	if d.hasLostCanary(h) && !d.mayStart(h) {
@@ -464,6 +471,39 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 		}
 	}
 	return found, reason, first
+}
+
+// findReplaced finds that new pods of the workload end before they are ready, one after the other, and that
+// the first of them would be late by now. This happens if a kubelet rejects them, or if somebody deletes
+// them. It returns why the workload lacks pods, and the pod that is coming up now.
+func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
+	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // between two of a single pod's there is none
+	next, found := Coming{}, false
+	for _, pod := range replicas.Unready() {
+		late := drain.LateAt(pod, h.before.Usual.Duration)
+		if pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod) && (!found || late.Before(next.Late)) {
+			next, found = Coming{Pod: pod.UID, Late: late}, true
+		}
+	}
+	if noted, was := d.w.Notes.Coming[h.name]; was {
+		noted.Late = noted.Late.Add(d.w.Idle)
+		i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
+		switch {
+		case i >= replicas.Ready, i < 0 && !found: // it still comes up, or the next one is not there yet
+			next, found = noted, true
+		case i < 0 && noted.Late.Before(next.Late):
+			next.Late = noted.Late
+		}
+	}
+	if !found {
+		return "", latePod{}
+	}
+	d.notes.Coming[h.name] = next
+	d.requeueAt(next.Late)
+	if d.w.Now.Before(next.Late) {
+		return "", latePod{}
+	}
+	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
 // keepLate keeps the note that a pod was late while the pod is ready for a short time. A pod that crashes
@@ -693,7 +733,7 @@ func (d canary) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time
 // isStarting reports whether the workload has an unready pod that may still become ready.
 func (d canary) isStarting(h *workloadHealth) bool {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
-		return d.cameDuringUpgrade(pod) || drain.Lateness(pod, h.before.Usual.Duration, 0, d.w.Now) == ""
+		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
 	})
 }
 
@@ -740,9 +780,9 @@ func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 		if u.first.uid != "" {
 			spell.Since = u.first.since
 		}
-	case u.first.uid == "" || r == nil:
+	case u.first.uid == "" || r == nil || slices.Contains(spell.Earlier, u.first.uid):
 	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // pods that come up one after the other have their time each
-		spell = Spell{Since: u.first.since, Pod: u.first.uid}
+		spell = Spell{Since: u.first.since, Pod: u.first.uid, Earlier: append(slices.Clone(spell.Earlier), spell.Pod)}
 	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
 		spell.Pod = u.first.uid // another took its place, with what is left of its time
 	}
@@ -751,7 +791,7 @@ func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 		u.Since = d.w.Now
 	}
 	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
-	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod}
+	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod, Earlier: spell.Earlier}
 	d.unhealthy = append(d.unhealthy, u)
 	recovery := d.recoveries[u.Workload]
 	recovery.Unhealthy = true

@@ -1170,3 +1170,228 @@ func TestClosedBudgetsNameTheirCause(t *testing.T) {
 		t.Errorf("blocked %v, unhealthy %v", step.Blocked, step.Status.Unhealthy)
 	}
 }
+
+// TestPodsThatEndBeforeTheyAreLate: each new pod ends before it is late, for example because the kubelet rejects it, and another takes its
+// place (I11).
+func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	for i := range 200 {
+		pod := g.add(fmt.Sprintf("web-%d", 9+i), build.Unready)
+		for range 2 {
+			if step := g.step(); step.Finished {
+				const why = "its new pods end before they are ready, one after the other"
+				if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
+					t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+				}
+				return
+			}
+			g.pass(10 * time.Second)
+		}
+		g.index.Remove(pod)
+		g.at("cur-a-1").Pods = nil
+	}
+	step := g.step()
+	t.Errorf("after %s it waits for %q, unhealthy %v", g.Now.Sub(start), step.Status.Waiting, step.Status.Unhealthy)
+}
+
+// TestPodsThatTakeLongTurnsToCrashHaveOneTime: of two pods always one crashes, and the other is ready for longer than the half minute after
+// which that counts (I11).
+func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	pods := []*corev1.Pod{g.add("web-8", build.Unready), g.add("web-9", build.Unready)}
+	g.pass(30 * time.Second)
+	g.step()
+	for i := range 60 {
+		for n, ready := range []bool{true, false} {
+			pod := pods[(i+n)%2].DeepCopy()
+			setReady(pod, ready, g.Now)
+			if crashed(int32(i + 1))(pod); ready {
+				pod.Status.ContainerStatuses[0].State.Waiting = nil
+			}
+			g.index.Store(pod)
+		}
+		lost := g.at("old-a-1").Pods[0].DeepCopy() // so that a pod is missing always
+		lost.Status.Conditions[0].Status = corev1.ConditionFalse
+		g.index.Store(lost)
+		for range 8 {
+			g.pass(15 * time.Second)
+			if step := g.step(); step.Finished {
+				if took := g.Now.Sub(start); step.Record.Result != upgrade.WorkloadUnhealthy || took > 10*time.Minute {
+					t.Errorf("it ends %q after %s", step.Record.Result, took)
+				}
+				return
+			}
+		}
+	}
+	step := g.step()
+	t.Errorf("after %s it waits for %q", g.Now.Sub(start), step.Status.Waiting)
+}
+
+// TestLastReadyPodAfterTheTargetMoved: the other pod crashes on a node of the earlier target, and has to leave that, too (I12).
+func TestLastReadyPodAfterTheTargetMoved(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		g := newGateScene(t, 1)
+		if served {
+			g.index = drain.NewWorkloadIndex(drain.Webhooks{}.FactsOf([]*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}}}))
+			g.index.Store(g.at("old-a-0").Pods[0])
+		}
+		second := build.Pod("web-5", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
+		m := g.at("old-a-0")
+		m.Pods = append(m.Pods, second)
+		g.index.Store(second)
+		g.step()
+		g.add("web-9", build.Unready, crashed(5))
+		g.pass(3 * time.Minute)
+		if step := g.step(); len(step.Status.Unhealthy) != 1 || len(g.at("old-a-0").Pods) != 1 {
+			t.Fatalf("unhealthy %v, %d pods left", step.Status.Unhealthy, len(g.at("old-a-0").Pods))
+		}
+		moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
+		g.Group.Wanted, g.Group.Pointed = moved, moved
+		cur := g.at("cur-a-1")
+		cur.Outdated = true
+		g.crash()
+		g.Record = g.Record.Reopened()
+		g.Record = g.Record.Retargeted(moved)
+		for range 10 {
+			g.pass(15 * time.Second)
+			g.step()
+		}
+		if left := len(g.at("old-a-0").Pods); left != 1 {
+			t.Errorf("served=%t: the last ready pod was evicted while all others crash and no node of the new target is there", served)
+		}
+	}
+}
+
+// TestPodsAreExpectedAgainWhenTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods crash (I14).
+func TestPodsAreExpectedAgainWhenTheOwnerScalesUp(t *testing.T) {
+	for _, low := range []int{0, 1} {
+		g := newGateScene(t, 3)
+		g.step() // the pod of old-a-0 has left
+		for i, name := range []string{"old-a-1", "old-a-2"} {
+			if i >= low {
+				g.index.Remove(g.at(name).Pods[0])
+				g.empty(name)
+			}
+		}
+		g.pass(6 * time.Second)
+		g.tellController(drain.Controller{Replicas: low})
+		g.Workloads = g.index.Snapshot()
+		g.next()
+		g.Controllers = nil
+		for i := range 3 - low { // scaled up again
+			g.add(fmt.Sprintf("web-%d", 7+i), build.Unready, crashed(5))
+		}
+		g.tellController(drain.Controller{Replicas: 3})
+		var step upgrade.Step
+		for range 40 {
+			g.pass(30 * time.Second)
+			g.tellController(drain.Controller{Replicas: 3})
+			if step = g.step(); step.Finished {
+				break
+			}
+		}
+		if step.Record.Result != upgrade.WorkloadUnhealthy {
+			t.Errorf("scaled to %d: it ends %q: %s", low, step.Record.Result, step.Record.Message)
+		}
+	}
+}
+
+// TestCrashesDuringTheLastRequests: all nodes are replaced, a pod crashes while a request to resume a process is tried again, and the upgrade
+// does not end well (I14).
+func TestCrashesDuringTheLastRequests(t *testing.T) {
+	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
+	pod := build.Pod("web-0", build.Created(start.Add(-time.Hour)))
+	g.scene = newScene(t, old("old-a-0", pod), current("cur-a-1"))
+	g.Request.Settle, g.Group.Quiesce = duration(0), []string{"AZRebalance"}
+	g.index.Store(pod)
+	var fresh *corev1.Pod
+	for range 60 {
+		g.Workloads = g.index.Snapshot()
+		step := g.next()
+		if step.Finished {
+			t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
+		}
+		resume := false
+		for _, action := range step.Actions {
+			if _, resume = action.(nodegroup.Resume); resume {
+				break
+			}
+			g.do(action)
+			switch a := action.(type) {
+			case upgrade.Evict:
+				g.index.Remove(pod)
+				g.empty("old-a-0")
+				fresh = g.add("web-9")
+			case nodegroup.Terminate:
+				if g.remove(a.Node); !a.Shrink {
+					g.scene.add(current("new-a-1"))
+				}
+			case nodegroup.AddCapacity:
+				g.scene.add(current("new-a-1"))
+			}
+		}
+		if resume {
+			break
+		}
+		g.pass(31 * time.Second)
+	}
+	down := fresh.DeepCopy()
+	setReady(down, false, g.Now)
+	crashed(5)(down)
+	g.index.Store(down)
+	for range 10 { // for five minutes
+		g.Workloads = g.index.Snapshot()
+		step := g.next()
+		for _, action := range step.Actions {
+			g.answer(action, nodegroup.OutcomeLater, "Throttling")
+		}
+		g.pass(31 * time.Second)
+	}
+	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestOrderedPodsThatWaitForRoom: an ordered StatefulSet creates no further pod while its first one is Pending until a node comes, also one
+// that was Pending before a rollback began (I11).
+func TestOrderedPodsThatWaitForRoom(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.Request.WaitReplacement, g.Request.BootTimeout = true, duration(20*time.Minute)
+	g.step()
+	g.index.Remove(g.at("old-a-1").Pods[0])
+	g.at("old-a-1").Pods = nil
+	g.add("web-0", build.Created(start.Add(-time.Minute)), build.Phase(corev1.PodPending), build.On(""))
+	for range 20 {
+		g.tellController(drain.Controller{Replicas: 3, Ordered: true})
+		if step := g.step(); len(step.Status.Unhealthy) > 0 {
+			t.Fatalf("after %s unhealthy: %v", g.Now.Sub(start), step.Status.Unhealthy)
+		}
+		g.pass(5 * time.Second)
+	}
+}
+
+// crashed has a pod that is not ready be in CrashLoopBackOff after so many restarts.
+func crashed(restarts int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", RestartCount: restarts, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		}}
+	}
+}
+
+// setReady has a pod be ready, or not, since the given time.
+func setReady(pod *corev1.Pod, ready bool, at time.Time) {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	conds := []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.NewTime(at)}}
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodReady {
+			conds = append(conds, c)
+		}
+	}
+	pod.Status.Conditions = conds
+}

@@ -45,6 +45,8 @@ type Notes struct {
 	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
+	// Coming contains, by NAMESPACE/KIND/NAME, the pods of such workloads that come up.
+	Coming map[string]Coming
 	// Late contains, by UID, the pods of such workloads that are late or were shortly before.
 	Late map[types.UID]Late
 	// Retries are, by Action.Key, the requests that have not had their effect.
@@ -71,11 +73,21 @@ type Notes struct {
 }
 
 // Spell says since when a workload has not recovered. Since is when Pod, the first late pod, became late.
-// When that pod is ready and another is late, Pod is the other one, and Since is when that became late.
+// When that pod is ready and another is late, Pod is the other one, and Since is when that became late. A
+// pod starts the time once only: pods may crash in turn.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.
 	Pod types.UID
+	// Earlier are the UIDs of the late pods with which the time started before, and which became ready.
+	Earlier []types.UID
+}
+
+// Coming is the pod of a workload that has been coming up for longest, and when it is late. If it ends
+// before it is ready, the next one has what is left of its time.
+type Coming struct {
+	Pod  types.UID
+	Late time.Time
 }
 
 // Late is a pod that does not become ready in time: Since is when it became late, Seen when it last was.
@@ -90,7 +102,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Late: map[types.UID]Late{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, Coming: map[string]Coming{}, Late: map[types.UID]Late{}, MissingSince: map[string]time.Time{}, CreatableSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // of requests that are still made, or were in the last minute
 		Memory:  n.Memory,

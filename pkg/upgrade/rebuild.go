@@ -205,20 +205,26 @@ func (d rebuild) countOutdated() int {
 func (d rebuild) adoptTarget() {
 	l := &d.rec.Ledger
 	var known []string
-	carried := map[string]int{}
+	earlier := map[string]int{}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(d.rec.Started); {
+		switch launched := d.rec.wasLaunched(m); {
 		case d.rec.isTerminating(m) || l.IsPreexisting(m):
 		case launched && m.Outdated:
-			carried[l.ZoneOf(m.Zone())]++
+			earlier[l.ZoneOf(m.Zone())]++
 		case !launched && !m.Outdated:
 			known = append(known, m.Name())
 		}
 	}
-	d.bookKeeper().AdoptTarget(known, carried)
+	d.bookKeeper().AdoptTarget(known, earlier)
 	d.count = countMembers(d.w, &d.rec)
 	d.rec.Total = d.countTotal()
+}
+
+// wasLaunched reports whether the member came since the upgrade, or its way back, began, and was not there
+// before as an instance without a node.
+func (r *Record) wasLaunched(m *nodegroup.Member) bool {
+	return !r.Ledger.IsPreexisting(m) && (m.Node == nil || !m.Node.CreationTimestamp.Time.Before(r.Started))
 }
 
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.

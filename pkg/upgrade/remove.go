@@ -29,8 +29,8 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 		n.Instance = m.Instance.ID
 	}
-	n.Zone, n.Addresses = zone, nil
-	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), d.w.Now)
+	n.Zone, n.Addresses, n.Earlier = zone, nil, d.rec.Ledger.HasEarlier(zone) && d.rec.wasLaunched(m)
+	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), n.Earlier, d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {

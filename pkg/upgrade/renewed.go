@@ -51,7 +51,7 @@ func (d renewal) releaseNode(m *nodegroup.Member) bool {
 	}
 	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be.
 	if started && (m.FencedBy() == "" || d.w.isUsable(m, &d.rec)) {
-		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone)
+		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
 		d.rec.Ledger.BookKnown(m.Name())
 		d.forgetNode(name)
 		d.count = countMembers(d.w, &d.rec)
@@ -68,7 +68,7 @@ func (d renewal) bookDrained(name string) {
 	}
 	n.State, n.Reason, n.Blocked = NodeDrained, "", nil
 	d.rec.Replaced++
-	d.rec.Ledger.BookRemoval(n.Zone, false, d.w.Now)
+	d.rec.Ledger.BookRemoval(n.Zone, false, false, d.w.Now)
 	d.rec.Nodes[name] = n
 }
 

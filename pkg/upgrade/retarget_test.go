@@ -143,3 +143,65 @@ func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 		t.Errorf("the upgrade has added %d nodes, want the 1 that is there", added)
 	}
 }
+
+// TestRetargetedWaitsForACurrentNode: the target moves while the surge comes up. Pods are not evicted before a node of the new target is there
+// (EKS E24).
+func TestRetargetedWaitsForACurrentNode(t *testing.T) {
+	for _, at := range []time.Duration{10 * time.Second, time.Minute, 119 * time.Second} {
+		d := reachedBy(t, true)["upgrade"]()
+		if d.run(start.Add(at)) {
+			t.Fatal(d.record.Message)
+		}
+		if d.record.Phase != upgrade.PhaseScaleUp {
+			t.Fatalf("phase %q", d.record.Phase)
+		}
+		d.wanted = "3"
+		d.run(time.Time{})
+		d.reopen()
+		d.record = d.record.Retargeted(revisionOf("3"))
+		told := false
+		d.watch = func(w upgrade.World, step upgrade.Step) {
+			usable := 0
+			for i := range w.Members {
+				if m := &w.Members[i]; !m.Outdated && m.Usable(nil) {
+					usable++
+				}
+			}
+			if evictions := actionsOf(step, "evict"); len(evictions) > 0 && usable == 0 && !told {
+				told = true
+				t.Errorf("the target moved at %s; at %s: %v, and no current node is there", at, w.Now.Sub(start), evictions)
+			}
+		}
+		d.run(time.Time{})
+	}
+}
+
+// TestRetargetedTwiceKeepsNodesServing: the target moves again before the first node of the last one is ready (I1).
+func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
+	for _, at := range []time.Duration{130 * time.Second, 160 * time.Second, 4 * time.Minute} {
+		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
+		addWorkload(&spec, "web", "ReplicaSet", 3, 1)
+		d := newDriver(t, spec, upgrade.Request{
+			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+		})
+		told := false // that is said once for each case
+		d.watch = func(w upgrade.World, step upgrade.Step) {
+			if n := serving(w, step.Record); n < 2 && !told {
+				told = true
+				t.Errorf("moves at %s and 30s later. I1: %d nodes serve of 3 at %s, 1 may be unavailable", at, n, d.cluster.Now().Sub(start))
+			}
+		}
+		for i, to := range []string{"3", "4"} {
+			d.run(start.Add(at + time.Duration(i)*30*time.Second))
+			d.wanted = to
+			d.run(time.Time{})
+			if d.record.Result != upgrade.TargetMoved {
+				t.Fatalf("it ends %q: %s", d.record.Result, d.record.Message)
+			}
+			d.reopen()
+			d.record = d.record.Retargeted(revisionOf(to))
+		}
+		d.run(time.Time{})
+	}
+}

@@ -104,3 +104,15 @@ func TestUnansweredEvictionIsBlamed(t *testing.T) {
 		t.Errorf("it ended %q: %s", d.record.Result, m)
 	}
 }
+
+// TestRefusedLaunchesAreNamedAtTheEnd: S21 for launches that the cloud refuses for now until the boot timeout.
+func TestRefusedLaunchesAreNamedAtTheEnd(t *testing.T) {
+	for _, how := range []string{"upgrade", "rollback"} {
+		d := reachedBy(t, true)[how]()
+		d.faults = []fault{{key: "add/", outcome: nodegroup.OutcomeLater, detail: "Rate exceeded (Throttling)", times: 1 << 20}}
+		d.run(time.Time{})
+		if !strings.Contains(d.record.Message, "Throttling") {
+			t.Errorf("%s: it ends %q: %q", how, d.record.Result, d.record.Message)
+		}
+	}
+}

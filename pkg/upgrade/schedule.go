@@ -14,12 +14,31 @@ import (
 // scheduling asks which pods are evicted now, and which node is started next.
 type scheduling struct{ *draft }
 
+// awaitsCurrentNode reports whether the node's pods wait for the first current node after the target moved.
+// What was launched for the earlier target is fenced, and pods that are evicted before would be Pending until
+// that node is ready (EKS E24). Nodes without pods are replaced first. Where none is left and none is on its
+// way, no pod waits.
+func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
+	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
+	if !moved || d.count.Usable > 0 || len(d.classifyPodsOf(m).Evict) == 0 {
+		return false
+	}
+	coming := d.rec.Ledger.PendingLaunches() > 0 || d.rec.countInFlight() > 0 || d.count.Fresh > 0
+	if !coming && !slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return len(d.classifyPodsOf(m).Evict) == 0 }) {
+		return false
+	}
+	d.waiting = "a current node to be ready"
+	return true
+}
+
 // chooseNextNode picks the node to start next, nil when none should be started now.
 func (d scheduling) chooseNextNode() *nodegroup.Member {
 	if (canary{d.draft}).isHolding() {
 		return nil
 	}
-	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, canary{d.draft}.deferDrain)
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, func(m *nodegroup.Member) bool {
+		return d.awaitsCurrentNode(m) || canary{d.draft}.deferDrain(m)
+	})
 	if len(candidates) == 0 {
 		return nil
 	}

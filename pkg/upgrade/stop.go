@@ -87,7 +87,9 @@ func (d stopping) undoUpgrade() {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
 	case rested:
-		d.endUpgradeWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run %s to continue", nodegroup.Command("abort", d.w.Group.Name)))
+		d.undone = append(d.undone, d.w.listRefused()...)
+		d.endUpgradeWith(Interrupted, fmt.Sprintf("%s: run %s to continue",
+			joinNotes("stopped while it was being aborted", d.describeRefused("")), nodegroup.Command("abort", d.w.Group.Name)))
 	}
 }
 
@@ -101,7 +103,7 @@ func (d stopping) giveDrainedBack() {
 		}
 		if i, there := indexOfMember(d.w.Members, name); there && d.w.Members[i].Outdated {
 			d.rec.Replaced--
-			d.rec.Ledger.UnbookRemoval(n.Zone)
+			d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
 		}
 		d.forgetNode(name)
 	}
@@ -138,10 +140,11 @@ func (d stopping) launchMissing() bool {
 }
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
-// pointed it.
+// pointed it: on the way back that may be where it was pointed on the way there.
 func (d stopping) restoreRevision() bool {
-	to := d.rec.originalRevision()
-	if to.ID == d.rec.Target.ID || d.w.Group.Pointed.ID != d.rec.Target.ID {
+	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
+	isOurs := pointed == d.rec.Target.ID || (d.rec.Back && pointed == d.rec.Previous.ID)
+	if pointed == to.ID || !isOurs {
 		return true
 	}
 	d.waitForCloud("")

@@ -167,8 +167,11 @@ func (d surge) scaleDownGroup() bool {
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
 
-// concludeUpgrade ends an upgrade that reached its goal.
+// concludeUpgrade ends an upgrade that reached its goal, and whose workloads are whole still.
 func (d surge) concludeUpgrade() {
+	if !(canary{d.draft}).areWorkloadsWhole() {
+		return
+	}
 	d.rec.Result = Succeeded
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind

@@ -146,7 +146,7 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 func (d surplus) keepInstance(name string, n NodeRecord) {
 	removal{d.draft}.undoShrink(n)
 	if !n.Added {
-		d.rec.Ledger.UnbookRemoval(n.Zone)
+		d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
 		d.fencing = true
 	}
 	delete(d.rec.Nodes, name)

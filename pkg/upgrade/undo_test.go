@@ -470,3 +470,39 @@ func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	}
 	t.Error("the group is not pointed back")
 }
+
+// TestAbortAfterARollbackThatMayNotPointBack: the group still points where the upgrade pointed it, and the abort points it back.
+func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
+	d := reachedBy(t, true)["rollback"]()
+	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
+	d.run(time.Time{})
+	d.faults = nil
+	d.abort()
+	d.run(time.Time{})
+	if w := d.world(); w.Group.Pointed.ID != "1" {
+		t.Errorf("the abort ends %q: %q; the group pointed at 1 before, and points at %s", d.record.Result, d.record.Message, w.Group.Pointed.ID)
+	}
+}
+
+// TestStopOfAnAbortNamesRefusals: S20 for an abort that is interrupted after one of its requests was refused for good.
+func TestStopOfAnAbortNamesRefusals(t *testing.T) {
+	d := reachedBy(t, true)["abort while nodes drain"]()
+	d.faults = []fault{{key: "unfence/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
+	for range 40 {
+		step := d.turn(-1)
+		if step.Finished {
+			break
+		}
+		for _, a := range d.world().Open {
+			if a.Outcome == nodegroup.OutcomeFatal {
+				d.stop = true
+			}
+		}
+		if len(step.Actions) == 0 {
+			d.cluster.Advance(step.Wake)
+		}
+	}
+	if !strings.Contains(d.record.Message, "you may not do that") {
+		t.Errorf("it ends %q: %q", d.record.Result, d.record.Message)
+	}
+}

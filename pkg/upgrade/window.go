@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"time"
 
@@ -182,6 +183,19 @@ func (d window) startNode(m *nodegroup.Member) {
 	}
 }
 
+// describeLaunchAnswer says what the cloud answered last to a launch that is tried again and again, the first
+// by its key; "" if no such launch has an answer.
+func (w *World) describeLaunchAnswer() string {
+	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
+		attempt := w.Open[key]
+		answer := cmp.Or(attempt.Detail, w.Notes.Retries[key].Detail)
+		if _, launches := attempt.Action.(nodegroup.AddCapacity); launches && answer != "" {
+			return fmt.Sprintf("to %s: %s", attempt.Action, answer)
+		}
+	}
+	return ""
+}
+
 // describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
 func (d window) describeBootFailure(wanted int, since time.Time) string {
 	waited := d.w.Now.Sub(since).Round(time.Second)
@@ -201,6 +215,9 @@ func (d window) describeBootFailure(wanted int, since time.Time) string {
 		}
 	}
 	if open := d.rec.Ledger.OpenLaunches(); open > 0 {
+		if answer := d.w.describeLaunchAnswer(); answer != "" {
+			return head + ": " + answer
+		}
 		return head + fmt.Sprintf(": the cloud has not answered %d of the launches: see whether it can be reached", open)
 	}
 	return head + ": see the group's scaling activities"

@@ -20,6 +20,9 @@ type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left, less what its owner
 	// scaled away since.
 	Ready int `json:"ready,omitempty"`
+	// Scaled counts the ready pods that its owner scaled away since. If its owner scales it up again, they
+	// are expected again.
+	Scaled int `json:"scaled,omitempty"`
 	// Unready counts the pods that it had at that time and that were not ready.
 	Unready int `json:"unready,omitempty"`
 	// Proven is true once one of its pods became ready on a node that stays. Until then its pods
@@ -34,7 +37,9 @@ type WorkloadRecord struct {
 // withPods returns the record with Ready and Unready raised to the numbers of pods that were seen.
 func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
 	all = max(w.Ready+w.Unready, all)
-	w.Ready = max(w.Ready, ready)
+	if more := ready - w.Ready; more > 0 {
+		w.Ready, w.Scaled = ready, max(0, w.Scaled-more)
+	}
 	w.Unready = all - w.Ready
 	return w
 }
@@ -42,8 +47,16 @@ func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
 // withScale returns the record with at most so many pods. It first removes pods that were not ready.
 func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
 	all := min(w.Ready+w.Unready, replicas)
-	w.Ready = min(w.Ready, all)
+	ready := min(w.Ready, all)
+	w.Ready, w.Scaled = ready, w.Scaled+w.Ready-ready
 	w.Unready = all - w.Ready
+	return w
+}
+
+// withScaledBack returns the record with so many of the pods expected again that were scaled away.
+func (w WorkloadRecord) withScaledBack(pods int) WorkloadRecord {
+	back := min(w.Scaled, pods)
+	w.Ready, w.Scaled = w.Ready+back, w.Scaled-back
 	return w
 }
 

@@ -1,7 +1,9 @@
 package worlds
 
 import (
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -340,13 +342,25 @@ func (u *user) changeBudget(pick int) bool {
 	return true
 }
 
-// moveTarget has the group's template changed. The labels of a current node that a manual group goes by are the user's own.
+// moveTarget has the group's template changed, each time to a newer one. The labels of a current node that a manual group goes by are the
+// user's own.
 func (u *user) moveTarget(int) bool {
 	if !u.c.plan.sized() {
 		return false
 	}
-	u.c.cloud.wanted = "3"
+	u.c.cloud.moves++
+	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
 	return true
+}
+
+// moveAgain has the target of some worlds in which it moves move once more. It draws from its own generator.
+func moveAgain(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
+	i := slices.IndexFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
+	if i < 0 || p.delegated() || !d.chance(70) {
+		return
+	}
+	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: p.Actors[i].At + d.between(5*time.Second, pick(d, 10*time.Minute, 45*time.Minute, 45*time.Minute))})
 }
 
 // endNamespace deletes the namespace that all pods are in, which takes a while.
@@ -370,7 +384,7 @@ func (u *user) calm() {
 		m := c.makers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
-		m.refused, m.homeless, m.stranded, m.flaps = false, false, false, 0
+		m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, false, false, 0, 0
 		if m.role == Completes || m.role == Protected {
 			m.role = ""
 		}

@@ -33,6 +33,7 @@ type cloud struct {
 	min, desired    int
 	max             int
 	pointed, wanted string
+	moves           int
 	suspended       []string
 	instances       map[string]*instance
 	tokens          map[string]bool

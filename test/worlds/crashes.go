@@ -83,7 +83,7 @@ func (w *Workload) served() bool { return w.Served || w.Role == Hook }
 
 // ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
 func (w *Workload) ailing() bool {
-	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Flaps > 0
+	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0
 }
 
 // isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
@@ -136,7 +136,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 func (u *user) mend(pick int) bool {
 	var ailing []*maker
 	for _, name := range sortedKeys(u.c.makers) {
-		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.flaps > 0 {
+		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.stranded || m.rejected > 0 || m.flaps > 0 {
 			ailing = append(ailing, m)
 		}
 	}
@@ -144,7 +144,7 @@ func (u *user) mend(pick int) bool {
 		return false
 	}
 	m := ailing[pick%len(ailing)]
-	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps = false, 0, false, false, false, 0
+	m.crashes, m.slow, m.refused, m.homeless, m.stranded, m.flaps, m.rejected = false, 0, false, false, false, 0, 0
 	u.c.make(m)
 	for _, uid := range sortedKeys(u.c.pods) {
 		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !podIsReady(pod) {
@@ -168,11 +168,12 @@ const (
 	flapsThere    = "ready between crashes"
 	partlyCreated = "is created in part"
 	strandedPods  = "no node takes all but one"
+	rejectedPods  = "ends before it is ready"
 	inOrder       = "is created in order"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, strandedPods, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, strandedPods, rejectedPods, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -186,6 +187,7 @@ func (t Tally) health(p *Plan) {
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
 		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
+		rejectedPods:  p.hasWorkload(func(w *Workload) bool { return w.Rejected > 0 }),
 		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,
 		noImplicit:    p.Request.NoImplicitBudgets,

@@ -57,6 +57,7 @@ func Generate(seed uint64) Plan {
 	slowStarters(&p)
 	refuseDaemons(&p)
 	strandPods(&p)
+	rejectPods(&p)
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)
@@ -64,6 +65,7 @@ func Generate(seed uint64) Plan {
 	pointRecord(&p)
 	denials(&p)
 	elsewhere(&p)
+	moveAgain(&p)
 	order(&p)
 	return p
 }

@@ -124,6 +124,9 @@ type Workload struct {
 	// have been without a node for long, since no node takes them, until another actor mends it, or Calm.
 	Spare    int
 	Stranded bool
+	// Rejected is within how long its new pods end on nodes of another revision than the first, before they are ready, and others take their
+	// place, 0 for never; until another actor mends it, or Calm.
+	Rejected time.Duration
 	// Tells is true when its pods tell how long they took to become ready.
 	Tells bool
 	// Ends is within how long its pods end by themselves, 0 for never.

@@ -17,7 +17,7 @@ type maker struct {
 	broken, undead, tolerant, crashes bool
 	refused, homeless, stranded       bool
 	spare                             int
-	slow, flaps                       time.Duration
+	slow, flaps, rejected             time.Duration
 	role                              Role
 	serial                            int
 	// away is true when no one makes its pods any more.
@@ -28,7 +28,7 @@ type maker struct {
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, role: w.Role, deployment: newDeployment(w)}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -294,6 +294,10 @@ func (c *cluster) bound(m *maker, pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, scheduledCondition(c.now))
 	c.putPod(pod)
 	uid := pod.UID
+	if m.rejected > 0 && c.isOnNew(pod) {
+		c.after(m.rejected, func() { c.end(uid) })
+		return
+	}
 	c.complete(m, pod)
 	c.after(c.startTime(m, pod), func() {
 		c.turn(uid, !m.broken)

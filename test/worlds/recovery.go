@@ -18,6 +18,8 @@ const (
 	unwell = 5 * time.Minute
 	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
 	lastReady = 2 * time.Minute
+	// longestLack is how long an upgrade may wait for a workload, for whatever reason, before it stops.
+	longestLack = 2 * time.Hour
 	// uncreated is how long pods may be missing before it must be known that they are refused: it is asked every five seconds.
 	uncreated = 15 * time.Second
 	// settled is how long a restarted pod must be ready before it counts as ready.
@@ -35,6 +37,8 @@ type recovery struct {
 	daemons map[string]int
 	// crashing is since when this process has seen each workload keep nodes from being started.
 	crashing map[string]time.Time
+	// lacking is since when each workload whose new pods do not come up has had fewer ready pods than before, by its name.
+	lacking map[string]time.Time
 	// missing is since when pods of each workload are not created because they are refused, by its name.
 	missing map[string]time.Time
 	// first is how many pods of each workload were ready when it was seen first, by its name.
@@ -55,7 +59,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, lacking: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -66,6 +70,7 @@ func (y *recovery) begin(run string, now time.Time) {
 	y.run, y.began = run, now
 	clear(y.crashing)
 	clear(y.missing)
+	clear(y.lacking)
 	clear(y.bare)
 }
 
@@ -179,6 +184,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 		}
 	}
 	r.awaitsCreation(w, record, app, pods, started)
+	r.neverWaitsForEver(w, record, app, pods)
 	before, lost := r.recovery.before[name]
 	if len(started) > 0 && lost && countReady(pods) >= before.ready && !hasLeavers(w, pods) {
 		delete(r.recovery.before, name)
@@ -199,7 +205,13 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.makers[app.Name]
 	before, lost := r.recovery.before[name]
-	if !lost || !maker.refused || maker.spare > 0 || maker.away || r.c.ending || len(pods) >= before.ready || ignores(record, name) {
+	there := 0 // those of a StatefulSet have to end before others take their place
+	for _, pod := range r.c.pods {
+		if pod.Labels["app"] == app.Name && (pod.DeletionTimestamp == nil || app.Kind == StatefulSet) {
+			there++
+		}
+	}
+	if !lost || !maker.refused || maker.spare > 0 || maker.away || r.c.ending || max(there, len(pods)) >= before.ready || ignores(record, name) {
 		delete(r.recovery.missing, name)
 		return
 	}
@@ -212,6 +224,29 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Wo
 		if waited := w.Now.Sub(since); r.quiet && waited > uncreated {
 			r.fail("I11", "node %s is started, and pods of %s have not been created for %s: %d are there, and %d were ready", m.Name(), name, waited, len(pods), before.ready)
 		}
+	}
+}
+
+// neverWaitsForEver is I11 for workloads whose new pods never come up, whatever they do instead: the upgrade does not wait for them for ever.
+func (r *rules) neverWaitsForEver(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod) {
+	name := app.id().String()
+	before, lost := r.recovery.before[name]
+	neverUp := app.Rejected > 0 || app.Flaps > 0 || app.Refused || app.Crashes
+	if !lost || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(record, name) {
+		delete(r.recovery.lacking, name)
+		return
+	}
+	since, was := r.recovery.lacking[name]
+	if !was {
+		since = w.Now
+	}
+	if since = since.Add(w.Idle); since.After(w.Now) {
+		since = w.Now
+	}
+	r.recovery.lacking[name] = since
+	drains := record.Phase == upgrade.PhaseUpgrade && record.Stopping == "" && record.Result == ""
+	if waited := w.Now.Sub(since); r.quiet && drains && waited > longestLack {
+		r.fail("I11", "%s has lacked pods for %s, and the upgrade does not stop", name, waited)
 	}
 }
 
@@ -490,7 +525,7 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		return named && (rest == "" || rest[0] == ';' || rest[0] == ',')
 	})
 	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) ||
-		!containsAny(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-", "not created", "has to end before", "has not ended", "on a node that stays", "ready for less than") {
+		!containsAny(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-", "not created", "has to end before", "has not ended", "on a node that stays", "ready for less than", "end before they are ready") {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}
@@ -498,7 +533,7 @@ func (r *rules) unhealthy(record upgrade.Record) {
 	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
-	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {
+	if mended := start().Add(r.c.plan.Calm + 2*time.Minute); r.c.calm && record.Ended.After(mended) {
 		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
 	}
 }

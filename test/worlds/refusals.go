@@ -73,6 +73,23 @@ func strandPods(p *Plan) {
 	}
 }
 
+// rejectPods gives some worlds a workload whose new pods end on new nodes before they are ready, as where the kubelet rejects them, and are
+// created again. It draws from its own generator.
+func rejectPods(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656a65))}
+	if p.delegated() || p.shortLived() || !d.chance(4) {
+		return
+	}
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if !w.replicated() || w.Replicas == 0 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+			continue
+		}
+		w.Rejected = d.between(time.Second, 25*time.Second)
+		return
+	}
+}
+
 // strand has no node take the pod: it asks for a zone without nodes.
 func strand(pod *corev1.Pod) {
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "elsewhere"}

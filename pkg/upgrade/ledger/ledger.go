@@ -72,6 +72,9 @@ type Zone struct {
 	// are outdated on it: surge that is up already. Negative when nodes that were taken were still
 	// missing.
 	Carried int `json:"carried,omitempty"`
+	// Earlier counts the nodes of Carried that were launched for an earlier target, after which the target
+	// moved, and that were not removed since.
+	Earlier int `json:"earlier,omitempty"`
 	// Replaced counts the nodes that were removed before the way back began: what came in their place is
 	// outdated on it, and may not serve yet.
 	Replaced int `json:"replaced,omitempty"`
@@ -249,14 +252,21 @@ func (l *Ledger) NoteSizeChange(at time.Time) {
 }
 
 // BookRemoval books that an outdated node of the ledger's zone is terminated, or was drained and
-// has no machine; shrink, that the group's size is lowered with it.
-func (l *Ledger) BookRemoval(zone string, shrink bool, now time.Time) {
+// has no machine; shrink, that the group's size is lowered with it; earlier, that the node was launched
+// for an earlier target.
+func (l *Ledger) BookRemoval(zone string, shrink, earlier bool, now time.Time) {
 	l.updateZone(zone, func(z *Zone) { z.Removed++ })
+	if earlier {
+		l.updateZone(zone, func(z *Zone) { z.Earlier-- })
+	}
 	if shrink {
 		l.updateZone(zone, func(z *Zone) { z.Shrunk++ })
 	}
 	l.books.Changed = now
 }
+
+// HasEarlier reports whether the zone has nodes on the books that were launched for an earlier target.
+func (l *Ledger) HasEarlier(zone string) bool { return l.books.Zones[zone].Earlier > 0 }
 
 // BookReturn books that a new node of the ledger's zone is given back.
 func (l *Ledger) BookReturn(zone string, now time.Time) {
@@ -264,8 +274,13 @@ func (l *Ledger) BookReturn(zone string, now time.Time) {
 	l.books.Changed = now
 }
 
-// UnbookRemoval takes the end of an outdated node off the books.
-func (l *Ledger) UnbookRemoval(zone string) { l.updateZone(zone, func(z *Zone) { z.Removed-- }) }
+// UnbookRemoval takes the end of an outdated node off the books; earlier is as it was booked.
+func (l *Ledger) UnbookRemoval(zone string, earlier bool) {
+	l.updateZone(zone, func(z *Zone) { z.Removed-- })
+	if earlier {
+		l.updateZone(zone, func(z *Zone) { z.Earlier++ })
+	}
+}
 
 // BookKnown books a member as one that was there before us.
 func (l *Ledger) BookKnown(name string) {
@@ -294,6 +309,7 @@ func (l *Ledger) MergeZones() {
 		all.Shrunk += z.Shrunk
 		all.Removed += z.Removed
 		all.Carried += z.Carried
+		all.Earlier += z.Earlier
 		all.Replaced += z.Replaced
 		all.Serial = max(all.Serial, z.Serial)
 	}

@@ -99,11 +99,11 @@ func TestBooking(t *testing.T) {
 		book func(*ledger.Ledger)
 		want ledger.Zone
 	}{
-		"a node that is replaced in its zone": {func(l *ledger.Ledger) { l.BookRemoval("a", true, start) }, ledger.Zone{Removed: 1, Shrunk: 1}},
-		"a node that the group replaces":      {func(l *ledger.Ledger) { l.BookRemoval("a", false, start) }, ledger.Zone{Removed: 1}},
+		"a node that is replaced in its zone": {func(l *ledger.Ledger) { l.BookRemoval("a", true, false, start) }, ledger.Zone{Removed: 1, Shrunk: 1}},
+		"a node that the group replaces":      {func(l *ledger.Ledger) { l.BookRemoval("a", false, false, start) }, ledger.Zone{Removed: 1}},
 		"a new node that is given back":       {func(l *ledger.Ledger) { l.BookReturn("a", start) }, ledger.Zone{Shrunk: 1}},
-		"shrinking that did not happen":       {func(l *ledger.Ledger) { l.BookRemoval("a", true, start); l.UnbookShrink("a") }, ledger.Zone{Removed: 1}},
-		"an end that did not happen":          {func(l *ledger.Ledger) { l.BookRemoval("a", false, start); l.UnbookRemoval("a") }, ledger.Zone{}},
+		"shrinking that did not happen":       {func(l *ledger.Ledger) { l.BookRemoval("a", true, false, start); l.UnbookShrink("a") }, ledger.Zone{Removed: 1}},
+		"an end that did not happen":          {func(l *ledger.Ledger) { l.BookRemoval("a", false, false, start); l.UnbookRemoval("a", false) }, ledger.Zone{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -77,12 +77,15 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 }
 
 // AdoptTarget begins the books of the way to a target that moved. What was launched for the earlier
-// target is outdated by now, but it serves: carried counts it by the ledger's zones, as the nodes
-// that a rollback begins with. known are names of further members that were there before us.
-func (k Keeper) AdoptTarget(known []string, carried map[string]int) {
+// target is outdated by now, but it serves: earlier counts it by the ledger's zones, as the nodes
+// that a rollback begins with. If the target moved before, it also counts the nodes that were counted
+// then. known are names of further members that were there before us.
+func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
 	for zone, surge := range k.spreadSurgeAgain() {
-		k.l.updateZone(zone, func(z *Zone) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
+		k.l.updateZone(zone, func(z *Zone) {
+			z.Surge, z.Carried, z.Earlier = surge, z.Carried-z.Earlier+earlier[zone], earlier[zone]
+		})
 	}
 	k.l.books.Moved = false
 }
