@@ -179,6 +179,9 @@ func TestNodeCreationFailure(t *testing.T) {
 		"E33 capacity": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "InsufficientInstanceCapacity in zone a"}
 		}, "InsufficientInstanceCapacity in zone a: allow more instance types or zones, or ask for a higher quota"},
+		"E33 permissions": {func(s *scene) {
+			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "UnauthorizedOperation: You are not authorized to perform this operation"}
+		}, "to perform this operation: allow the group's role to launch instances as its launch template says"},
 		"E33 a failure from before is none of ours": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
 		}, "see the group's scaling activities"},

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -183,6 +184,17 @@ func (d window) startNode(m *nodegroup.Member) {
 	}
 }
 
+// remedyOfLaunch says what helps where the cloud does not launch nodes, by what it answered.
+func remedyOfLaunch(answer string) string {
+	lower := strings.ToLower(answer)
+	for _, denied := range []string{"unauthorized", "not authorized", "accessdenied", "access denied"} {
+		if strings.Contains(lower, denied) {
+			return "allow the group's role to launch instances as its launch template says"
+		}
+	}
+	return "allow more instance types or zones, or ask for a higher quota"
+}
+
 // describeLaunchAnswer says what the cloud answered last to a launch that is tried again and again, the first
 // by its key; "" if no such launch has an answer.
 func (w *World) describeLaunchAnswer() string {
@@ -204,10 +216,10 @@ func (d window) describeBootFailure(wanted int, since time.Time) string {
 		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
 			return head + ": " + refusal + ": raise the group's max or leave --keep-max out"
 		}
-		return head + ": " + refusal + ": allow more instance types or zones, or ask for a higher quota"
+		return head + ": " + refusal + ": " + remedyOfLaunch(refusal)
 	}
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
-		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
+		return head + ": " + f.Message + ": " + remedyOfLaunch(f.Message)
 	}
 	for _, m := range d.rec.newMembers(d.w.Members) {
 		if why := d.describeUnusable(m); why != "" {
