@@ -319,8 +319,26 @@ func (d canary) describeRest(h *workloadHealth) string {
 	case len(h.replicas.Unready()) == 0:
 		return "a pod that was evicted has to end before another takes its place" + d.describeEnding(h.Workload)
 	}
-	first := slices.MinFunc(h.replicas.Unready(), comparePodNames)
+	first := d.firstUnready(h)
+	if first == nil {
+		return "none of its unready pods is on a node that stays"
+	}
 	return cmp.Or(drain.Lateness(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
+}
+
+// firstUnready returns the workload's first unready pod, by name, that does not have to leave its node; nil if
+// there is none.
+func (d canary) firstUnready(h *workloadHealth) (first *corev1.Pod) {
+	if h.replicas == nil {
+		return nil
+	}
+	for _, pod := range h.replicas.Unready() {
+		stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State) || !d.isOnOutdated(pod)
+		if stays && (first == nil || pod.Name < first.Name) {
+			first = pod
+		}
+	}
+	return first
 }
 
 // describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
@@ -421,11 +439,11 @@ func (d canary) hasLostCanary(h *workloadHealth) bool {
 }
 
 // describeLack names what keeps a workload from having as many ready pods as it should have: a pod,
-// or nil for the first that is not ready, if there is one.
+// or nil for the first that is not ready and stays on its node, if there is one.
 func (d canary) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unhealthy {
 	u := Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}
-	if pod == nil && h.countMissing() <= 0 && h.replicas != nil && h.replicas.Ready < len(h.replicas.Pods) {
-		pod = slices.MinFunc(h.replicas.Unready(), comparePodNames)
+	if pod == nil && h.countMissing() <= 0 {
+		pod = d.firstUnready(h)
 	}
 	if pod == nil {
 		return u
