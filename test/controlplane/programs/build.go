@@ -49,7 +49,7 @@ func build(ctx context.Context, log io.Writer, goals ...goal) error {
 	}
 	if len(work) > 0 {
 		fmt.Fprintf(log, "Compiling %s packages from source, once. All %s of them take about %s of CPU time and up to %s of memory.\n",
-			thousands(len(work)), "2,900", "14 to 20 minutes", "3 GB")
+			thousands(len(work)), "2,900", "13 to 20 minutes", "3 GB")
 	}
 	progress := startProgress(log, "compiling", work)
 	defer progress.stop()
