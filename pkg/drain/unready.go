@@ -79,6 +79,11 @@ func IsRefused(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse
 }
 
+// IsGated reports whether the pod waits on purpose for what removes its scheduling gates (KEP-3521).
+func IsGated(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0
+}
+
 func describeUnplaced(scheduled *corev1.PodCondition) string {
 	if scheduled == nil {
 		return "no node takes it"
@@ -117,6 +122,9 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 
 // IsLiving reports whether the pod is to serve: it has not ended and is not being deleted.
 func IsLiving(pod *corev1.Pod) bool { return isLiving(pod) }
+
+// HasRestarted reports whether a container of the pod was started again.
+func HasRestarted(pod *corev1.Pod) bool { return countRestarts(pod) > 0 }
 
 // countRestarts counts how often containers of the pod were started again.
 func countRestarts(pod *corev1.Pod) int {

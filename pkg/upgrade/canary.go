@@ -96,8 +96,8 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	if h.countMissing() > 0 {
 		h.before = d.withoutScaledAway(&h)
 		h.unscaled = h.countMissing() > 0
-	} else if more := -h.countMissing(); more > 0 && before.Scaled > 0 {
-		h.before = before.withScaledBack(more)
+	} else if before.Scaled > 0 && h.countMissing() < 0 {
+		h.before = d.withScaledBack(&h)
 	}
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
 	if h.replicas == nil {
@@ -131,6 +131,17 @@ func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 	default:
 		return h.before
 	}
+}
+
+// withScaledBack returns the workload's record with the pods by which its owner scaled it up again. Pods of
+// a rollout, and those that end, are more than its owner wants.
+func (d canary) withScaledBack(h *workloadHealth) WorkloadRecord {
+	d.unscaled = append(d.unscaled, h.Workload)
+	controller, read := d.w.Controllers[h.Workload]
+	if !read || controller.Unread != "" {
+		return h.before
+	}
+	return h.before.withScaledBack(min(-h.countMissing(), controller.Replicas-h.before.Ready-h.before.Unready))
 }
 
 // countReady counts its ready pods, settled or not.
@@ -262,8 +273,12 @@ func (d canary) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
 		switch {
 		case pod == last:
 			continue
-		case drain.Ready(pod):
+		case drain.IsGated(pod):
+			return Unhealthy{}, false // it waits on purpose
+		case drain.Ready(pod) && drain.HasRestarted(pod):
 			why = drain.DescribeUnsettled(pod, d.w.Now)
+		case drain.Ready(pod):
+			return Unhealthy{}, false // it has just come up
 		case pod.Spec.NodeName == "":
 			why = d.whyLate(pod, h) // a node of the group's may be on its way
 		}
@@ -507,10 +522,17 @@ func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 		noted.Late = noted.Late.Add(d.w.Idle)
 		i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
 		switch {
-		case i >= replicas.Ready, i < 0 && !found: // it still comes up, or the next one is not there yet
+		case i >= replicas.Ready && noted.Ended == 0:
+			next, found = Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
+		case i >= replicas.Ready:
 			next, found = noted, true
-		case i < 0 && noted.Late.Before(next.Late):
-			next.Late = noted.Late
+		case i < 0 && !found: // the next one is not there yet
+			next, found = noted, true
+		case i < 0:
+			next.Ended = noted.Ended + 1
+			if noted.Late.Before(next.Late) {
+				next.Late = noted.Late
+			}
 		}
 	}
 	if !found {
@@ -518,8 +540,8 @@ func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 	}
 	d.notes.Coming[h.name] = next
 	d.requeueAt(next.Late)
-	if d.w.Now.Before(next.Late) {
-		return "", latePod{}
+	if next.Ended < 2 || d.w.Now.Before(next.Late) {
+		return "", latePod{} // a single one may have been lost with its node
 	}
 	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }

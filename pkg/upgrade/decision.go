@@ -297,7 +297,7 @@ func (d decision) runPhases() {
 		}
 		removal{d.draft}.keepUndrained()
 		rebuild{d.draft}.adoptTarget()
-		if d.phase.givesBack {
+		if d.phase.givesBack || d.rec.Phase == PhaseDone {
 			d.enterPhase(phases[0]) // the surge was given back
 		}
 	}

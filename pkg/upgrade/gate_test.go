@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -1394,4 +1395,140 @@ func setReady(pod *corev1.Pod, ready bool, at time.Time) {
 		}
 	}
 	pod.Status.Conditions = conds
+}
+
+// TestTheEndDoesNotWaitForALostNode: a node is lost at the end, and a pod waits for it. The upgrade stops after the boot timeout.
+func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
+	s := newScene(t, old("old-a-1"), current("cur-a-1"))
+	s.next()
+	idx := drain.NewWorkloadIndex(drain.Facts{})
+	ready := build.Pod("web-1", build.Created(start), build.On("cur-a-1"))
+	pending := build.Pod("web-2", build.Created(start.Add(time.Second)), build.On(""), build.Unready)
+	pending.Status.Phase = corev1.PodPending
+	idx.Store(ready)
+	idx.Store(pending)
+	s.Record.Phase = upgrade.PhaseDone // all is replaced, and then a new node was lost; nothing comes in its place
+	s.Record.Workloads = map[string]upgrade.WorkloadRecord{webName: {Ready: 2, Proven: true}}
+	s.remove("old-a-1")
+	s.editBooks(func(b *ledger.Books) { b.Zones = map[string]ledger.Zone{"a": {Removed: 1}} })
+	s.Workloads = idx.Snapshot()
+	var step upgrade.Step
+	for range 24 * 60 {
+		s.pass(time.Minute)
+		if step = s.next(); step.Finished {
+			t.Logf("ends %q %s after %s", step.Record.Result, step.Record.Message, s.Now.Sub(start))
+			return
+		}
+	}
+	t.Errorf("after %s it still waits for %q in phase %q, unhealthy %v", s.Now.Sub(start), step.Status.Waiting, step.Record.Phase, step.Status.Unhealthy)
+}
+
+// TestGatedPodsAreStandbys: a pod with a scheduling gate waits on purpose, and the other one of the workload leaves as a single pod does.
+func TestGatedPodsAreStandbys(t *testing.T) {
+	g := newGateScene(t, 1)
+	gate := build.Pod("web-gated", build.Created(start.Add(-time.Hour)), build.On(""), build.Unready)
+	gate.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/wait"}}
+	gate.Status.Phase = corev1.PodPending
+	gate.Status.Conditions = append(gate.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "SchedulingGated"})
+	g.index.Store(gate)
+	var step upgrade.Step
+	for range 40 {
+		if step = g.step(); step.Finished {
+			break
+		}
+		if len(g.at("old-a-0").Pods) == 0 && len(g.at("cur-a-1").Pods) == 0 {
+			g.add("web-9")
+		}
+		g.pass(15 * time.Second)
+	}
+	if step.Record.Result != upgrade.Succeeded {
+		t.Errorf("it ends %q after %s: %s", step.Record.Result, g.Now.Sub(start), step.Record.Message)
+	}
+}
+
+// TestSurgePodsAreNotScaledBack: the pods of a rollout are none by which an owner scaled the workload up again.
+func TestSurgePodsAreNotScaledBack(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	g.index.Remove(g.at("old-a-2").Pods[0]) // scaled from 3 to 2
+	g.empty("old-a-2")
+	g.add("web-8")
+	g.pass(6 * time.Second)
+	g.index.Remove(g.at("cur-a-1").Pods[0])
+	g.empty("cur-a-1")
+	g.Workloads = g.index.Snapshot()
+	g.tellController(drain.Controller{Replicas: 2})
+	g.next()
+	g.tellController(drain.Controller{Replicas: 2})
+	g.add("web-8")
+	g.step()
+	g.add("web-surge", build.Unready, crashed(5)) // the surge pod of a rolling update that is stuck; both others are ready
+	var step upgrade.Step
+	for range 60 {
+		g.tellController(drain.Controller{Replicas: 2})
+		if step = g.step(); step.Finished {
+			break
+		}
+		if len(g.at("old-a-1").Pods) == 0 && len(g.at("cur-a-1").Pods) == 2 {
+			g.add("web-9")
+		}
+		g.pass(15 * time.Second)
+	}
+	if step.Record.Result != upgrade.Succeeded {
+		t.Errorf("it ends %q after %s: %s", step.Record.Result, g.Now.Sub(start), step.Record.Message)
+	}
+}
+
+// TestPodsThatEndAreNotScaledBack: pods of a StatefulSet that end slowly are none either.
+func TestPodsThatEndAreNotScaledBack(t *testing.T) {
+	g := newGateScene(t, 1)
+	g.index = drain.NewWorkloadIndex(drain.Facts{})
+	own := build.OwnedBy("StatefulSet", "db")
+	ended := func() {
+		g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "StatefulSet", Name: "db"}: {Replicas: 1, Read: g.Now}}
+	}
+	pod := build.Pod("db-0", build.Created(start.Add(-time.Hour)), build.On("old-a-0"), own)
+	g.at("old-a-0").Pods = []*corev1.Pod{pod}
+	g.index.Store(pod)
+	db1 := g.add("db-1", own, build.Created(start.Add(-time.Hour)))
+	db2 := g.add("db-2", own, build.Created(start.Add(-time.Hour)))
+	g.step()                 // db-0 has left its node, and is not there again yet
+	ending := db1.DeepCopy() // its owner scales it to 1: db-2 is gone at once, db-1 ends for ten minutes
+	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(10 * time.Minute)}
+	g.index.Store(ending)
+	g.index.Remove(db2)
+	g.at("cur-a-1").Pods = []*corev1.Pod{ending}
+	g.pass(6 * time.Second)
+	ended()
+	g.step()
+	g.add("db-0", own)
+	var step upgrade.Step
+	for range 40 {
+		ended()
+		if step = g.step(); step.Finished {
+			break
+		}
+		g.pass(10 * time.Second)
+	}
+	if step.Record.Result != upgrade.Succeeded || g.Now.Sub(start) > time.Minute {
+		t.Errorf("it ends %q after %s: %s; waits for %q", step.Record.Result, g.Now.Sub(start), step.Record.Message, step.Status.Waiting)
+	}
+}
+
+// TestSlowKubeletsReplaceNoPods: a kubelet that starts a pod late gives it its time from then on.
+func TestSlowKubeletsReplaceNoPods(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	pod := g.add("web-9", func(p *corev1.Pod) { setReady(p, false, g.Now) })
+	g.step()
+	g.pass(15 * time.Second)
+	begun := pod.DeepCopy() // its kubelet begins with it only now
+	begun.Status.StartTime = &metav1.Time{Time: g.Now}
+	g.index.Store(begun)
+	g.at("cur-a-1").Pods = []*corev1.Pod{begun}
+	g.step()
+	g.pass(20 * time.Second)
+	if step := g.step(); len(step.Status.Unhealthy) > 0 {
+		t.Errorf("20s after it began: %v", step.Status.Unhealthy)
+	}
 }

@@ -88,6 +88,8 @@ type Spell struct {
 type Coming struct {
 	Pod  types.UID
 	Late time.Time
+	// Ended counts the pods before it that ended before they were ready.
+	Ended int
 }
 
 // Late is a pod that does not become ready in time: Since is when it became late, Seen when it last was.

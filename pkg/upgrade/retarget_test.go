@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -204,4 +205,50 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 		}
 		d.run(time.Time{})
 	}
+}
+
+// TestRetargetedAtTheEnd: the target moves while the end waits for workloads. The outdated nodes are replaced.
+func TestRetargetedAtTheEnd(t *testing.T) {
+	s := retargeted(t)
+	s.Record.Phase = upgrade.PhaseDone // it waited for a workload there when the target moved
+	if step := s.next(); step.Record.Result == upgrade.Succeeded {
+		t.Errorf("it ends %q with %d outdated nodes", step.Record.Result, step.Status.Outdated)
+	}
+}
+
+// TestRetargetedDoesNotWaitForEver: no node of the new target becomes usable. The upgrade stops.
+func TestRetargetedDoesNotWaitForEver(t *testing.T) {
+	s := retargeted(t)
+	s.Request.Surge, s.Record.Request.Surge = 1, 1
+	for _, n := range []string{"old-a-2", "old-a-3", "new-a-1"} {
+		s.at(n).Pods = []*corev1.Pod{build.Pod("web-"+n, build.On(n))}
+	}
+	var step upgrade.Step
+	for range 24 * 60 {
+		step = s.next()
+		if step.Finished {
+			t.Logf("after %s it ends %q: %s", s.Now.Sub(start), step.Record.Result, step.Record.Message)
+			return
+		}
+		s.do(step.Actions...)
+		for _, a := range step.Actions {
+			switch x := a.(type) {
+			case nodegroup.AddCapacity:
+				m := current(fmt.Sprintf("fresh-a-%d", s.Now.Unix()))
+				m.Node.CreationTimestamp = metav1.NewTime(s.Now)
+				m.Node.Spec.Unschedulable = true
+				s.add(m)
+			case nodegroup.Terminate:
+				s.remove(x.Node)
+				if !x.Shrink {
+					m := current(fmt.Sprintf("fresh-a-%d", s.Now.Unix()))
+					m.Node.CreationTimestamp = metav1.NewTime(s.Now)
+					m.Node.Spec.Unschedulable = true // it never takes pods
+					s.add(m)
+				}
+			}
+		}
+		s.pass(time.Minute)
+	}
+	t.Errorf("after a day it waits for %q; %d started", step.Status.Waiting, len(step.Record.Nodes))
 }

@@ -140,10 +140,10 @@ func (d stopping) launchMissing() bool {
 }
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
-// pointed it: on the way back that may be where it was pointed on the way there.
+// pointed it: that may be where it was pointed on the way there, or before the target moved.
 func (d stopping) restoreRevision() bool {
 	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
-	isOurs := pointed == d.rec.Target.ID || (d.rec.Back && pointed == d.rec.Previous.ID)
+	isOurs := pointed == d.rec.Target.ID || (d.rec.Back && pointed == d.rec.Previous.ID) || slices.Contains(d.rec.Passed, pointed)
 	if pointed == to.ID || !isOurs {
 		return true
 	}

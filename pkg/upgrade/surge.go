@@ -170,6 +170,9 @@ func (d surge) scaleDownGroup() bool {
 // concludeUpgrade ends an upgrade that reached its goal, and whose workloads are whole still.
 func (d surge) concludeUpgrade() {
 	if !(canary{d.draft}).areWorkloadsWhole() {
+		if d.w.Group.Sized && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
+			window{d.draft}.waitForReplacement() // a node that was lost meanwhile may be what they need
+		}
 		return
 	}
 	d.rec.Result = Succeeded

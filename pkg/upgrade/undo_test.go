@@ -506,3 +506,25 @@ func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 		t.Errorf("it ends %q: %q", d.record.Result, d.record.Message)
 	}
 }
+
+// TestAbortAfterTheTargetMoved: the group may not be pointed at the new target, and the abort points it back from the earlier one.
+func TestAbortAfterTheTargetMoved(t *testing.T) {
+	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
+	d := newDriver(t, spec, upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: upgrade.Fail,
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+	})
+	d.run(start.Add(30 * time.Second))
+	d.wanted = "3"
+	d.run(time.Time{})
+	d.reopen()
+	d.record = d.record.Retargeted(revisionOf("3"))
+	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
+	d.run(time.Time{})
+	d.faults = nil
+	d.abort()
+	d.run(time.Time{})
+	if w := d.world(); w.Group.Pointed.ID != "1" {
+		t.Errorf("the abort ends %q: %q; the group pointed at 1 before, and points at %s", d.record.Result, d.record.Message, w.Group.Pointed.ID)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -86,10 +87,11 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	if moved && c.Delegation != nil {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Target = to
 	if moved {
+		c.Passed = append(slices.Clone(c.Passed), c.Target.ID)
 		c.forgetProofs()
 	}
+	c.Target = to
 	return c
 }
 

@@ -55,7 +55,7 @@ func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
 
 // withScaledBack returns the record with so many of the pods expected again that were scaled away.
 func (w WorkloadRecord) withScaledBack(pods int) WorkloadRecord {
-	back := min(w.Scaled, pods)
+	back := max(0, min(w.Scaled, pods))
 	w.Ready, w.Scaled = w.Ready+back, w.Scaled-back
 	return w
 }

@@ -113,7 +113,7 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
 		tried := recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
 		node, ofNode := attempt.Action.(upgrade.NodeAction)
-		over := ofNode && step.Record.Nodes[node.Target().Node].State == upgrade.NodeQuarantined
+		over := ofNode && slices.Contains([]upgrade.NodeState{upgrade.NodeQuarantined, upgrade.NodeParked}, step.Record.Nodes[node.Target().Node].State)
 		if !tried || over || step.Record.Stopping != "" || step.Finished {
 			continue
 		}

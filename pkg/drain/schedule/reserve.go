@@ -215,7 +215,7 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 		_, watched := p.in.Recoveries[w]
 		for _, other := range g.Unready() {
 			switch late := drain.LateAt(other, g.usual); {
-			case other.Spec.NodeName == "" && watched:
+			case other.Spec.NodeName == "" && watched && !drain.IsGated(other):
 				return false // the next decision follows when it has a node, or is late
 			case other.Spec.NodeName != "" && late.After(until):
 				until = late
