@@ -594,7 +594,11 @@ func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 		return ""
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(patience))
-	return drain.Lateness(pod, usual, patience, d.w.Now)
+	why := drain.Lateness(pod, usual, patience, d.w.Now)
+	if why != "" && d.w.Group.Sized && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
+		why += "; an upgrade with --max-surge=1 adds a node first"
+	}
+	return why
 }
 
 // whyNeverPlaced says why no node takes the pod, if none of the samples would even if it were empty; ""

@@ -755,7 +755,8 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 				}
 			}
 			d.run(time.Time{})
-			if d.record.Result != upgrade.WorkloadUnhealthy {
+			advised := strings.Contains(d.record.Message, "--max-surge=1 adds a node first")
+			if d.record.Result != upgrade.WorkloadUnhealthy || advised != (surge == 0) {
 				t.Errorf("it ends %q: %s", d.record.Result, d.record.Message)
 			}
 		})
