@@ -510,31 +510,7 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 // the first of them would be late by now. This happens if a kubelet rejects them, or if somebody deletes
 // them. It returns why the workload lacks pods, and the pod that is coming up now.
 func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
-	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // between two of a single pod's there is none
-	next, found := Coming{}, false
-	for _, pod := range replicas.Unready() {
-		late := drain.LateAt(pod, h.before.Usual.Duration)
-		if pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod) && (!found || late.Before(next.Late)) {
-			next, found = Coming{Pod: pod.UID, Late: late}, true
-		}
-	}
-	if noted, was := d.w.Notes.Coming[h.name]; was {
-		noted.Late = noted.Late.Add(d.w.Idle)
-		i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
-		switch {
-		case i >= replicas.Ready && noted.Ended == 0:
-			next, found = Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
-		case i >= replicas.Ready:
-			next, found = noted, true
-		case i < 0 && !found: // the next one is not there yet
-			next, found = noted, true
-		case i < 0:
-			next.Ended = noted.Ended + 1
-			if noted.Late.Before(next.Late) {
-				next.Late = noted.Late
-			}
-		}
-	}
+	next, found := d.followComing(h)
 	if !found {
 		return "", latePod{}
 	}
@@ -544,6 +520,44 @@ func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 		return "", latePod{} // a single one may have been lost with its node
 	}
 	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
+}
+
+// followComing returns the pod that comes up now in the place of the one that was noted, or that one while it
+// still comes up; found is false where none does.
+func (d canary) followComing(h *workloadHealth) (next Coming, found bool) {
+	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // between two of a single pod's there is none
+	next, found = d.findComing(replicas, h.before.Usual.Duration)
+	noted, was := d.w.Notes.Coming[h.name]
+	if !was {
+		return next, found
+	}
+	noted.Late = noted.Late.Add(d.w.Idle)
+	i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
+	switch {
+	case i >= replicas.Ready && noted.Ended == 0:
+		return Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
+	case i >= replicas.Ready:
+		return noted, true
+	case i < 0 && !found: // the next one is not there yet
+		return noted, true
+	case i < 0:
+		next.Ended = noted.Ended + 1
+		if noted.Late.Before(next.Late) {
+			next.Late = noted.Late
+		}
+	}
+	return next, found
+}
+
+// findComing returns the new pod that has been coming up on a node for longest.
+func (d canary) findComing(replicas *drain.Replicas, usual time.Duration) (coming Coming, found bool) {
+	for _, pod := range replicas.Unready() {
+		late := drain.LateAt(pod, usual)
+		if pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod) && (!found || late.Before(coming.Late)) {
+			coming, found = Coming{Pod: pod.UID, Late: late}, true
+		}
+	}
+	return coming, found
 }
 
 // keepLate keeps the note that a pod was late while the pod is ready for a short time. A pod that crashes
