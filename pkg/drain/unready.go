@@ -79,7 +79,7 @@ func IsRefused(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse
 }
 
-// IsGated reports whether the pod waits on purpose for what removes its scheduling gates (KEP-3521).
+// IsGated reports whether the pod has scheduling gates: the scheduler ignores it on purpose (KEP-3521).
 func IsGated(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) > 0
 }

@@ -133,8 +133,8 @@ func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 	}
 }
 
-// withScaledBack returns the workload's record with the pods by which its owner scaled it up again. Pods of
-// a rollout, and those that end, are more than its owner wants.
+// withScaledBack returns the workload's record after its owner scaled it up again. It asks the controller how
+// many pods the owner wants. Surge pods of a rollout and terminating pods do not count.
 func (d canary) withScaledBack(h *workloadHealth) WorkloadRecord {
 	d.unscaled = append(d.unscaled, h.Workload)
 	controller, read := d.w.Controllers[h.Workload]
@@ -240,13 +240,13 @@ func (d canary) watchWorkloads() {
 		}
 	}
 	daemons{d.draft}.watchDaemons()
-	if !d.phase.givesBack { // else what was added is given back first, since nothing more is drained
+	if !d.phase.givesBack { // in these phases no node is drained, so the upgrade first gives back the added nodes
 		d.stopForUnhealthy()
 	}
 }
 
-// lastReady returns the only ready pod of the workload that is likely to stay ready, if it has to leave
-// its node; nil otherwise.
+// lastReady returns the workload's only pod that is ready and likely to stay ready. It returns nil if there
+// are more or none, or if the node of that pod is not in drain.
 func (d canary) lastReady(h *workloadHealth) *corev1.Pod {
 	if h.replicas == nil || h.ready != 1 {
 		return nil
@@ -259,9 +259,8 @@ func (d canary) lastReady(h *workloadHealth) *corev1.Pod {
 	return nil
 }
 
-// findLastReady finds a workload whose last ready pod is to leave while none of its other pods can become
-// ready in its place. Where one of them can, as a standby that waits to become the leader, faulty is
-// false.
+// findLastReady reports whether the workload's last ready pod must leave while no other pod of the workload
+// can become ready. faulty is false if one can, for example a standby that waits to become the leader.
 func (d canary) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
 	last := d.lastReady(h)
 	if last == nil {
@@ -341,8 +340,8 @@ func (d canary) describeRest(h *workloadHealth) string {
 	return cmp.Or(drain.Lateness(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
 }
 
-// firstUnready returns the workload's first unready pod, by name, that does not have to leave its node; nil if
-// there is none.
+// firstUnready returns the workload's first unready pod by name. It skips pods that must leave their node, and
+// returns nil if there is no other.
 func (d canary) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 	if h.replicas == nil {
 		return nil
@@ -401,7 +400,7 @@ func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
 // may still have them in time. Of pods that are late the first is named.
 func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
-	missing, refused := d.whyMissing(h) // even if a pod is late: it notes since when pods are missing
+	missing, refused := d.whyMissing(h) // called even if a pod is late, because it notes since when pods are missing
 	replaced, coming := d.findReplaced(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeLack(h, pod, why)
@@ -506,9 +505,9 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 	return found, reason, first
 }
 
-// findReplaced finds that new pods of the workload end before they are ready, one after the other, and that
-// the first of them would be late by now. This happens if a kubelet rejects them, or if somebody deletes
-// them. It returns why the workload lacks pods, and the pod that is coming up now.
+// findReplaced reports whether new pods of the workload end one after the other before they are ready, for
+// longer than one pod may take. This happens if a kubelet rejects the pods, or if a user deletes them. It
+// returns "" or why the workload lacks pods, and the pod that is starting now.
 func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 	next, found := d.followComing(h)
 	if !found {
@@ -522,10 +521,10 @@ func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
-// followComing returns the pod that comes up now in the place of the one that was noted, or that one while it
-// still comes up; found is false where none does.
+// followComing returns the pod that was noted while it is still starting. After that it returns the pod that is
+// starting in its place. found is false if there is none.
 func (d canary) followComing(h *workloadHealth) (next Coming, found bool) {
-	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // between two of a single pod's there is none
+	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
 	next, found = d.findComing(replicas, h.before.Usual.Duration)
 	noted, was := d.w.Notes.Coming[h.name]
 	if !was {
@@ -549,7 +548,7 @@ func (d canary) followComing(h *workloadHealth) (next Coming, found bool) {
 	return next, found
 }
 
-// findComing returns the new pod that has been coming up on a node for longest.
+// findComing returns the new pod that has been starting on a node for the longest time.
 func (d canary) findComing(replicas *drain.Replicas, usual time.Duration) (coming Coming, found bool) {
 	for _, pod := range replicas.Unready() {
 		late := drain.LateAt(pod, usual)
@@ -635,8 +634,8 @@ func (d canary) countBringers(h *workloadHealth) int {
 }
 
 // roomPatience returns how long a pod may wait for room on another node like those of the group.
-// ends is false, and the wait has no limit, while such nodes are on their way: those that replace the
-// given number of nodes in flight, or launches.
+// ends is false, and the wait has no limit, while such nodes are expected: replacements of the nodes in
+// flight, of which inFlight is the number, or launches.
 func (d canary) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {

@@ -290,8 +290,8 @@ func (d decision) runPhases() {
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
-		// The surge is distributed again. A node whose termination was refused still exists and must be
-		// counted before that.
+		// The upgrade divides the surge among the zones again. A node whose termination was refused still
+		// exists, so it must be counted before that.
 		if !(surplus{d.draft}).keepSurvivingSurge() {
 			return
 		}

@@ -569,7 +569,7 @@ func TestProgressGivesTime(t *testing.T) {
 	}
 }
 
-// TestATargetThatMovesHasItsOwnCanary: a pod has left a node in drain when the target moves, and waits for room. The node is the canary of the
+// TestATargetThatMovesHasItsOwnCanary: a pod left a node in drain and waits for room. Then the target moves. The node is the canary of the
 // new target, too: its other pod does not wait for one that no node is.
 func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
 	g := newGateScene(t, 1)
@@ -620,8 +620,8 @@ func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 	t.Error("it does not stop")
 }
 
-// TestMissingPodsAreKnownWhileAnotherIsLate: of the first node's two pods one becomes ready late, and a quota refuses the other one all the
-// time. No other node is started when the late one is ready (I11).
+// TestMissingPodsAreKnownWhileAnotherIsLate: two pods leave the first node. One new pod becomes ready late. A quota refuses the other one. When
+// the late pod is ready, the upgrade still starts no other node (I11).
 func TestMissingPodsAreKnownWhileAnotherIsLate(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Settle = duration(time.Minute)
@@ -1197,8 +1197,8 @@ func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
 	t.Errorf("after %s it waits for %q, unhealthy %v", g.Now.Sub(start), step.Status.Waiting, step.Status.Unhealthy)
 }
 
-// TestPodsThatTakeLongTurnsToCrashHaveOneTime: of two pods always one crashes, and the other is ready for longer than the half minute after
-// which that counts (I11).
+// TestPodsThatTakeLongTurnsToCrashHaveOneTime: two pods crash in turn. Each is ready for two minutes in between, which is long enough to count
+// as ready. The upgrade stops nevertheless (I11).
 func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -1447,7 +1447,7 @@ func TestGatedPodsAreStandbys(t *testing.T) {
 	}
 }
 
-// TestSurgePodsAreNotScaledBack: the pods of a rollout are none by which an owner scaled the workload up again.
+// TestSurgePodsAreNotScaledBack: a surge pod of a rollout does not mean that the owner scaled the workload up again.
 func TestSurgePodsAreNotScaledBack(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -1480,7 +1480,7 @@ func TestSurgePodsAreNotScaledBack(t *testing.T) {
 	}
 }
 
-// TestPodsThatEndAreNotScaledBack: pods of a StatefulSet that end slowly are none either.
+// TestPodsThatEndAreNotScaledBack: a terminating pod of a StatefulSet does not mean that the owner scaled it up again.
 func TestPodsThatEndAreNotScaledBack(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.index = drain.NewWorkloadIndex(drain.Facts{})

@@ -47,7 +47,8 @@ type NodeRecord struct {
 	EmptyAt time.Time `json:"emptyAt,omitzero"`
 	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
 	Shrink bool `json:"shrink,omitempty"`
-	// Earlier tells that it was launched for an earlier target, and is booked so.
+	// Earlier is true if the ledger counted the removal of the node as one that was launched before the
+	// target moved.
 	Earlier bool `json:"earlier,omitempty"`
 	// Terminated is when the termination was decided; Landed that the cloud is known to have begun
 	// it.

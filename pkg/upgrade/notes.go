@@ -45,7 +45,7 @@ type Notes struct {
 	CreatableSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
-	// Coming contains, by NAMESPACE/KIND/NAME, the pods of such workloads that come up.
+	// Coming contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
 	Coming map[string]Coming
 	// Late contains, by UID, the pods of such workloads that are late or were shortly before.
 	Late map[types.UID]Late
@@ -73,8 +73,8 @@ type Notes struct {
 }
 
 // Spell says since when a workload has not recovered. Since is when Pod, the first late pod, became late.
-// When that pod is ready and another is late, Pod is the other one, and Since is when that became late. A
-// pod starts the time once only: pods may crash in turn.
+// When that pod is ready and another is late, Pod is the other one, and Since is when that became late. Each
+// pod restarts the time at most once, because pods may crash in turn.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.
@@ -83,8 +83,8 @@ type Spell struct {
 	Earlier []types.UID
 }
 
-// Coming is the pod of a workload that has been coming up for longest, and when it is late. If it ends
-// before it is ready, the next one has what is left of its time.
+// Coming is the pod of a workload that has been starting for the longest time, and when it will be late. If it
+// ends before it is ready, the next pod is late at the same time.
 type Coming struct {
 	Pod  types.UID
 	Late time.Time

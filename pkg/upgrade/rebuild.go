@@ -221,8 +221,8 @@ func (d rebuild) adoptTarget() {
 	d.rec.Total = d.countTotal()
 }
 
-// wasLaunched reports whether the member came since the upgrade, or its way back, began, and was not there
-// before as an instance without a node.
+// wasLaunched reports whether the member was created after the upgrade, or its rollback, began. Instances that
+// existed before and had no node do not count.
 func (r *Record) wasLaunched(m *nodegroup.Member) bool {
 	return !r.Ledger.IsPreexisting(m) && (m.Node == nil || !m.Node.CreationTimestamp.Time.Before(r.Started))
 }

@@ -145,8 +145,8 @@ func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 	}
 }
 
-// TestRetargetedWaitsForACurrentNode: the target moves while the surge comes up. Pods are not evicted before a node of the new target is there
-// (EKS E24).
+// TestRetargetedWaitsForACurrentNode: the target moves while the surge nodes boot. The upgrade evicts no pod before a node of the new target is
+// Ready (EKS E24).
 func TestRetargetedWaitsForACurrentNode(t *testing.T) {
 	for _, at := range []time.Duration{10 * time.Second, time.Minute, 119 * time.Second} {
 		d := reachedBy(t, true)["upgrade"]()

@@ -14,10 +14,10 @@ import (
 // scheduling asks which pods are evicted now, and which node is started next.
 type scheduling struct{ *draft }
 
-// awaitsCurrentNode reports whether the node's pods wait for the first current node after the target moved.
-// What was launched for the earlier target is fenced, and pods that are evicted before would be Pending until
-// that node is ready (EKS E24), for the boot timeout at most. Nodes without pods are replaced first, and
-// those that do not serve. Where none is left and none is on its way, no pod waits.
+// awaitsCurrentNode reports whether the node must not be drained before a current node takes pods. After the
+// target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). The upgrade
+// first replaces nodes without pods and nodes that are not Ready. It waits for the boot timeout at most, and
+// not at all if no current node is expected.
 func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
 	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
 	if !moved || len((canary{d.draft}).sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
@@ -25,7 +25,7 @@ func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
 	}
 	until := d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(until) {
-		return false // none comes up
+		return false // no node became ready in that time
 	}
 	coming := d.rec.Ledger.PendingLaunches() > 0 || d.rec.countInFlight() > 0 || d.count.Fresh > 0
 	if !coming && !slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return len(d.classifyPodsOf(m).Evict) == 0 }) {

@@ -140,7 +140,7 @@ func (d stopping) launchMissing() bool {
 }
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
-// pointed it: that may be where it was pointed on the way there, or before the target moved.
+// pointed it. In a rollback, or after the target moved, that may be an earlier target.
 func (d stopping) restoreRevision() bool {
 	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
 	isOurs := pointed == d.rec.Target.ID || (d.rec.Back && pointed == d.rec.Previous.ID) || slices.Contains(d.rec.Passed, pointed)

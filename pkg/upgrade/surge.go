@@ -167,7 +167,7 @@ func (d surge) scaleDownGroup() bool {
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
 
-// concludeUpgrade ends an upgrade that reached its goal, and whose workloads are whole still.
+// concludeUpgrade ends an upgrade that reached its goal, unless a workload lacks pods again.
 func (d surge) concludeUpgrade() {
 	if !(canary{d.draft}).areWorkloadsWhole() {
 		if d.w.Group.Sized && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {

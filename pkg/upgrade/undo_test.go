@@ -507,7 +507,7 @@ func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 	}
 }
 
-// TestAbortAfterTheTargetMoved: the group may not be pointed at the new target, and the abort points it back from the earlier one.
+// TestAbortAfterTheTargetMoved: the cloud refuses to point the group at the new target. The abort points it back from the earlier target.
 func TestAbortAfterTheTargetMoved(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
 	d := newDriver(t, spec, upgrade.Request{

@@ -184,7 +184,7 @@ func (d window) startNode(m *nodegroup.Member) {
 	}
 }
 
-// remedyOfLaunch says what helps where the cloud does not launch nodes, by what it answered.
+// remedyOfLaunch returns what the user can do about the cloud's answer to a launch.
 func remedyOfLaunch(answer string) string {
 	lower := strings.ToLower(answer)
 	for _, denied := range []string{"unauthorized", "not authorized", "accessdenied", "access denied"} {
@@ -195,8 +195,7 @@ func remedyOfLaunch(answer string) string {
 	return "allow more instance types or zones, or ask for a higher quota"
 }
 
-// describeLaunchAnswer says what the cloud answered last to a launch that is tried again and again, the first
-// by its key; "" if no such launch has an answer.
+// describeLaunchAnswer returns the cloud's last answer to the first launch by key that has one, or "".
 func (w *World) describeLaunchAnswer() string {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]

@@ -20,8 +20,8 @@ type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left, less what its owner
 	// scaled away since.
 	Ready int `json:"ready,omitempty"`
-	// Scaled counts the ready pods that its owner scaled away since. If its owner scales it up again, they
-	// are expected again.
+	// Scaled counts the ready pods that the owner removed by scaling down. The upgrade expects them again if
+	// the owner scales up again.
 	Scaled int `json:"scaled,omitempty"`
 	// Unready counts the pods that it had at that time and that were not ready.
 	Unready int `json:"unready,omitempty"`

@@ -200,8 +200,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 	}
 }
 
-// awaitsCreation is I11 for pods that are refused: no node is started while a workload that lost pods has had fewer than before for a while,
-// whatever becomes of the others.
+// awaitsCreation checks I11 for refused pods: the upgrade starts no node while a workload's pods have not been created for a while.
 func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.makers[app.Name]
 	before, lost := r.recovery.before[name]
@@ -227,7 +226,7 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Wo
 	}
 }
 
-// neverWaitsForEver is I11 for workloads whose new pods never come up, whatever they do instead: the upgrade does not wait for them for ever.
+// neverWaitsForEver checks I11 for workloads whose new pods never stay ready: the upgrade stops at some time.
 func (r *rules) neverWaitsForEver(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod) {
 	name := app.id().String()
 	before, lost := r.recovery.before[name]
@@ -434,7 +433,7 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 // cannotComeUp reports whether the pod crashes, or no node may take it.
 func cannotComeUp(pod *corev1.Pod) bool { return isCrashing(pod) || pod.Spec.NodeName == "" }
 
-// isFaulty reports whether the pod crashes, or no node takes it for what it asks for.
+// isFaulty reports whether the pod crashes, or asks for a zone that has no nodes.
 func isFaulty(pod *corev1.Pod) bool {
 	return isCrashing(pod) || (pod.Spec.NodeName == "" && isStranded(pod))
 }

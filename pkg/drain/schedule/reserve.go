@@ -194,7 +194,7 @@ func (p *Plan) addCandidate(c candidate) {
 
 // isDoneWaiting reports whether the last ready pod of a workload may leave although no other pod has
 // become ready. The pod must have waited for the limit. Unready pods that have a node must be late:
-// they may have got the node only now. None may be without a node: either one with room is on its way,
+// they may have got the node only now. No other pod may lack a node: either a node with room is expected,
 // or the upgrade stops because no node takes the pod. No StatefulSet pod may still be terminating,
 // because its replacement is created only after that. The pod stays while any workload is unhealthy,
 // because the upgrade may stop for that workload and the pods of this one may fail in the same way.

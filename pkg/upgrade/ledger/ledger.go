@@ -72,8 +72,8 @@ type Zone struct {
 	// are outdated on it: surge that is up already. Negative when nodes that were taken were still
 	// missing.
 	Carried int `json:"carried,omitempty"`
-	// Earlier counts the nodes of Carried that were launched for an earlier target, after which the target
-	// moved, and that were not removed since.
+	// Earlier counts the nodes in Carried that were launched before the target moved and that the upgrade
+	// has not removed yet.
 	Earlier int `json:"earlier,omitempty"`
 	// Replaced counts the nodes that were removed before the way back began: what came in their place is
 	// outdated on it, and may not serve yet.
@@ -265,7 +265,7 @@ func (l *Ledger) BookRemoval(zone string, shrink, earlier bool, now time.Time) {
 	l.books.Changed = now
 }
 
-// HasEarlier reports whether the zone has nodes on the books that were launched for an earlier target.
+// HasEarlier reports whether the zone has nodes that were launched before the target moved.
 func (l *Ledger) HasEarlier(zone string) bool { return l.books.Zones[zone].Earlier > 0 }
 
 // BookReturn books that a new node of the ledger's zone is given back.
@@ -274,7 +274,7 @@ func (l *Ledger) BookReturn(zone string, now time.Time) {
 	l.books.Changed = now
 }
 
-// UnbookRemoval takes the end of an outdated node off the books; earlier is as it was booked.
+// UnbookRemoval reverses BookRemoval. earlier must be the value that BookRemoval got.
 func (l *Ledger) UnbookRemoval(zone string, earlier bool) {
 	l.updateZone(zone, func(z *Zone) { z.Removed-- })
 	if earlier {

@@ -77,9 +77,9 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 }
 
 // AdoptTarget begins the books of the way to a target that moved. What was launched for the earlier
-// target is outdated by now, but it serves: earlier counts it by the ledger's zones, as the nodes
-// that a rollback begins with. If the target moved before, it also counts the nodes that were counted
-// then. known are names of further members that were there before us.
+// target is outdated now, but it serves. earlier is the number of these nodes in each zone of the ledger. It
+// contains the nodes of all earlier targets, and replaces the number of the last call. known lists further
+// members that existed before the upgrade.
 func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
 	for zone, surge := range k.spreadSurgeAgain() {
