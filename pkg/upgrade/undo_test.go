@@ -476,12 +476,7 @@ func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
 	d := reachedBy(t, true)["rollback"]()
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
 	d.run(time.Time{})
-	d.faults = nil
-	d.abort()
-	d.run(time.Time{})
-	if w := d.world(); w.Group.Pointed.ID != "1" {
-		t.Errorf("the abort ends %q: %q; the group pointed at 1 before, and points at %s", d.record.Result, d.record.Message, w.Group.Pointed.ID)
-	}
+	d.wantPointedBack(t)
 }
 
 // TestStopOfAnAbortNamesRefusals: S20 for an abort that is interrupted after one of its requests was refused for good.
@@ -521,6 +516,12 @@ func TestAbortAfterTheTargetMoved(t *testing.T) {
 	d.record = d.record.Retargeted(revisionOf("3"))
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
 	d.run(time.Time{})
+	d.wantPointedBack(t)
+}
+
+// wantPointedBack aborts without faults, and expects the group to point at revision 1 again.
+func (d *driver) wantPointedBack(t *testing.T) {
+	t.Helper()
 	d.faults = nil
 	d.abort()
 	d.run(time.Time{})
