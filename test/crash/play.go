@@ -220,6 +220,9 @@ func (t *trial) keepAll(o outcome) error {
 	if t.keep == "" {
 		return nil
 	}
+	if err := os.MkdirAll(t.keep, 0o755); err != nil {
+		return err
+	}
 	var text bytes.Buffer
 	for i, write := range o.writes {
 		fmt.Fprintf(&text, "%d %s\n", i+1, write)

@@ -167,13 +167,14 @@ const (
 	notTaken      = "no new node takes it"
 	flapsThere    = "ready between crashes"
 	partlyCreated = "is created in part"
+	sickPods      = "is not created, and some pods were not ready before"
 	strandedPods  = "no node takes all but one"
 	rejectedPods  = "ends before it is ready"
 	inOrder       = "is created in order"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, strandedPods, rejectedPods, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, strandedPods, rejectedPods, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -186,6 +187,7 @@ func (t Tally) health(p *Plan) {
 		notTaken:      p.hasWorkload(func(w *Workload) bool { return w.Homeless }),
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
 		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
+		sickPods:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 }),
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
 		rejectedPods:  p.hasWorkload(func(w *Workload) bool { return w.Rejected > 0 }),
 		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),

@@ -54,6 +54,7 @@ func Generate(seed uint64) Plan {
 	balancers(&p)
 	renewals(&p)
 	refusePods(&p)
+	sicken(&p)
 	slowStarters(&p)
 	refuseDaemons(&p)
 	strandPods(&p)

@@ -124,6 +124,8 @@ type Workload struct {
 	// have been without a node for long, since no node takes them, until another actor mends it, or Calm.
 	Spare    int
 	Stranded bool
+	// Sick is how many of its first pods are not ready. They are on nodes that stay, if there are any.
+	Sick int
 	// Rejected is within how long its new pods end on nodes of another revision than the first, before they are ready, and others take their
 	// place, 0 for never; until another actor mends it, or Calm.
 	Rejected time.Duration

@@ -50,7 +50,15 @@ func (c *cluster) deal(w *Workload) {
 		} else {
 			pod.Spec.NodeName = homes[i%len(homes)]
 		}
+		if i < w.Sick {
+			if stay := slices.IndexFunc(homes, func(name string) bool { return c.nodes[name].Labels[imageLabel] != "1" }); stay >= 0 {
+				pod.Spec.NodeName = homes[stay]
+			}
+		}
 		c.settlePod(m, pod)
+		if i < w.Sick {
+			pod.Status = c.statusOf(pod, false)
+		}
 		c.putPod(pod)
 	}
 	m.refused, m.spare = w.Refused, w.Spare

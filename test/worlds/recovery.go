@@ -508,6 +508,19 @@ func (r *rules) saysMissing(app *Workload, u upgrade.Unhealthy, pods []*corev1.P
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
 	}
+	if app.Sick == 0 || !r.quiet {
+		return // some may have left before the upgrade counted them
+	}
+	there := 0 // with those that are ending: a StatefulSet creates no others before they are gone
+	for _, pod := range r.c.pods {
+		if pod.Labels["app"] == app.Name {
+			there++
+		}
+	}
+	said := 0
+	if _, _ = fmt.Sscanf(u.Why, "%d pod", &said); said < app.Replicas-there || said > app.Replicas-len(pods) {
+		r.fail("I11", "%s is said to lack pods, and of %d there are %d", u, app.Replicas, there)
+	}
 }
 
 // hasRestarted reports whether a container of the pod ended before.

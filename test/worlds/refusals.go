@@ -56,6 +56,17 @@ func refusePods(p *Plan) {
 	}
 }
 
+// sicken gives some workloads of which no new pods are created first pods that are not ready, and at least one that is. It draws from its
+// own generator.
+func sicken(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7369636b))}
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.Refused && w.Spare == 0 && w.replicated() && w.Replicas > 1 && d.chance(60) {
+			w.Sick = min(1+d.IntN(2), w.Replicas-1)
+		}
+	}
+}
+
 // strandPods gives some worlds a workload of which all pods but one have been without a node for long. It draws from its own generator.
 func strandPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
