@@ -84,8 +84,8 @@ type Record struct {
 	// Pointed is what the group pointed at before us, where that is not Previous: what an abort
 	// points it at again.
 	Pointed nodegroup.Revision `json:"pointed,omitzero"`
-	// Passed are the IDs of the revisions that were the target before it moved.
-	Passed []string `json:"passed,omitempty"`
+	// SetTo are the IDs of the revisions that this upgrade asked the cloud to point the group at.
+	SetTo []string `json:"setTo,omitempty"`
 	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
 	Back bool `json:"back,omitempty"`
 	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of

@@ -252,3 +252,37 @@ func TestRetargetedDoesNotWaitForEver(t *testing.T) {
 	}
 	t.Errorf("after a day it waits for %q; %d started", step.Status.Waiting, len(step.Record.Nodes))
 }
+
+// TestRetargetedBackWaitsForNoNewNode: the target moves back, so that nodes from before the upgrade are current again. They take pods, so
+// the node of the earlier target is drained at once.
+func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
+	s := retargeted(t)
+	s.Request.Surge, s.Record.Request.Surge = 1, 1
+	for _, name := range []string{"old-a-2", "old-a-3"} {
+		s.at(name).Outdated = false
+	}
+	s.editBooks(func(b *ledger.Books) { b.Zones["a"] = ledger.Zone{Launched: 2, Shrunk: 1, Removed: 1} }) // one has not come yet
+	s.at("new-a-1").Pods = []*corev1.Pod{build.Pod("web", build.On("new-a-1"))}
+	step := s.next()
+	s.do(step.Actions...)
+	wantState(t, s.next(), "new-a-1", upgrade.NodeDraining)
+}
+
+// TestAbortLeavesTheOwnersTarget: the target moved because the owner of the group pointed it at another revision. An abort leaves it there.
+func TestAbortLeavesTheOwnersTarget(t *testing.T) {
+	s := retargeted(t)
+	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
+	s.Record = s.Record.Aborting()
+	for range 20 {
+		step := s.next()
+		if set := actionsOf(step, "set the group"); len(set) > 0 {
+			t.Fatalf("it asks to %v", set)
+		}
+		if step.Finished {
+			return
+		}
+		s.do(step.Actions...)
+		s.pass(10 * time.Second)
+	}
+	t.Error("the abort does not end within 20 steps")
+}

@@ -140,11 +140,10 @@ func (d stopping) launchMissing() bool {
 }
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
-// pointed it. In a rollback, or after the target moved, that may be an earlier target.
+// pointed it. Its owner may have pointed it elsewhere.
 func (d stopping) restoreRevision() bool {
 	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
-	isOurs := pointed == d.rec.Target.ID || (d.rec.Back && pointed == d.rec.Previous.ID) || slices.Contains(d.rec.Passed, pointed)
-	if pointed == to.ID || !isOurs {
+	if pointed == to.ID || !d.rec.hasSet(pointed) {
 		return true
 	}
 	d.waitForCloud("")

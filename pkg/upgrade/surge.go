@@ -71,6 +71,9 @@ func (d surge) setRevision() bool {
 		return true
 	}
 	d.waitForCloud("the group to take revision " + wanted.Name)
+	if !slices.Contains(d.rec.SetTo, wanted.ID) {
+		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
+	}
 	d.addAction(nodegroup.SetRevision{To: wanted, Token: ledger.Token(d.rec.Run, "revision-"+wanted.ID, 1)})
 	return false
 }

@@ -88,7 +88,6 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
 	if moved {
-		c.Passed = append(slices.Clone(c.Passed), c.Target.ID)
 		c.forgetProofs()
 	}
 	c.Target = to
@@ -121,6 +120,15 @@ func (r *Record) originalRevision() nodegroup.Revision {
 		return r.Pointed
 	}
 	return r.Previous
+}
+
+// hasSet reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
+// not name the revisions: they asked for the target of the request, and on the way back for the one before.
+func (r *Record) hasSet(revision string) bool {
+	if len(r.SetTo) > 0 || r.Request.To == "" {
+		return slices.Contains(r.SetTo, revision)
+	}
+	return revision == r.Target.ID || (r.Back && revision == r.Previous.ID)
 }
 
 // isRemoving reports whether the node is being terminated.

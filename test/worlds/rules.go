@@ -55,7 +55,7 @@ type rules struct {
 	delegations delegations
 	soaks       soaks
 	waited      waited
-	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
+	// pointed is the revision that the group's owner pointed it at last, back true once the upgrade is on its way back.
 	pointed string
 	back    bool
 	// begunIn is the zone of the node that was begun last, where zones take turns.
