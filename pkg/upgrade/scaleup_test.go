@@ -182,6 +182,9 @@ func TestNodeCreationFailure(t *testing.T) {
 		"E33 permissions": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "UnauthorizedOperation: You are not authorized to perform this operation"}
 		}, "to perform this operation: allow the group's role to launch instances as its launch template says"},
+		"E33 image": {func(s *scene) {
+			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "The image id '[ami-0123]' does not exist. Launching EC2 instance failed."}
+		}, "Launching EC2 instance failed.: see the group's launch template and its scaling activities"},
 		"E33 a failure from before is none of ours": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
 		}, "see the group's scaling activities"},

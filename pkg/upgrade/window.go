@@ -186,13 +186,18 @@ func (d window) startNode(m *nodegroup.Member) {
 
 // remedyOfLaunch returns what the user can do about the cloud's answer to a launch.
 func remedyOfLaunch(answer string) string {
-	lower := strings.ToLower(answer)
-	for _, denied := range []string{"unauthorized", "not authorized", "accessdenied", "access denied"} {
-		if strings.Contains(lower, denied) {
-			return "allow the group's role to launch instances as its launch template says"
-		}
+	says := func(words ...string) bool {
+		lower := strings.ToLower(answer)
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) })
 	}
-	return "allow more instance types or zones, or ask for a higher quota"
+	switch {
+	case says("unauthorized", "not authorized", "accessdenied", "access denied", "forbidden", "permission"):
+		return "allow the group's role to launch instances as its launch template says"
+	case says("capacity", "quota", "limit", "exceeded", "exhausted", "insufficient", "enough", "sold out"):
+		return "allow more instance types or zones, or ask for a higher quota"
+	default:
+		return "see the group's launch template and its scaling activities"
+	}
 }
 
 // describeLaunchAnswer returns the cloud's last answer to the first launch by key that has one, or "".

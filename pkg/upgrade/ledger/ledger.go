@@ -218,7 +218,7 @@ func (l *Ledger) DescribeSurplus(larger int) string {
 	if owed <= 0 {
 		return ""
 	}
-	return DescribeSize(owed) + ": no outdated node was left to give back, and nodes that carry pods are not taken"
+	return DescribeSize(owed) + ": no outdated node was left to give back, and new nodes are not taken, because they carry pods or may soon"
 }
 
 // DescribeSize says that the group is larger than before the upgrade by so many nodes, or smaller where
