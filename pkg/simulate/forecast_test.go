@@ -123,7 +123,7 @@ succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 			}
 		}, one, `
 1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
-WorkloadUnhealthy in 8m1s-8m30s, peak 4, 0.14 extra hours, 2 evictions
+WorkloadUnhealthy in 10m1s-10m30s, peak 4, 0.17 extra hours, 2 evictions
 unplaced shop/cache-0-r10 of ReplicaSet shop/cache: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector
 unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector
 `},

@@ -45,8 +45,8 @@ type workloadHealth struct {
 	// replicas are its pods; nil when there are none. ready counts the settled ones.
 	replicas *drain.Replicas
 	ready    int
-	// unscaled is true where it has fewer pods than before, and how many it should have was not
-	// read.
+	// unscaled is true if its controller is to be read: it has fewer pods than before, or its owner scaled it down and
+	// may scale it up again.
 	unscaled bool
 }
 
@@ -80,7 +80,7 @@ func (d canary) examineWorkloads() {
 		}
 		d.health = append(d.health, h)
 		if h.unscaled {
-			d.unscaled = append(d.unscaled, w)
+			d.askController(w)
 		}
 		d.noteRecovery(&h)
 	}
@@ -95,10 +95,11 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
 	if h.countMissing() > 0 {
 		h.before = d.withoutScaledAway(&h)
-		h.unscaled = h.countMissing() > 0
-	} else if before.Scaled > 0 && h.countMissing() < 0 {
+	}
+	if before.Scaled > 0 {
 		h.before = d.withScaledBack(&h)
 	}
+	h.unscaled = h.countMissing() > 0 || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(&h) != ""))
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
 	if h.replicas == nil {
 		return h
@@ -133,15 +134,14 @@ func (d canary) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 	}
 }
 
-// withScaledBack returns the workload's record after its owner scaled it up again. It asks the controller how
-// many pods the owner wants. Surge pods of a rollout and terminating pods do not count.
+// withScaledBack returns the workload's record after its owner scaled it up again, by how many pods its controller
+// should have. They count from then on, created or not: a quota may refuse them.
 func (d canary) withScaledBack(h *workloadHealth) WorkloadRecord {
-	d.unscaled = append(d.unscaled, h.Workload)
 	controller, read := d.w.Controllers[h.Workload]
-	if !read || controller.Unread != "" {
+	if !read || controller.Unread != "" || d.w.EndingNamespaces[h.Namespace] {
 		return h.before
 	}
-	return h.before.withScaledBack(min(-h.countMissing(), controller.Replicas-h.before.Ready-h.before.Unready))
+	return h.before.withScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
 }
 
 // countReady counts its ready pods, settled or not.
@@ -307,7 +307,15 @@ func (d canary) areWorkloadsWhole() bool {
 	whole := true
 	for i := range d.health {
 		h := &d.health[i]
-		if !h.lacksPods() || d.rec.Request.ignoresUnready(h.name) {
+		if d.rec.Request.ignoresUnready(h.name) {
+			continue
+		}
+		if _, read := d.w.Controllers[h.Workload]; h.before.Scaled > 0 && !read && !d.w.EndingNamespaces[h.Namespace] {
+			d.askController(h.Workload) // its owner may have scaled it up again, and its pods may be refused
+			whole, d.waiting = false, "to know how many pods "+h.name+" should have"
+			continue
+		}
+		if !h.lacksPods() {
 			continue
 		}
 		whole = false
@@ -515,7 +523,7 @@ func (d canary) findReplaced(h *workloadHealth) (why string, coming latePod) {
 	}
 	d.notes.Coming[h.name] = next
 	d.requeueAt(next.Late)
-	if next.Ended < 2 || d.w.Now.Before(next.Late) {
+	if next.Ended < 2 || next.Roomless || d.w.Now.Before(next.Late) {
 		return "", latePod{} // a single one may have been lost with its node
 	}
 	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
@@ -530,14 +538,19 @@ func (d canary) followComing(h *workloadHealth) (next Coming, found bool) {
 	if !was {
 		return next, found
 	}
-	noted.Late = noted.Late.Add(d.w.Idle)
+	passed := d.w.Idle
+	if noted.Roomless {
+		passed = max(passed, d.w.Now.Sub(d.w.Notes.At))
+	}
+	noted.Late = noted.Late.Add(passed)
 	i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
 	switch {
 	case i >= replicas.Ready && noted.Ended == 0:
 		return Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
 	case i >= replicas.Ready:
 		return noted, true
-	case i < 0 && !found: // the next one is not there yet
+	case i < 0 && !found: // the next one is not there yet, or no node takes it
+		noted.Roomless = slices.ContainsFunc(replicas.Unready(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && d.cameDuringUpgrade(pod) })
 		return noted, true
 	case i < 0:
 		next.Ended = noted.Ended + 1
@@ -635,7 +648,7 @@ func (d canary) countBringers(h *workloadHealth) int {
 
 // roomPatience returns how long a pod may wait for room on another node like those of the group.
 // ends is false, and the wait has no limit, while such nodes are expected: replacements of the nodes in
-// flight, of which inFlight is the number, or launches.
+// flight, of which inFlight is the number, or launches. A new node that boots may take the boot timeout.
 func (d canary) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
@@ -645,7 +658,7 @@ func (d canary) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 		return d.ownersPatience(inFlight, lacking)
 	case inFlight > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
 		return 0, false
-	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged:
+	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged || (d.w.Group.Sized && d.count.Fresh > d.count.Usable): // a new node boots
 		return d.rec.Request.BootTimeout.Duration, true
 	default:
 		return roomPatience, true

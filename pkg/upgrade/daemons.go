@@ -276,9 +276,7 @@ func (d daemons) countMissing(w drain.Workload) (missing int, unsure bool) {
 			long++
 		}
 	}
-	if !slices.Contains(d.unscaled, w) {
-		d.unscaled = append(d.unscaled, w)
-	}
+	d.askController(w)
 	controller, read := d.w.Controllers[w]
 	switch {
 	case !read:

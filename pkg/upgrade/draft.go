@@ -217,6 +217,13 @@ func (d *draft) isRefused(a nodegroup.Action) bool {
 	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
 }
 
+// askController has the runner read the workload's controller.
+func (d *draft) askController(w drain.Workload) {
+	if !slices.Contains(d.unscaled, w) {
+		d.unscaled = append(d.unscaled, w)
+	}
+}
+
 // addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
 func (d *draft) addBlocked(b Blocked, key string) {
 	since, was := d.w.Notes.BlockedSince[key]

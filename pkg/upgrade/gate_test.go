@@ -350,13 +350,6 @@ func TestPodsThatWereScaledAway(t *testing.T) {
 
 // TestPodsThatNoNodeTakes: a pod that no node of the kind would take holds at once, one that waits for room when none is on its way.
 func TestPodsThatNoNodeTakes(t *testing.T) {
-	refused := func(pod *corev1.Pod) {
-		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
-		pod.Status.Conditions = []corev1.PodCondition{
-			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
-			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
-		}
-	}
 	device := func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
 	}
@@ -365,9 +358,9 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 		after time.Duration
 		why   string
 	}{
-		"it needs a device":  {[]func(*corev1.Pod){refused, device}, 0, "0/3 nodes are available; a current node would not if it were empty: Insufficient nvidia.com/gpu"},
-		"it waits for room":  {[]func(*corev1.Pod){refused}, 30 * time.Second, "no node takes it: 0/3 nodes are available"},
-		"it selects another": {[]func(*corev1.Pod){refused, func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }}, 0, "didn't match Pod's node affinity"},
+		"it needs a device":  {[]func(*corev1.Pod){unplaced, device}, 0, "0/3 nodes are available; a current node would not if it were empty: Insufficient nvidia.com/gpu"},
+		"it waits for room":  {[]func(*corev1.Pod){unplaced}, 30 * time.Second, "no node takes it: 0/3 nodes are available"},
+		"it selects another": {[]func(*corev1.Pod){unplaced, func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }}, 0, "didn't match Pod's node affinity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 3)
@@ -395,10 +388,7 @@ func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout, g.Request.WaitReplacement = upgrade.Skip, true
 	g.stepUndead()
-	g.add("web-9", func(pod *corev1.Pod) {
-		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}
-	})
+	g.add("web-9", unplaced)
 	g.pass(15 * time.Minute)
 	step := g.stepUndead()
 	wantState(t, step, "old-a-0", upgrade.NodeQuarantined)
@@ -1531,5 +1521,110 @@ func TestSlowKubeletsReplaceNoPods(t *testing.T) {
 	g.pass(20 * time.Second)
 	if step := g.step(); len(step.Status.Unhealthy) > 0 {
 		t.Errorf("20s after it began: %v", step.Status.Unhealthy)
+	}
+}
+
+// unplaced makes a pod one that no node takes.
+func unplaced(pod *corev1.Pod) {
+	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
+	}
+}
+
+// TestPodsThatAreRefusedAfterTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods are refused. No other pod of it
+// leaves a node, so that its controller has to be read before the end (I14).
+func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
+	const quota = `pods "web-" is forbidden: exceeded quota`
+	g := newGateScene(t, 2)
+	g.Request.Settle = duration(time.Minute)
+	g.add("web-7", build.Created(start.Add(-time.Hour)))
+	g.step() // the pod of old-a-0 has left
+	g.index.Remove(g.at("old-a-1").Pods[0])
+	g.empty("old-a-1")
+	controller := drain.Controller{Replicas: 1}
+	var step upgrade.Step
+	for i := range 200 {
+		g.pass(6 * time.Second)
+		if g.Controllers = nil; len(step.Unscaled) > 0 { // else no one reads it
+			g.tellController(controller)
+		}
+		if step = g.step(); step.Finished {
+			break
+		}
+		if i == 3 {
+			controller = drain.Controller{Replicas: 3, Refused: quota}
+		}
+	}
+	if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "(1 of 3 ready): 2 pods are not created: "+quota) {
+		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestPreemptedPodsThatWaitForRoom: new pods of a workload are preempted while they start, and the next one waits for a node. That time does
+// not count as time in which pods end before they are ready (I11).
+func TestPreemptedPodsThatWaitForRoom(t *testing.T) {
+	for preempted := range 5 {
+		g := newGateScene(t, 3)
+		g.Request.WaitReplacement = true
+		g.step()
+		for i := range preempted {
+			pod := g.add(fmt.Sprintf("web-%d", 10+i), build.Unready)
+			g.step()
+			g.pass(4 * time.Second)
+			g.step()
+			g.index.Remove(pod)
+			g.empty("cur-a-1")
+		}
+		pod := g.add("web-9", unplaced)
+		for range 120 {
+			step := g.step()
+			g.pass(10 * time.Second)
+			if step.Finished || len(step.Status.Unhealthy) > 0 {
+				t.Fatalf("%d preempted: it ends %q after %s, unhealthy %v", preempted, step.Record.Result, g.Now.Sub(start), step.Status.Unhealthy)
+			}
+		}
+		placed := pod.DeepCopy()
+		build.On("cur-a-1")(placed)
+		placed.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: g.Now}}}
+		g.index.Store(placed)
+		for range 2 {
+			if step := g.step(); step.Finished || len(step.Status.Unhealthy) > 0 {
+				t.Fatalf("%d preempted, and the next starts: it ends %q, unhealthy %v", preempted, step.Record.Result, step.Status.Unhealthy)
+			}
+			g.pass(5 * time.Second)
+		}
+	}
+}
+
+// TestPodsThatWaitForANodeThatBoots: another workload has taken the room of the new node, and a node that was launched in the place of the
+// first one boots. A pod that waits for it has the boot timeout.
+func TestPodsThatWaitForANodeThatBoots(t *testing.T) {
+	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
+	var members []nodegroup.Member
+	for _, name := range []string{"0", "1", "2"} {
+		pod := build.Pod("web-"+name, build.Created(start.Add(-time.Hour)))
+		members = append(members, old("old-a-"+name, pod))
+		g.index.Store(pod)
+	}
+	g.scene = newScene(t, members...)
+	g.Request.Surge, g.Request.Settle = 1, duration(0)
+	g.step()
+	g.scene.add(current("new-a-1"))
+	g.pass(time.Minute)
+	g.step() // the pod of old-a-0 has left, and its machine is terminated
+	g.remove("old-a-0")
+	g.scene.add(booting(current("new-a-2")))
+	pod := build.Pod("web-9", build.Created(g.Now), unplaced)
+	g.index.Store(pod)
+	for g.Now.Before(pod.CreationTimestamp.Add(20 * time.Minute)) {
+		if step := g.step(); step.Finished || len(step.Status.Unhealthy) > 0 {
+			t.Fatalf("it ends %q after %s, unhealthy %v", step.Record.Result, g.Now.Sub(start), step.Status.Unhealthy)
+		}
+		g.pass(10 * time.Second)
+	}
+	if step := g.step(); len(step.Status.Unhealthy) != 1 {
+		t.Errorf("no node came within the boot timeout, and unhealthy is %v", step.Status.Unhealthy)
 	}
 }

@@ -90,6 +90,9 @@ type Coming struct {
 	Late time.Time
 	// Ended counts the pods before it that ended before they were ready.
 	Ended int
+	// Roomless is true if the pod has ended and the next one has no node. Late moves by that time, because the next one may be
+	// waiting for a node that boots.
+	Roomless bool
 }
 
 // Late is a pod that does not become ready in time: Since is when it became late, Seen when it last was.

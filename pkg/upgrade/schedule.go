@@ -159,9 +159,7 @@ func (d scheduling) nameRefusal(in drain.Obstacle, pod *corev1.Pod) drain.Obstac
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in
 	}
-	if !slices.Contains(d.unscaled, w) {
-		d.unscaled = append(d.unscaled, w)
-	}
+	d.askController(w)
 	if refused := d.w.Controllers[w].Refused; refused != "" {
 		in.Detail += ", and is refused: " + refused
 	}

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// patience is how long an upgrade may take: longer than the two minutes for which the disruption controller holds a pod
-	// to be disrupted that it has not seen go.
-	patience = 5 * time.Minute
+	// patience is how long an upgrade may take: longer than the five minutes after which it stops for a workload that does not
+	// recover, so that the upgrade itself says why.
+	patience = 8 * time.Minute
 	// killed is what a shell says of a command that SIGKILL ended.
 	killed = 128 + 9
 )

@@ -193,8 +193,10 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 		return c.readDaemonSet(m)
 	}
 	read := drain.Controller{Replicas: m.Replicas, Ordered: m.Ordered}
-	if m.role == Completes { // of those that have completed no one brings another up here
-		read.Replicas = 0
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name && pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil {
+			read.Replicas-- // nothing takes its place while it is there
+		}
 	}
 	if m.refused {
 		read.Refused = "pods are forbidden: exceeded quota"
