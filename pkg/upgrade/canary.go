@@ -45,8 +45,8 @@ type workloadHealth struct {
 	// replicas are its pods; nil when there are none. ready counts the settled ones.
 	replicas *drain.Replicas
 	ready    int
-	// unscaled is true if its controller is to be read: it has fewer pods than before, or its owner scaled it down and
-	// may scale it up again.
+	// unscaled is true where it has fewer pods than before, and how many it should have was not
+	// read.
 	unscaled bool
 }
 
@@ -79,7 +79,7 @@ func (d canary) examineWorkloads() {
 			changed[name] = h.before
 		}
 		d.health = append(d.health, h)
-		if h.unscaled {
+		if h.unscaled || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(&h) != "")) {
 			d.askController(w)
 		}
 		d.noteRecovery(&h)
@@ -99,7 +99,7 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 	if before.Scaled > 0 {
 		h.before = d.withScaledBack(&h)
 	}
-	h.unscaled = h.countMissing() > 0 || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(&h) != ""))
+	h.unscaled = h.countMissing() > 0
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
 	if h.replicas == nil {
 		return h
@@ -142,6 +142,14 @@ func (d canary) withScaledBack(h *workloadHealth) WorkloadRecord {
 		return h.before
 	}
 	return h.before.withScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
+}
+
+// askScale has the controller read of a workload that its owner scaled down: the owner may have scaled it up again, and its pods may
+// be refused. It reports whether the answer is still to come.
+func (d canary) askScale(w drain.Workload) (pending bool) {
+	d.askController(w)
+	_, read := d.w.Controllers[w]
+	return !read && !d.w.EndingNamespaces[w.Namespace]
 }
 
 // countReady counts its ready pods, settled or not.
@@ -310,9 +318,8 @@ func (d canary) areWorkloadsWhole() bool {
 		if d.rec.Request.ignoresUnready(h.name) {
 			continue
 		}
-		if _, read := d.w.Controllers[h.Workload]; h.before.Scaled > 0 && !read && !d.w.EndingNamespaces[h.Namespace] {
-			d.askController(h.Workload) // its owner may have scaled it up again, and its pods may be refused
-			whole, d.waiting = false, "to know how many pods "+h.name+" should have"
+		if h.before.Scaled > 0 && d.askScale(h.Workload) {
+			whole, d.waiting = false, "the scale of "+h.name+" to be read"
 			continue
 		}
 		if !h.lacksPods() {
@@ -931,6 +938,8 @@ func (d canary) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) 
 		switch {
 		case d.isHeldOn(m, w):
 			what = fmt.Sprintf("the first new pod of %s to become ready", w)
+		case d.rec.Workloads[w.String()].Scaled > 0 && d.askScale(w):
+			what = fmt.Sprintf("the scale of %s to be read", w)
 		case d.isMissing(w):
 			what = fmt.Sprintf("the pods of %s to be created", w)
 		case d.leavesTooFew(m, pod, w):

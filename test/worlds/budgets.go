@@ -119,7 +119,7 @@ func (c *cluster) status(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisrupti
 		}
 		matched++
 		m := c.makers[pod.Labels["app"]]
-		scale[m.Name] = m.Replicas
+		scale[m.Name] = m.scale
 		if m.Kind == Bare || m.Kind == Mirror || m.Kind == Finished || m.Kind == Ending || m.Kind == DaemonSet {
 			scale[m.Name] = 0
 		}

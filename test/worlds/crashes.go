@@ -83,7 +83,7 @@ func (w *Workload) served() bool { return w.Served || w.Role == Hook }
 
 // ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
 func (w *Workload) ailing() bool {
-	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0
+	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
 
 // isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
@@ -169,12 +169,14 @@ const (
 	partlyCreated = "is created in part"
 	sickPods      = "is not created, and some pods were not ready before"
 	strandedPods  = "no node takes all but one"
+	scaledDown    = "is scaled down and up again"
+	refusedLater  = "is scaled up again, and is not created"
 	rejectedPods  = "ends before it is ready"
 	inOrder       = "is created in order"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, strandedPods, rejectedPods, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -189,6 +191,8 @@ func (t Tally) health(p *Plan) {
 		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
 		sickPods:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 }),
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
+		scaledDown:    p.hasWorkload(func(w *Workload) bool { return w.Up > 0 && !w.Shut }),
+		refusedLater:  p.hasWorkload(func(w *Workload) bool { return w.Shut }),
 		rejectedPods:  p.hasWorkload(func(w *Workload) bool { return w.Rejected > 0 }),
 		inOrder:       p.hasWorkload(func(w *Workload) bool { return w.Ordered }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,

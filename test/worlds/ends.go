@@ -231,6 +231,9 @@ func (r *rules) whole(record upgrade.Record) {
 		if !app.replicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || ignores(&record, app.id().String()) {
 			continue
 		}
+		if first = r.owed(app, first, &record); first == 0 {
+			continue
+		}
 		ready := 0
 		for _, pod := range r.c.pods {
 			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && podIsReady(pod) {

@@ -59,6 +59,7 @@ func Generate(seed uint64) Plan {
 	refuseDaemons(&p)
 	strandPods(&p)
 	rejectPods(&p)
+	scaleDown(&p)
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)

@@ -126,6 +126,11 @@ type Workload struct {
 	Stranded bool
 	// Sick is how many of its first pods are not ready. They are on nodes that stay, if there are any.
 	Sick int
+	// Low is to how many pods its owner scales it down at Down, 0 for never. At Up the owner scales it up again, and no new pods of it
+	// are created from then on if it is Shut.
+	Low      int
+	Down, Up time.Duration
+	Shut     bool
 	// Rejected is within how long its new pods end on nodes of another revision than the first, before they are ready, and others take their
 	// place, 0 for never; until another actor mends it, or Calm.
 	Rejected time.Duration

@@ -20,6 +20,8 @@ type maker struct {
 	slow, flaps, rejected             time.Duration
 	role                              Role
 	serial                            int
+	// scale is how many pods its owner wants.
+	scale int
 	// away is true when no one makes its pods any more.
 	away bool
 	// deployment is nil where there is none.
@@ -28,7 +30,7 @@ type maker struct {
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, deployment: newDeployment(w)}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -62,6 +64,7 @@ func (c *cluster) deal(w *Workload) {
 		c.putPod(pod)
 	}
 	m.refused, m.spare = w.Refused, w.Spare
+	c.rescale(m)
 }
 
 // settlePod makes a pod of the start one that has been there for long.
@@ -273,13 +276,13 @@ func (c *cluster) make(m *maker) {
 			}
 		}
 	}
-	for i := 0; i < m.Replicas; i++ {
+	for i := 0; i < m.scale; i++ {
 		if m.Ordered && i > 0 && !c.isUp(m, i-1) {
 			break
 		}
 		if m.Kind == StatefulSet && !names[fmt.Sprintf("%s-%d", m.Name, i)] {
 			create(i)
-		} else if m.Kind != StatefulSet && have < m.Replicas {
+		} else if m.Kind != StatefulSet && have < m.scale {
 			have++
 			create(i)
 		}

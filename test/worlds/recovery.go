@@ -210,7 +210,7 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Wo
 			there++
 		}
 	}
-	if !lost || !maker.refused || maker.spare > 0 || maker.away || r.c.ending || max(there, len(pods)) >= before.ready || ignores(record, name) {
+	if !lost || !maker.refused || maker.spare > 0 || maker.away || maker.scale < app.Replicas || r.c.ending || max(there, len(pods)) >= before.ready || ignores(record, name) {
 		delete(r.recovery.missing, name)
 		return
 	}
@@ -230,8 +230,8 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Wo
 func (r *rules) neverWaitsForEver(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod) {
 	name := app.id().String()
 	before, lost := r.recovery.before[name]
-	neverUp := app.Rejected > 0 || app.Flaps > 0 || app.Refused || app.Crashes
-	if !lost || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(record, name) {
+	neverUp := app.Rejected > 0 || app.Flaps > 0 || app.Refused || app.Shut || app.Crashes
+	if !lost || r.c.makers[app.Name].scale < app.Replicas || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(record, name) {
 		delete(r.recovery.lacking, name)
 		return
 	}
@@ -372,7 +372,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 	if app.Role == Completes {
 		return // of those that have completed no one brings another up here: one may be left that is the only one
 	}
-	if !app.served() || app.Replicas < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
+	if !app.served() || r.c.makers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.waitedLast(w, step, app, stays)

@@ -192,7 +192,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	if m.Kind == DaemonSet {
 		return c.readDaemonSet(m)
 	}
-	read := drain.Controller{Replicas: m.Replicas, Ordered: m.Ordered}
+	read := drain.Controller{Replicas: m.scale, Ordered: m.Ordered}
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name && pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil {
 			read.Replicas-- // nothing takes its place while it is there

@@ -182,7 +182,8 @@ func (r *rules) aborted(record upgrade.Record) {
 		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
 	}
 	k := &r.c.cloud
-	if first := r.pointed; r.c.plan.sized() && k.pointed != first {
+	overruled := r.c.plan.pins() && r.c.plan.hasActor(TargetMoves) // the upgrade pointed the group at its own target again
+	if first := r.pointed; r.c.plan.sized() && k.pointed != first && !overruled {
 		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
 	}
 	if !r.c.plan.sized() || r.doubtful {

@@ -1,0 +1,99 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// scaleDown gives some worlds a workload that its owner scales down and, most times, up again. It draws from its own generator.
+func scaleDown(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7363616c))}
+	if p.delegated() || p.shortLived() || !d.chance(6) {
+		return
+	}
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if !w.replicated() || w.Replicas < 2 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+			continue
+		}
+		w.Low, w.Down = d.IntN(w.Replicas), d.between(5*time.Second, pick(d, 3*time.Minute, 15*time.Minute))
+		if d.chance(85) {
+			w.Up, w.Shut = w.Down+d.between(20*time.Second, pick(d, 2*time.Minute, 15*time.Minute)), d.chance(50)
+		}
+		return
+	}
+}
+
+// rescale has the owner scale the workload as planned.
+func (c *cluster) rescale(m *maker) {
+	if m.Down == 0 {
+		return
+	}
+	syncAll := func() {
+		for _, name := range sortedKeys(c.budgets) {
+			c.sync(name)
+		}
+	}
+	c.after(m.Down, func() {
+		if m.scale = m.Low; !c.ending {
+			c.deleteSurplus(m)
+		}
+		syncAll()
+	})
+	if m.Up > 0 {
+		c.after(m.Up, func() {
+			m.scale, m.refused = m.Replicas, m.Shut && !c.calm
+			syncAll()
+			c.make(m)
+		})
+	}
+}
+
+// deleteSurplus deletes the pods of the workload that are more than its scale: those of a StatefulSet with the highest ordinals, and of
+// others first those that are not ready.
+func (c *cluster) deleteSurplus(m *maker) {
+	var ready, unready []types.UID
+	for _, uid := range sortedKeys(c.pods) {
+		pod := c.pods[uid]
+		switch ordinal, _ := strconv.Atoi(strings.TrimPrefix(pod.Name, m.Name+"-")); {
+		case pod.Labels["app"] != m.Name || pod.DeletionTimestamp != nil:
+		case m.Kind == StatefulSet && ordinal >= m.scale:
+			c.delete(uid)
+		case m.Kind == StatefulSet:
+		case podIsReady(pod):
+			ready = append(ready, uid)
+		default:
+			unready = append(unready, uid)
+		}
+	}
+	if all := slices.Concat(ready, unready); len(all) > m.scale {
+		for _, uid := range all[m.scale:] {
+			c.delete(uid)
+		}
+	}
+}
+
+// owed is how many ready pods the upgrade owes the workload, of so many before: fewer while its owner has scaled it down, and just after,
+// and none that were gone before it evicted any.
+func (r *rules) owed(app *Workload, before int, record *upgrade.Record) int {
+	const noticed = 10 * time.Second
+	since := r.c.now.Sub(start())
+	known, evicted := record.Workloads[app.id().String()]
+	switch {
+	case app.Down == 0 || since < app.Down:
+		return before
+	case !evicted:
+		return 0
+	case app.Up == 0 || since < app.Up+noticed:
+		return min(before, app.Low)
+	default:
+		return min(before, known.Ready+known.Scaled)
+	}
+}
