@@ -198,6 +198,9 @@ func (d blueGreen) parkNode(name string, n NodeRecord, reason string) {
 // the new ones (GKE G49–G52). It lasts until all workloads have as many ready pods as before: the way back
 // ends with it.
 func (d blueGreen) soakPool() bool {
+	if !(surge{d.draft}).setRevision() { // else the deletion would end with the nodes that autoscalers add
+		return false
+	}
 	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) })
 	soak := soaking{d.draft}
 	switch over := soak.isOver(d.rec.Request.BlueGreen.Soak.Duration); {
@@ -214,6 +217,9 @@ func (d blueGreen) soakPool() bool {
 // left are deleted, not evicted (GKE G53). Those that were drained carry nothing, and are not held
 // back by workloads that do not recover.
 func (d blueGreen) deleteBlue() bool {
+	if !(surge{d.draft}).setRevision() {
+		return false
+	}
 	if d.fencing = !(marks{d.draft}).fenceOutdatedNodes(); d.rec.Stopping != "" {
 		return false
 	}

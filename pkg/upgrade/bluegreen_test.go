@@ -405,3 +405,20 @@ func countEvictions(step upgrade.Step) (n int) {
 	}
 	return n
 }
+
+// TestBlueGreenIsPointedBack: another actor points the group elsewhere during the soak, or while outdated nodes are deleted. New nodes would be
+// outdated, and their pods would be deleted with them.
+func TestBlueGreenIsPointedBack(t *testing.T) {
+	soak := newBlueGreen(t, 3)
+	soak.run(start.Add(time.Hour))
+	for phase, w := range map[upgrade.Phase]upgrade.World{upgrade.PhaseSoak: soak.world(), upgrade.PhaseDeleteBlue: deleting(t)} {
+		if w.Record.Phase != phase {
+			t.Fatalf("it is in the phase %q, not %q", w.Record.Phase, phase)
+		}
+		w.Group.Pointed = revisionOf("3")
+		step := upgrade.Next(w)
+		if set := actionsOf(step, "set the group"); len(set) != 1 || len(actionsOf(step, "terminate")) > 0 {
+			t.Errorf("in the phase %q it asks for %v", phase, step.Actions)
+		}
+	}
+}
