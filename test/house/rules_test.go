@@ -193,8 +193,8 @@ func TestWhatMayCite(t *testing.T) {
 		"docs/decisions/README.md":                true,
 		"pkg/upgrade/testdata/gke.txt":            true,
 		"pkg/plugin/testdata/help/upgrade.golden": true,
-		"go.sum":                             false,
-		"test/worlds/mutants/phase-back.txt": false,
+		"go.sum": false,
+		"test/worlds/mutants/pkg/upgrade/draft.txtar": false,
 	}
 	for name, want := range cases {
 		if got := mayCite(name); got != want {

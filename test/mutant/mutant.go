@@ -6,16 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"golang.org/x/tools/txtar"
 )
 
-// Mutant is one bug to plant: what is wrong, and which text of which source file becomes which.
-//
-// It is a file: a line that says what is wrong, a line with the source file, and the old and the new text, each
-// after a line of its own. The old text stands exactly once in the source, so that a change of the source
-// that a mutant rests on is noticed.
+// Mutant is one bug to plant: what is wrong, and which text of which source file becomes which. The old text stands exactly once in the
+// source, so that a change of the source that a mutant rests on is noticed.
 type Mutant struct {
 	Name, What, File string
 	old, with        string
@@ -23,18 +25,71 @@ type Mutant struct {
 	source string
 }
 
+// List reads the mutants of a folder, sorted by name. It does not read their sources. The folder has a txtar archive for each source file,
+// pkg/x/y.txtar for pkg/x/y.go. Each mutant is three of its files: NAME, which says what is wrong, then old and new, which are
+// text of the source and what it becomes.
+//
+// Errors: the folder cannot be read; an archive has other files than these; two mutants have one name.
+func List(folder fs.FS) ([]Mutant, error) {
+	var mutants []Mutant
+	err := fs.WalkDir(folder, ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".txtar" {
+			return err
+		}
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return err
+		}
+		some, err := parse(strings.TrimSuffix(name, ".txtar")+".go", text)
+		mutants = append(mutants, some...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading mutants: %w", err)
+	}
+	slices.SortFunc(mutants, func(a, b Mutant) int { return strings.Compare(a.Name, b.Name) })
+	for i := 1; i < len(mutants); i++ {
+		if mutants[i].Name == mutants[i-1].Name {
+			return nil, fmt.Errorf("reading mutants: two are named %s: rename one", mutants[i].Name)
+		}
+	}
+	return mutants, nil
+}
+
+// parse reads the mutants of a source file.
+func parse(source string, archive []byte) ([]Mutant, error) {
+	files := txtar.Parse(archive).Files
+	var mutants []Mutant
+	for len(files) > 0 {
+		if len(files) < 3 || files[1].Name != "old" || files[2].Name != "new" {
+			return nil, fmt.Errorf("mutant %s of %s is not: what is wrong, -- old --, -- new --", files[0].Name, source)
+		}
+		text := func(i int) string { return strings.TrimSuffix(string(files[i].Data), "\n") }
+		mutants = append(mutants, Mutant{Name: files[0].Name, What: text(0), File: source, old: text(1), with: text(2)})
+		files = files[3:]
+	}
+	return mutants, nil
+}
+
 // ReadAll reads the mutants of a folder whose names match the pattern, and applies each to its source. It returns an error for all
 // that cannot be applied, or that plant the same bug as another, at once and each by its name.
 func ReadAll(dir, only string) ([]Mutant, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, only+".txt"))
-	if err != nil || len(paths) == 0 {
+	mutants, err := List(os.DirFS(dir))
+	if err != nil {
+		return nil, err
+	}
+	mutants = slices.DeleteFunc(mutants, func(m Mutant) bool {
+		matches, err := path.Match(only, m.Name)
+		return err != nil || !matches
+	})
+	if len(mutants) == 0 {
 		return nil, fmt.Errorf("reading the mutants of %s: none is named %s: run it from the module's root", dir, only)
 	}
-	mutants := make([]Mutant, 0, len(paths))
 	var broken []error
-	bySource := make(map[string]string, len(paths))
-	for _, path := range paths {
-		m, err := read(path)
+	bySource := make(map[string]string, len(mutants))
+	for i := range mutants {
+		m := &mutants[i]
+		err := m.apply()
 		if same := bySource[m.source]; err == nil && same != "" {
 			err = fmt.Errorf("it plants the same bug as %s: delete one of the two", same)
 		}
@@ -42,39 +97,17 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 			broken = append(broken, fmt.Errorf("mutant %s: %w", m.Name, err))
 		}
 		bySource[m.source] = m.Name
-		mutants = append(mutants, m)
 	}
 	return mutants, errors.Join(broken...)
 }
 
-func read(path string) (Mutant, error) {
-	m := Mutant{Name: strings.TrimSuffix(filepath.Base(path), ".txt")}
-	text, err := os.ReadFile(path)
+// apply makes the source with the bug in it.
+func (m *Mutant) apply() error {
+	text, err := os.ReadFile(m.File)
 	if err != nil {
-		return m, fmt.Errorf("reading it: %w", err)
+		return fmt.Errorf("reading its source: %w", err)
 	}
-	if err := m.parse(string(text)); err != nil {
-		return m, err
-	}
-	source, err := os.ReadFile(m.File)
-	if err != nil {
-		return m, fmt.Errorf("reading its source: %w", err)
-	}
-	return m, m.apply(string(source))
-}
-
-func (m *Mutant) parse(text string) error {
-	head, rest, ok := strings.Cut(text, "\n-- old --\n")
-	old, with, ok2 := strings.Cut(rest, "\n-- new --\n")
-	what, file, ok3 := strings.Cut(head, "\n")
-	if !ok || !ok2 || !ok3 {
-		return errors.New("it is not: what, file, -- old --, -- new --")
-	}
-	m.What, m.File, m.old, m.with = what, strings.TrimSpace(file), old, strings.TrimSuffix(with, "\n")
-	return nil
-}
-
-func (m *Mutant) apply(source string) error {
+	source := string(text)
 	if n := strings.Count(source, m.old); n != 1 {
 		return fmt.Errorf("its old text stands %d times in %s, not once: bring the mutant up to date", n, m.File)
 	}

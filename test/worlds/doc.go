@@ -30,7 +30,7 @@
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
 // their rules.
 //
-// Rules that cannot be broken prove nothing. cmd/mutants plants the bugs of mutants/*.txt in the state
+// Rules that cannot be broken prove nothing. cmd/mutants plants the bugs of the archives in mutants in the state
 // machine, one at a time, and each must be found by a world that breaks no rule without it; cmd/worlds
 // returns an error when its worlds do not lead to something that is declared – a fault, an actor, a word of the state machine.
 package worlds

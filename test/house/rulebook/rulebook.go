@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
 // scenarios are the transcripts of upgrades, each file a case of TestScenarios.
@@ -94,19 +96,18 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 // addMutants notes the mutants at the rules that they cite.
 func addMutants(top fs.FS, at map[string]*Rule) error {
 	for _, folder := range folders() {
-		names, err := fs.Glob(top, folder+"/*.txt")
+		below, err := fs.Sub(top, folder)
 		if err != nil {
 			return err
 		}
-		for _, name := range names {
-			text, err := fs.ReadFile(top, name)
-			if err != nil {
-				return fmt.Errorf("reading a mutant: %w", err)
-			}
-			what, _, _ := strings.Cut(string(text), "\n")
-			for _, id := range cited(what) {
+		mutants, err := mutant.List(below)
+		if err != nil {
+			return err
+		}
+		for _, m := range mutants {
+			for _, id := range cited(m.What) {
 				if rule := at[id]; rule != nil {
-					rule.Mutants = append(rule.Mutants, strings.TrimSuffix(path.Base(name), ".txt"))
+					rule.Mutants = append(rule.Mutants, m.Name)
 				}
 			}
 		}

@@ -29,10 +29,9 @@ func TestRead(t *testing.T) {
 		"pkg/x/x.go":                       "// (EKS E04)",
 		"pkg/x/x_test.go":                  someTests,
 		"test/y/y_test.go":                 "package y\n// E04\nfunc TestY() {}\n",
-		"test/worlds/mutants/no-luck.txt":  "no luck (EKS E02, E05)\n",
-		"test/worlds/mutants/all-luck.txt": "all luck (EKS E07)\n",
+		"test/worlds/mutants/pkg/x.txtar":  "-- no-luck --\nno luck (EKS E02, E05)\n-- old --\n-- new --\n-- all-luck --\nall luck (EKS E07)\n-- old --\n-- new --\n",
 		"pkg/upgrade/testdata/drain.txt":   "# A node (E07).\nrun E04\n",
-		"test/house/mutants/bad-luck.txt":  "bad luck (EKS E01)\nE06\n",
+		"test/house/mutants/pkg/x.txtar":   "-- bad-luck --\nbad luck (EKS E01)\n-- old --\nE06\n-- new --\n",
 		".git/refs/testdata/branch_E04.go": "E04",
 	} {
 		top[name] = &fstest.MapFile{Data: []byte(text)}

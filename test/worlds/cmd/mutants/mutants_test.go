@@ -62,7 +62,7 @@ func TestAPlantedBugIsFound(t *testing.T) {
 func comment(t *testing.T) mutant.Mutant {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "comment.txt"), "nothing is wrong\npkg/upgrade/doc.go\n-- old --\n\npackage upgrade\n-- new --\n\npackage upgrade // as ever\n")
+	write(t, filepath.Join(dir, "pkg/upgrade/doc.txtar"), "-- comment --\nnothing is wrong\n-- old --\n\npackage upgrade\n-- new --\n\npackage upgrade // as ever\n")
 	mutants, err := mutant.ReadAll(dir, "*")
 	if err != nil {
 		t.Fatal(err)
@@ -73,22 +73,26 @@ func comment(t *testing.T) mutant.Mutant {
 // TestMutantsThatCannotBePlanted holds a mutant to its form and to its source, and the error to its name.
 func TestMutantsThatCannotBePlanted(t *testing.T) {
 	const source = "package lamp\n\nconst on, off = 1, 0\n"
-	for name, c := range map[string]struct{ text, want string }{
-		"no parts":       {"dark\nlamp.go\n", "it is not: what, file"},
-		"no source":      {"dark\nlump.go\n-- old --\n1\n-- new --\n0\n", "reading its source"},
-		"gone":           {"dark\nlamp.go\n-- old --\ntwo\n-- new --\nthree\n", "stands 0 times"},
-		"more than once": {"dark\nlamp.go\n-- old --\no\n-- new --\na\n", "times in lamp.go, not once"},
-		"as another":     {"dark\nlamp.go\n-- old --\n= 1, 0\n-- new --\n= 0, 1\n", "the same bug as aglow"},
-		"no change":      {"dark\nlamp.go\n-- old --\n1, 0\n-- new --\n1, 0\n", "it changes nothing"},
+	for name, c := range map[string]struct{ of, text, want string }{
+		"no parts":       {"lamp", "", "mutant blown of lamp.go is not: what is wrong"},
+		"no source":      {"lump", "-- old --\n1\n-- new --\n0\n", "mutant blown: reading its source"},
+		"gone":           {"lamp", "-- old --\ntwo\n-- new --\nthree\n", "mutant blown: its old text stands 0 times"},
+		"more than once": {"lamp", "-- old --\no\n-- new --\na\n", "times in lamp.go, not once"},
+		"as another":     {"lamp", "-- old --\n= 1, 0\n-- new --\n= 0, 1\n", "mutant blown: it plants the same bug as aglow"},
+		"no change":      {"lamp", "-- old --\n1, 0\n-- new --\n1, 0\n", "mutant blown: it changes nothing"},
+		"twice":          {"lamp", "-- old --\n1\n-- new --\n0\n-- aglow --\nlight\n-- old --\n1\n-- new --\n2\n", "two are named aglow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			write(t, "lamp.go", source)
-			write(t, "aglow.txt", "light\nlamp.go\n-- old --\n1, 0\n-- new --\n0, 1\n")
-			write(t, "blown.txt", c.text)
+			archives := map[string]string{"lamp": "-- aglow --\nlight\n-- old --\n1, 0\n-- new --\n0, 1\n"}
+			archives[c.of] += "-- blown --\ndark\n" + c.text
+			for of, text := range archives {
+				write(t, of+".txtar", text)
+			}
 			err := run(new(bytes.Buffer), hunt{worlds: 1, parallel: 1}, ".", "*")
-			if err == nil || !strings.Contains(err.Error(), "mutant blown: ") || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want one that names the mutant and says %q", err, c.want)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want one that says %q", err, c.want)
 			}
 		})
 	}
@@ -96,6 +100,9 @@ func TestMutantsThatCannotBePlanted(t *testing.T) {
 
 func write(t *testing.T, name, text string) {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
