@@ -1,14 +1,62 @@
 package worlds
 
-// FoundSeeds are the seeds of worlds that broke a rule once, by a fault that few worlds show.
-func FoundSeeds() []uint64 {
-	return []uint64{
-		5906, 12820, 15176, 16008, 19922, 26500, 27036, 28272, 33278, 36908, 38652, 39960,
-		50398, 50571, 51827, 55284, 57323, 68149, 75887, 83297, 92164, 92401, 97701, 382,
-		757, 7558, 9148, 24426, 30962, 595, 6559, 208722, 60553, 213004, 21442, 5501,
-		8390, 22393, 23648, 23714, 39634, 45340, 77553, 1160, 118413, 86938, 21847, 159947,
-		162898, 121066, 18911, 59261, 143766, 146189, 111564, 136995, 110516, 15019, 75590, 66430,
-		112384, 164396, 66504, 205260, 205661, 209085, 209261, 200672, 200314, 209213, 297797, 228352, 285800, 296792, 290852,
-		292758, 15039, 7836, 47969, 726, 4372, 102435,
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+)
+
+//go:embed found.jsonl
+var foundPlans []byte
+
+// Found are the plans of worlds that broke a rule once, by a fault that few worlds show. The plans are stored, one a line, because a seed
+// draws another world once the worlds have something more to draw.
+//
+// Errors: a line is no plan.
+func Found() ([]Plan, error) {
+	var plans []Plan
+	for line := range bytes.Lines(foundPlans) {
+		var p Plan
+		if err := json.Unmarshal(line, &p); err != nil {
+			return nil, fmt.Errorf("reading line %d of found.jsonl: %w", len(plans)+1, err)
+		}
+		plans = append(plans, p)
 	}
+	return plans, nil
+}
+
+// Line is the plan as a line of found.jsonl, without what is zero.
+func (p *Plan) Line() ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var tree any
+	numbers := json.NewDecoder(bytes.NewReader(text))
+	numbers.UseNumber() // a seed may have more digits than a float
+	if err := numbers.Decode(&tree); err != nil {
+		return nil, err
+	}
+	return json.Marshal(withoutZeros(tree))
+}
+
+// withoutZeros drops the fields of objects that are zero. Lists keep all of their elements.
+func withoutZeros(tree any) any {
+	switch tree := tree.(type) {
+	case map[string]any:
+		for key, value := range tree {
+			switch value {
+			case nil, false, "", json.Number("0"):
+				delete(tree, key)
+			default:
+				tree[key] = withoutZeros(value)
+			}
+		}
+	case []any:
+		for i := range tree {
+			tree[i] = withoutZeros(tree[i])
+		}
+	}
+	return tree
 }

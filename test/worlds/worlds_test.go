@@ -1,6 +1,7 @@
 package worlds_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"testing"
 
@@ -13,7 +14,16 @@ const sample = 300
 // TestWorlds upgrades the first few worlds, and those that broke a rule once. One that breaks a rule is told by its seed:
 // go run ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks it and tells what happens.
 func TestWorlds(t *testing.T) {
-	for _, seed := range append(worlds.FoundSeeds(), firstSeeds(sample)...) {
+	found, err := worlds.Found()
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d worlds were found: %v", len(found), err)
+	}
+	for i, plan := range found {
+		if v := worlds.Run(plan, nil); v.Broken != "" {
+			t.Errorf("found %d: %s", i+1, v.Broken)
+		}
+	}
+	for _, seed := range firstSeeds(sample) {
 		if v := worlds.Run(worlds.Generate(seed), nil); v.Broken != "" {
 			t.Errorf("seed %d: %s", seed, v.Broken)
 		}
@@ -46,4 +56,19 @@ func firstSeeds(n uint64) (seeds []uint64) {
 		seeds = append(seeds, seed)
 	}
 	return seeds
+}
+
+// TestPlansCanBeStored holds the plans of the first worlds to come back from their lines as they were.
+func TestPlansCanBeStored(t *testing.T) {
+	for _, seed := range firstSeeds(sample) {
+		plan := worlds.Generate(seed)
+		line, err := plan.Line()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back worlds.Plan
+		if err := json.Unmarshal(line, &back); err != nil || !reflect.DeepEqual(plan, back) {
+			t.Errorf("seed %d: %v: got\n%+v, want\n%+v", seed, err, back, plan)
+		}
+	}
 }

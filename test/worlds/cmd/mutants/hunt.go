@@ -26,11 +26,10 @@ type hunt struct {
 // trace is what a hunt came to.
 type trace struct {
 	mutant mutant.Mutant
-	// broken is the rule that gave the mutant away, in the world of number lived; err is set where none did.
-	broken string
-	lived  int
-	// innocent are the seeds that break a rule without the mutant, too.
-	innocent []uint64
+	// broken is the rule that gave the mutant away, in the world of that name; err is set where none did.
+	broken, world string
+	// innocent are the worlds that break a rule without the mutant, too.
+	innocent []string
 	took     time.Duration
 	err      error
 }
@@ -94,7 +93,7 @@ func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string
 	return binary, nil
 }
 
-func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^seed (\d+): (.*)$`) }
+func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^((seed|found) (\d+)): (.*)$`) }
 
 // chase runs the worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
 // process, which runs the product as it is. It returns an error when none does.
@@ -116,7 +115,9 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	for lines := bufio.NewScanner(out); t.broken == "" && lines.Scan(); {
 		finished = finished || bytes.HasPrefix(lines.Bytes(), []byte("action "))
 		if found := pattern.FindStringSubmatch(lines.Text()); found != nil {
-			t.suspect(found[1], found[2])
+			if err := t.suspect(found[1], found[2], found[3], found[4]); err != nil {
+				return err
+			}
 		}
 	}
 	cancel()
@@ -127,19 +128,33 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	case !finished:
 		return fmt.Errorf("running the worlds: they ended early: %.2000s", complaint.String())
 	default:
-		t.lived = h.worlds
 		return fmt.Errorf("not found in %d worlds: %s", h.worlds, t.mutant.What)
 	}
 }
 
-// suspect takes a broken world for the mutant's doing unless it breaks without it.
-func (t *trace) suspect(number, rule string) {
-	seed, err := strconv.ParseUint(number, 10, 64)
-	switch {
-	case err != nil:
-	case worlds.Run(worlds.Generate(seed), nil).Broken != "":
-		t.innocent = append(t.innocent, seed)
-	default:
-		t.broken, t.lived = rule, int(seed)
+// suspect takes a broken world for the mutant's doing unless it breaks without it. The world has a number among those that are drawn, or
+// among those that were found.
+func (t *trace) suspect(world, kind, number, rule string) error {
+	plan, err := planOf(kind, number)
+	if err != nil {
+		return err
 	}
+	if worlds.Run(plan, nil).Broken != "" {
+		t.innocent = append(t.innocent, world)
+		return nil
+	}
+	t.broken, t.world = rule, world
+	return nil
+}
+
+func planOf(kind, number string) (worlds.Plan, error) {
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || kind == "seed" {
+		return worlds.Generate(n), err
+	}
+	found, err := worlds.Found()
+	if err != nil || n == 0 || n > uint64(len(found)) {
+		return worlds.Plan{}, fmt.Errorf("reading the found world %d of %d: %w", n, len(found), err)
+	}
+	return found[n-1], nil
 }

@@ -38,15 +38,15 @@ func run(out io.Writer, h hunt, dir, only string) error {
 	}
 	began := time.Now()
 	var missed []error
-	fmt.Fprintf(out, "%-26s %7s %6s  %s\n", "MUTANT", "WORLDS", "TOOK", "BROKEN RULE")
+	fmt.Fprintf(out, "%-32s %-12s %6s  %s\n", "MUTANT", "WORLD", "TOOK", "BROKEN RULE")
 	for trace := range h.all(mutants) {
 		if trace.err != nil {
 			missed = append(missed, fmt.Errorf("mutant %s: %w", trace.mutant.Name, trace.err))
 			trace.broken = trace.err.Error()
 		}
-		fmt.Fprintf(out, "%-26s %7d %6s  %.110s\n", trace.mutant.Name, trace.lived, trace.took.Round(time.Second), trace.broken)
-		for _, seed := range trace.innocent {
-			fmt.Fprintf(out, "%-26s seed %d does not count: it breaks a rule without the mutant\n", "", seed)
+		fmt.Fprintf(out, "%-32s %-12s %6s  %.110s\n", trace.mutant.Name, trace.world, trace.took.Round(time.Second), trace.broken)
+		for _, world := range trace.innocent {
+			fmt.Fprintf(out, "%-32s %s does not count: it breaks a rule without the mutant\n", "", world)
 		}
 	}
 	fmt.Fprintf(out, "%d of %d mutants found in %s\n", len(mutants)-len(missed), len(mutants), time.Since(began).Round(time.Second))

@@ -27,6 +27,7 @@ type options struct {
 	shrink   bool
 	all      bool
 	found    bool
+	store    bool
 	strategy string
 }
 
@@ -40,6 +41,7 @@ func main() {
 	flag.BoolVar(&o.shrink, "shrink", true, "make a broken world smaller")
 	flag.BoolVar(&o.all, "all", false, "go on after a broken world, and list them")
 	flag.BoolVar(&o.found, "found", false, "before them those that broke a rule once")
+	flag.BoolVar(&o.store, "store", false, "only print the plans, as lines of test/worlds/found.jsonl")
 	flag.StringVar(&o.strategy, "strategy", "", "of these worlds only those whose upgrade has the strategy")
 	flag.Parse()
 	if err := run(os.Stdout, o); err != nil {
@@ -50,11 +52,18 @@ func main() {
 
 // run runs the worlds and prints the histogram. It returns an error when a rule was broken, or something was met too seldom.
 func run(out io.Writer, o options) error {
+	if o.store {
+		return store(out, o)
+	}
+	plans, err := o.plans()
+	if err != nil {
+		return err
+	}
 	began := time.Now()
 	total := worlds.Tally{}
-	var broken []worlds.Verdict
+	var broken []result
 	var turns int
-	for v := range verdicts(o) {
+	for v := range verdicts(o, plans) {
 		total.Add(v.Tally)
 		turns += v.Turns
 		if v.Broken == "" {
@@ -62,11 +71,11 @@ func run(out io.Writer, o options) error {
 		}
 		broken = append(broken, v)
 		if o.all {
-			fmt.Fprintf(out, "seed %d: %s\n", v.Seed, v.Broken)
+			fmt.Fprintf(out, "%s: %s\n", v.name(plans), v.Broken)
 		}
 	}
 	if len(broken) > 0 && !o.all {
-		explain(out, o, broken[0])
+		explain(out, o, broken[0], plans)
 	}
 	if err := total.Write(out); err != nil {
 		return err
@@ -75,7 +84,7 @@ func run(out io.Writer, o options) error {
 	fmt.Fprintf(out, "%d worlds and %d decisions in %s, %s of %d workers each\n", o.n, turns, took.Round(time.Millisecond),
 		(took * time.Duration(o.workers) / time.Duration(max(1, o.n))).Round(time.Microsecond), o.workers)
 	if len(broken) > 0 {
-		return fmt.Errorf("%d worlds broke a rule, seed %d first", len(broken), broken[0].Seed)
+		return fmt.Errorf("%d worlds broke a rule, %s first", len(broken), broken[0].name(plans))
 	}
 	if rare := total.Rare(int(o.n)); len(rare) > 0 && o.strategy == "" {
 		return fmt.Errorf("met in less than one of a thousand worlds: %s", strings.Join(rare, ", "))
@@ -83,29 +92,48 @@ func run(out io.Writer, o options) error {
 	return nil
 }
 
-// verdicts runs the worlds, and yields how each ended, until one is broken.
-func verdicts(o options) func(func(worlds.Verdict) bool) {
-	return func(yield func(worlds.Verdict) bool) {
-		var before []uint64
-		if o.found {
-			before = worlds.FoundSeeds()
+// plans are the plans that the worlds begin with, before those that are drawn.
+func (o *options) plans() ([]worlds.Plan, error) {
+	if !o.found {
+		return nil, nil
+	}
+	return worlds.Found()
+}
+
+// store prints the plans of the worlds.
+func store(out io.Writer, o options) error {
+	for seed := o.first; seed < o.first+o.n; seed++ {
+		plan := worlds.Generate(seed)
+		line, err := plan.Line()
+		if err != nil {
+			return err
 		}
+		fmt.Fprintf(out, "%s\n", line)
+	}
+	return nil
+}
+
+// result is how a world ended, by its place among the stored plans and then the drawn ones.
+type result struct {
+	worlds.Verdict
+	place uint64
+}
+
+// verdicts runs the worlds, those that are stored first, and yields how each ended, until one is broken.
+func verdicts(o options, stored []worlds.Plan) func(func(result) bool) {
+	return func(yield func(result) bool) {
 		var next atomic.Uint64
 		var stop atomic.Bool
-		results := make(chan worlds.Verdict)
+		results := make(chan result)
 		var workers sync.WaitGroup
 		for range o.workers {
 			workers.Go(func() {
-				for i := next.Add(1); i <= o.n+uint64(len(before)) && !stop.Load(); i = next.Add(1) {
+				for i := next.Add(1) - 1; i < o.n+uint64(len(stored)) && !stop.Load(); i = next.Add(1) - 1 {
 					var say func(string)
 					if o.verbose && o.n == 1 && !o.shrink {
 						say = func(line string) { fmt.Println(line) }
 					}
-					seed := o.first + i - 1 - uint64(len(before))
-					if i <= uint64(len(before)) {
-						seed = before[i-1]
-					}
-					plan := worlds.Generate(seed)
+					plan := o.planAt(i, stored)
 					if o.strategy != "" && o.strategy != string(plan.Request.Strategy) {
 						continue
 					}
@@ -113,7 +141,7 @@ func verdicts(o options) func(func(worlds.Verdict) bool) {
 					if v.Broken != "" && !o.all {
 						stop.Store(true)
 					}
-					results <- v
+					results <- result{v, i}
 				}
 			})
 		}
@@ -122,16 +150,35 @@ func verdicts(o options) func(func(worlds.Verdict) bool) {
 			close(results)
 		}()
 		going := true
-		for v := range results {
-			going = going && yield(v)
+		for r := range results {
+			going = going && yield(r)
 		}
 	}
 }
 
+// planAt is the plan of the world at the place.
+func (o *options) planAt(place uint64, stored []worlds.Plan) worlds.Plan {
+	if place < uint64(len(stored)) {
+		return stored[place]
+	}
+	return worlds.Generate(o.first + place - uint64(len(stored)))
+}
+
+// name tells a stored world from a drawn one.
+func (r *result) name(stored []worlds.Plan) string {
+	if r.place < uint64(len(stored)) {
+		return fmt.Sprintf("found %d", r.place+1)
+	}
+	return fmt.Sprintf("seed %d", r.Seed)
+}
+
 // explain shrinks a broken world and tells what happens in it.
-func explain(out io.Writer, o options, v worlds.Verdict) {
-	plan := worlds.Generate(v.Seed)
-	fmt.Fprintf(out, "seed %d: %s\nagain: go run ./test/worlds/cmd/worlds -first %d -n 1 -v\n", v.Seed, v.Broken, v.Seed)
+func explain(out io.Writer, o options, r result, stored []worlds.Plan) {
+	plan := o.planAt(r.place, stored)
+	fmt.Fprintf(out, "%s: %s\n", r.name(stored), r.Broken)
+	if r.place >= uint64(len(stored)) {
+		fmt.Fprintf(out, "again: go run ./test/worlds/cmd/worlds -first %d -n 1 -v\n", r.Seed)
+	}
 	if o.shrink {
 		plan = worlds.Shrink(plan, shrinks)
 	}
