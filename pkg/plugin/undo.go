@@ -105,10 +105,10 @@ func newAbortCommand(f *flags) *cobra.Command {
 		use: "abort", doing: "aborting the upgrade of", short: "Take away what an upgrade left, and forget it",
 		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's
 maximum again, resumes suspended processes and points the group at the revision
-from before. Nodes that were replaced stay replaced. Whoever carries the upgrade
-out gives way first. What could not be taken away is printed, with the reason.
-After the end of an upgrade it releases nodes that became current since and are
-still fenced.`,
+from before, if the upgrade pointed it elsewhere. Nodes that were replaced stay
+replaced. Whoever carries the upgrade out gives way first. What could not be
+taken away is printed, with the reason. After the end of an upgrade it releases
+nodes that became current since and are still fenced.`,
 		afterEnd: true,
 		run:      abortUpgrade,
 	})

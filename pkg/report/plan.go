@@ -110,7 +110,7 @@ func planHeaderLines(p *Plan) []string {
 func describeStrategy(p *Plan) string {
 	req := &p.Request
 	if bg := req.BlueGreen; bg != nil {
-		return fmt.Sprintf("Strategy    %s: a new node for each outdated one; %s to drain, then what is left moves at the end; %s",
+		return fmt.Sprintf("Strategy    %s: a new node for each outdated one; %s to drain, then what is left is deleted at the end; %s",
 			describeBatches(bg), req.DrainTimeout, describeSoak(bg))
 	}
 	switch req.Strategy {
