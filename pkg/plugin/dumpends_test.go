@@ -26,8 +26,11 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			[]string{"0 evictions, 3 deletions", "Deletes     3 pods past their budgets: 3 of shop/Deployment/web after 15m"},
 			[]string{"Ends ", "pass --on-timeout=force"},
 		},
+		"is blue-green": {
+			"l-pdbclosed", []string{"--strategy=blue-green"}, exitDone, []string{"Deletes     3 pods past their budgets", "then what is left is deleted at the end"}, []string{"Ends ", "--on-timeout=force"},
+		},
 		"leaves its nodes behind": {
-			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"but for nodes that cannot be drained, which stay (left-behind)"}, []string{"not reached", "deletion"},
+			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"but for nodes that cannot be drained, which stay (left-behind)", "at most 5, and then 5"}, []string{"not reached", "deletion"},
 		},
 		"a quota that refuses new pods": {
 			"k8s-89209-quota-below-use", nil, exitStructural,

@@ -67,9 +67,9 @@ func (g *groupContext) describeReplacements(forecast *simulate.Forecast) []strin
 }
 
 // sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
-// that does not reach its goal, the one from before the upgrade, which it is to go back to.
+// the upgrade stops and the same command continues it, the one from before the upgrade, which it is to go back to.
 func (g *groupContext) sizeAfter(forecast *simulate.Forecast) int {
-	if forecast.Fast.Result == upgrade.Succeeded {
+	if result := forecast.Fast.Result; result == upgrade.Succeeded || result == upgrade.LeftBehind {
 		return forecast.SizeAfter
 	}
 	_, size, _ := g.sizesAtStart()

@@ -130,9 +130,10 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	return omitForce(w, findOfUpgrade(w, facts))
 }
 
-// omitForce takes the advice to force a drain out of the remedies where it is forced.
+// omitForce takes the advice to force a drain out of the remedies where it is forced, and where the strategy deletes in the end what is left.
 func omitForce(w *upgrade.World, found []Finding) []Finding {
-	if w.Request.OnTimeout == upgrade.Force {
+	deletes := w.Request.Strategy == upgrade.BlueGreen || w.Request.Strategy == upgrade.AutoscaledBlueGreen
+	if deletes || w.Request.OnTimeout == upgrade.Force {
 		for i := range found {
 			found[i].Remedy = drain.OmitForce(found[i].Remedy)
 		}

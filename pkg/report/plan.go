@@ -190,7 +190,11 @@ func formatSizes(p *Plan) string {
 	} else if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
-	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, cmp.Or(p.SizeAfter, p.Sizes.Desired))
+	then := "back to"
+	if p.SizeAfter > p.Sizes.Desired { // nodes are left behind, and none that was added can be given back
+		then = "then"
+	}
+	return text + fmt.Sprintf(", at most %d, and %s %d", p.Peak, then, cmp.Or(p.SizeAfter, p.Sizes.Desired))
 }
 
 // listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or
