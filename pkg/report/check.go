@@ -237,7 +237,8 @@ func countFindings(n int, s preflight.Severity) string {
 }
 
 // WritePatches writes the commands that mend findings, each once and behind what it mends, as a
-// script of a shell. ofCluster are the flags by which its kubectl reaches the cluster that was checked; none for that of
+// script of a shell. A command that changes the template of a workload of which the API server refuses new pods is a comment: its
+// rollout would not finish. ofCluster are the flags by which its kubectl reaches the cluster that was checked; none for that of
 // the current context.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := page{w: w}
@@ -251,6 +252,7 @@ func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error 
 func (p *page) addPatches(reports []CheckReport) {
 	seen := map[string]bool{}
 	for i := range reports {
+		refused := listRefused(reports[i].Findings)
 		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
 			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
 				continue
@@ -259,9 +261,24 @@ func (p *page) addPatches(reports []CheckReport) {
 				p.addLines("# A patch of a template is a rollout: the controller makes all of its pods again.")
 			}
 			seen[f.Mend] = true
-			p.addLines(fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message), f.Mend)
+			mend := f.Mend
+			if refused[f.Workload] && strings.Contains(mend, `{"template":`) {
+				mend = "# once its pods are not refused any more: " + mend
+			}
+			p.addLines(fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message), mend)
 		}
 	}
+}
+
+// listRefused lists the workloads of which the API server refuses new pods, by the name that findings have for them.
+func listRefused(findings []preflight.Finding) map[string]bool {
+	refused := map[string]bool{}
+	for i := range findings {
+		if f := &findings[i]; f.Skipped == "" && slices.Contains([]string{"NS001", "NS002", "WH001"}, f.Rule) {
+			refused[f.Workload] = true
+		}
+	}
+	return refused
 }
 
 // WriteRule writes the page of a rule.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -105,5 +106,24 @@ func TestSkippedFindings(t *testing.T) {
 	}
 	if r.Worst() != preflight.Warn || patches.Len() > 0 || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "Found 1 warning.") {
 		t.Errorf("the worst is %q, patches %q, in\n%s", r.Worst(), patches.String(), text.String())
+	}
+}
+
+// TestPatchesOfRefusedPods: new pods of a workload are refused, so that a rollout of it would not finish.
+func TestPatchesOfRefusedPods(t *testing.T) {
+	const quota, template = `kubectl patch resourcequota q -p '{"spec":{"hard":{"pods":"2"}}}'`, `kubectl patch deployment web -p '{"spec":{"template":{"spec":{}}}}'`
+	for _, refusal := range []string{"NS001", "NS002", "WH001", ""} {
+		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
+			{Rule: cmp.Or(refusal, "PRB001"), Severity: preflight.Error, Workload: "Deployment shop/web", Message: "first", Mend: quota},
+			{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/web", Message: "nothing spreads its pods", Mend: template},
+		}}
+		var patches strings.Builder
+		if err := WritePatches(&patches, []CheckReport{r}, nil); err != nil {
+			t.Fatal(err)
+		}
+		runs := strings.Contains(patches.String(), "\n"+template)
+		if runs != (refusal == "") || !strings.Contains(patches.String(), template) || !strings.Contains(patches.String(), "\n"+quota) {
+			t.Errorf("%s: the rollout runs: %t, in\n%s", refusal, runs, patches.String())
+		}
 	}
 }
