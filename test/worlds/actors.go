@@ -350,7 +350,7 @@ func (u *user) moveTarget(int) bool {
 	}
 	u.c.cloud.moves++
 	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
-	if !u.c.plan.Repoint { // else the upgrade points the group there
+	if !u.c.plan.Repoint && !u.c.plan.pins() { // else the upgrade points the group
 		u.c.cloud.pointed, u.rules.pointed = u.c.cloud.wanted, u.c.cloud.wanted
 	}
 	return true

@@ -182,8 +182,7 @@ func (r *rules) aborted(record upgrade.Record) {
 		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
 	}
 	k := &r.c.cloud
-	overruled := r.c.plan.pins() && r.c.plan.hasActor(TargetMoves) // the upgrade pointed the group at its own target again
-	if first := r.pointed; r.c.plan.sized() && k.pointed != first && !overruled {
+	if first := r.pointed; r.c.plan.sized() && k.pointed != first {
 		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
 	}
 	if !r.c.plan.sized() || r.doubtful {
