@@ -229,9 +229,8 @@ func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
 	if s.progress != "plain" && s.progress != "json" || g.findOwner() != nil {
 		return nil
 	}
-	req := g.request
-	req.Run, req.WaitReplacement = "simulation", false // nothing else replaces nodes here
-	spec := g.makeSpec()
+	spec, req := simulate.AssumeReplacements(g.makeSpec(), g.request)
+	req.Run = "simulation"
 	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}

@@ -200,6 +200,18 @@ func TestSimulateFollowsInVirtualTime(t *testing.T) {
 	}
 }
 
+// TestSimulateFollowsWhatItPlans: the nodes are full, and users replace each that is drained. The transcript ends as the plan does.
+func TestSimulateFollowsWhatItPlans(t *testing.T) {
+	full := strings.NewReplacer(
+		"status: {conditions", `status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}, conditions`,
+		"spec: {nodeName", `spec: {containers: [{name: web, resources: {requests: {cpu: "2"}}}], nodeName`,
+	).Replace(smallCluster)
+	plan, transcript, code := simulated(t, full, "-l", "pool=p", "--current=image=v3", "-f", "-", "--progress=plain")
+	if code != exitDone || !strings.Contains(transcript, "upgraded: 2 of 2 nodes") || strings.Contains(plan, "Ends ") {
+		t.Errorf("exit code %d, transcript\n%s\nplan\n%s", code, transcript, plan)
+	}
+}
+
 // singleton adds a Deployment of one pod, which is on an outdated node and selects such nodes alone.
 const singleton = `---
 {apiVersion: apps/v1, kind: Deployment, metadata: {name: api, namespace: shop}, spec: {replicas: 1, strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}}

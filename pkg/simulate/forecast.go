@@ -134,11 +134,7 @@ const runsAtOnce = 4
 // each drained node is taken to be replaced at once. Predict returns an error if the upgrade would act without
 // an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
-	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
-	req = predictable(req, spec.Refilled)
-	if spec.Record.Run != "" { // its own settings stand
-		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
-	}
+	spec, req = AssumeReplacements(spec, req)
 	runs := drawOrders(spec)
 	if spec.Times.GoneLatest != nil {
 		spec.Times.Gone, spec.FaultsLast = spec.Times.GoneLatest, true
@@ -161,6 +157,16 @@ func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, err
 		f.widenToLatest(&runs[1+i].forecast)
 	}
 	return f, nil
+}
+
+// AssumeReplacements is the upgrade as a forecast carries it out where users replace the nodes of a group: each drained node is
+// replaced at once if the group has no current node yet, and else no replacement is waited for.
+func AssumeReplacements(spec Spec, req upgrade.Request) (Spec, upgrade.Request) {
+	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
+	if spec.Record.Run != "" { // its own settings stand
+		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
+	}
+	return spec, predictable(req, spec.Refilled)
 }
 
 // predictable is the request as a forecast carries it out. Where users bring no nodes, none is waited for.
