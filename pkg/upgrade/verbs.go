@@ -125,10 +125,8 @@ func (r *Record) originalRevision() nodegroup.Revision {
 // hasSet reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
 // not name the revisions: they asked for the target of the request, and on the way back for the one before.
 func (r *Record) hasSet(revision string) bool {
-	if len(r.SetTo) > 0 || r.Request.To == "" {
-		return slices.Contains(r.SetTo, revision)
-	}
-	return revision == r.Target.ID || (r.Back && revision == r.Previous.ID)
+	asked := r.Request.To != "" && (revision == r.Target.ID || (r.Back && revision == r.Previous.ID))
+	return asked || slices.Contains(r.SetTo, revision)
 }
 
 // isRemoving reports whether the node is being terminated.
