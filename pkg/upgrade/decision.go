@@ -34,9 +34,7 @@ func (d decision) beginUpgrade() {
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.known}),
 		Nodes:  map[string]NodeRecord{},
 	}
-	if w.Group.Pointed.ID != d.rec.Previous.ID {
-		d.rec.Pointed = w.Group.Pointed
-	}
+	d.rec.originallyPointed(w.Group.Pointed)
 	d.count = countMembers(w, &d.rec)
 	chosen := strategyOf(w.Request.Strategy, false)
 	chosen.begin(d.draft)

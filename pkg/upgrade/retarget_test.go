@@ -3,6 +3,7 @@ package upgrade_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -285,4 +286,33 @@ func TestAbortLeavesTheOwnersTarget(t *testing.T) {
 		s.pass(10 * time.Second)
 	}
 	t.Error("the abort does not end within 20 steps")
+}
+
+// TestAbortOfARollbackKeepsTheOwnersTarget: the owner of the group pointed it at another revision during the upgrade. A rollback points it
+// back, and an abort of the rollback points it where its owner had it last.
+func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
+	s := retargeted(t)
+	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
+	first, owners := s.Record.Previous, s.Group.Pointed
+	s.Record = s.Record.RollingBack(first, s.Now)
+	s.Group.Wanted = first
+	step := s.next()
+	if set := actionsOf(step, "set the group"); len(set) != 1 || step.Record.Pointed.ID != owners.ID && step.Record.Previous.ID != owners.ID {
+		t.Fatalf("it asks for %v, and knows that the group pointed at %q or %q", step.Actions, step.Record.Pointed.ID, step.Record.Previous.ID)
+	}
+	s.do(step.Actions...)
+	s.Group.Pointed = first
+	s.Record = s.Record.Aborting()
+	for range 20 {
+		s.pass(10 * time.Second)
+		step = s.next()
+		if set := actionsOf(step, "set the group"); len(set) > 0 {
+			if !strings.Contains(set[0].String(), owners.Name) {
+				t.Errorf("it asks to %v, want %s", set, owners.Name)
+			}
+			return
+		}
+		s.do(step.Actions...)
+	}
+	t.Error("the abort does not point the group back")
 }

@@ -71,6 +71,9 @@ func (d surge) setRevision() bool {
 		return true
 	}
 	d.waitForCloud("the group to take revision " + wanted.Name)
+	if !d.rec.hasSet(d.w.Group.Pointed.ID) {
+		d.rec.originallyPointed(d.w.Group.Pointed) // its owner may have pointed it there meanwhile
+	}
 	if !slices.Contains(d.rec.SetTo, wanted.ID) {
 		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
 	}

@@ -123,10 +123,16 @@ func (r *Record) originalRevision() nodegroup.Revision {
 }
 
 // hasSet reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
-// not name the revisions: they asked for the target of the request, and on the way back for the one before.
+// not name the revisions: they asked for the target of the request.
 func (r *Record) hasSet(revision string) bool {
-	asked := r.Request.To != "" && (revision == r.Target.ID || (r.Back && revision == r.Previous.ID))
-	return asked || slices.Contains(r.SetTo, revision)
+	return slices.Contains(r.SetTo, revision) || (r.Request.To != "" && revision == r.Target.ID)
+}
+
+// originallyPointed notes that another actor pointed the group at the revision. Pointed is empty where Previous is that one.
+func (r *Record) originallyPointed(at nodegroup.Revision) {
+	if r.Pointed = at; at.ID == r.Previous.ID {
+		r.Pointed = nodegroup.Revision{}
+	}
 }
 
 // isRemoving reports whether the node is being terminated.
