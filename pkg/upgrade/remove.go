@@ -71,12 +71,12 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	}
 }
 
-// keepUndrained removes terminations from the ledger that certainly did not happen. The nodes are drained again,
-// which takes no time where they are empty.
+// keepUndrained removes terminations from the ledger that certainly did not happen, for nodes that must be
+// drained again before they can be terminated, and for machines that have no node.
 func (d removal) keepUndrained() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
-		if m == nil || n.State != NodeRemoving || n.Landed || n.isGivenBack() {
+		if m == nil || n.State != NodeRemoving || n.Landed || n.isGivenBack() || (m.Node != nil && d.isDrained(n, m)) {
 			continue
 		}
 		attempt := d.lastAttempt(nodegroup.Terminate{Instance: m.Instance.ID})
