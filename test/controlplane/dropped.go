@@ -14,16 +14,24 @@ import (
 const (
 	// droppedCheck is the time between two searches for pods that KWOK has dropped.
 	droppedCheck = 2 * time.Second
-	// droppedAfter is the time that KWOK has to start a pod. It begins with the first search that finds the pod.
+	// droppedAfter is the time that KWOK has to start a pod. It begins with the first search that finds the pod, and again with each
+	// change of the pod, when it is twice as long as before.
 	droppedAfter = 3 * time.Second
 )
+
+// neglect is a pod that KWOK does not start: since when it has time, and how long.
+type neglect struct {
+	since    time.Time
+	patience time.Duration
+}
 
 // restartDropped makes KWOK start the pods that it dropped, until the cluster stops. When KWOK gets a node's lease, it
 // lists the node's pods and registers the node at the same time. It ignores pods that it sees before the node is
 // registered, and never looks at them again (KWOK v0.8.0, PodController.need). Only pods of DaemonSets are bound so early.
-// After any change of the pod, KWOK looks at it again. If it does not start the pod then, the node's kubelet is stopped.
+// After any change of the pod, KWOK looks at it again. On a busy machine it may drop the pod once more; a node whose kubelet is stopped
+// starts none.
 func (c *Cluster) restartDropped() {
-	seen := map[types.UID]time.Time{}
+	seen := map[types.UID]neglect{}
 	wait.Until(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), droppedCheck)
 		defer cancel()
@@ -31,9 +39,8 @@ func (c *Cluster) restartDropped() {
 	}, droppedCheck, c.stopping)
 }
 
-// touchDropped annotates each dropped pod once. seen says when a pod was first found; the zero time means that the pod was
-// annotated.
-func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]time.Time) {
+// touchDropped annotates the pods whose time is over. seen are the pods that were found before.
+func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) {
 	pending := fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)).String()
 	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: pending, ResourceVersion: "0"})
 	if err != nil {
@@ -46,16 +53,16 @@ func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]time.Time
 		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" || pod.Status.StartTime != nil || pod.Annotations[AnnotationTerse] != "" {
 			continue
 		}
-		first, known := seen[pod.UID]
+		found, known := seen[pod.UID]
 		if !known {
-			seen[pod.UID] = now
+			seen[pod.UID] = neglect{since: now, patience: droppedAfter}
 		}
-		if !known || first.IsZero() || now.Sub(first) < droppedAfter {
+		if !known || now.Sub(found.since) < found.patience {
 			continue
 		}
 		touch := []byte(`{"metadata":{"annotations":{"test.kubectl-nodeupgrade/touched":"` + now.Format(time.RFC3339) + `"}}}`)
 		if _, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, touch, metav1.PatchOptions{}); err == nil {
-			seen[pod.UID] = time.Time{} // otherwise the next search tries again
+			seen[pod.UID] = neglect{since: now, patience: 2 * found.patience} // otherwise the next search tries again
 		}
 	}
 }
