@@ -237,9 +237,9 @@ func countFindings(n int, s preflight.Severity) string {
 }
 
 // WritePatches writes the commands that mend findings, each once and behind what it mends, as a
-// script of a shell. A command that changes the template of a workload of which the API server refuses new pods is a comment: its
-// rollout would not finish. ofCluster are the flags by which its kubectl reaches the cluster that was checked; none for that of
-// the current context.
+// script of a shell. If the API server refuses new pods of a workload, a command that changes its pod template is written as a comment,
+// because the rollout would not finish. ofCluster lists the kubectl flags that select the cluster that was checked; it is empty for the
+// cluster of the current context.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := page{w: w}
 	if len(ofCluster) > 0 && slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) }) {

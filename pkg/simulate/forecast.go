@@ -159,8 +159,8 @@ func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, err
 	return f, nil
 }
 
-// AssumeReplacements is the upgrade as a forecast carries it out where users replace the nodes of a group: each drained node is
-// replaced at once if the group has no current node yet, and else no replacement is waited for.
+// AssumeReplacements returns the spec and the request with what a forecast assumes of groups whose nodes users replace. If the group has
+// no current node yet, users replace each drained node at once. Otherwise the upgrade waits for no replacement.
 func AssumeReplacements(spec Spec, req upgrade.Request) (Spec, upgrade.Request) {
 	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
 	if spec.Record.Run != "" { // its own settings stand

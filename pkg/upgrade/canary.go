@@ -1028,7 +1028,7 @@ func describeUnhealthy(all []Unhealthy) string {
 	if len(retries) > 0 {
 		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or give them up with %s",
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or let even their last ready pods go with %s",
 		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
 }
 

@@ -311,7 +311,7 @@ func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 		g.Controllers[drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: name}] = refused
 	}
 	g.step()
-	g.wantStopped("or give them up with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
+	g.wantStopped("or let even their last ready pods go with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
 }
 
 // TestPodsThatFinalizersKeep: the pod is named that keeps another from being created.

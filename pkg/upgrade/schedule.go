@@ -15,9 +15,9 @@ import (
 type scheduling struct{ *draft }
 
 // awaitsCurrentNode reports whether the node must not be drained before a current node takes pods. After the
-// target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). The upgrade
-// first replaces nodes without pods and nodes that are not Ready. It waits for the boot timeout at most, and
-// not at all if no current node is expected.
+// target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). Nodes without
+// pods and nodes that are not Ready do not wait. The others wait for the boot timeout at most, and do not wait if no
+// current node is expected.
 func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
 	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
 	if !moved || len((canary{d.draft}).sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {

@@ -26,8 +26,8 @@ type Unhealthy struct {
 	Ready  int       `json:"ready"`
 	Before int       `json:"before"`
 	Since  time.Time `json:"since"`
-	// refused is true if the API server refuses its pods. uncreated is true if first is late and other pods
-	// are not created.
+	// refused is true if the API server refuses its pods. uncreated is true if some pods are not created while
+	// another pod is late.
 	refused, uncreated bool
 	// until is when the upgrade stops for it. first is the one of its pods that has been late for longest;
 	// zero where none is.

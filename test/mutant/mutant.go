@@ -50,7 +50,7 @@ func List(folder fs.FS) ([]Mutant, error) {
 	slices.SortFunc(mutants, func(a, b Mutant) int { return strings.Compare(a.Name, b.Name) })
 	for i := 1; i < len(mutants); i++ {
 		if mutants[i].Name == mutants[i-1].Name {
-			return nil, fmt.Errorf("reading mutants: two are named %s: rename one", mutants[i].Name)
+			return nil, fmt.Errorf("reading mutants: two mutants have the name %s: rename one", mutants[i].Name)
 		}
 	}
 	return mutants, nil
@@ -62,7 +62,7 @@ func parse(source string, archive []byte) ([]Mutant, error) {
 	var mutants []Mutant
 	for len(files) > 0 {
 		if len(files) < 3 || files[1].Name != "old" || files[2].Name != "new" {
-			return nil, fmt.Errorf("mutant %s of %s is not: what is wrong, -- old --, -- new --", files[0].Name, source)
+			return nil, fmt.Errorf("mutant %s of %s needs three parts: what is wrong, -- old --, -- new --", files[0].Name, source)
 		}
 		text := func(i int) string { return strings.TrimSuffix(string(files[i].Data), "\n") }
 		mutants = append(mutants, Mutant{Name: files[0].Name, What: text(0), File: source, old: text(1), with: text(2)})

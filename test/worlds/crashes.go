@@ -86,6 +86,11 @@ func (w *Workload) ailing() bool {
 	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
 
+// isPlain reports whether nothing is odd about the workload, which keeps a number of pods up wherever there is room.
+func (w *Workload) isPlain() bool {
+	return w.replicated() && !w.Broken && !w.Undead && !w.Tolerant && !w.ailing() && w.Role == "" && w.Rollout == "" && w.Ends == 0
+}
+
 // isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
 func (c *cluster) isOnNew(pod *corev1.Pod) bool {
 	node := c.nodes[pod.Spec.NodeName]

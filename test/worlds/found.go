@@ -10,8 +10,8 @@ import (
 //go:embed found.jsonl
 var foundPlans []byte
 
-// Found are the plans of worlds that broke a rule once, by a fault that few worlds show. The plans are stored, one a line, because a seed
-// draws another world once the worlds have something more to draw.
+// Found returns the stored plans of worlds in which a rule was broken. Few other worlds show the same faults. Seeds are not enough to
+// find such a world again: when the generator changes, the same seed gives another world.
 //
 // Errors: a line is no plan.
 func Found() ([]Plan, error) {
@@ -41,7 +41,7 @@ func (p *Plan) Line() ([]byte, error) {
 	return json.Marshal(withoutZeros(tree))
 }
 
-// withoutZeros drops the fields of objects that are zero. Lists keep all of their elements.
+// withoutZeros removes fields with a zero value from JSON objects. It removes no elements from lists.
 func withoutZeros(tree any) any {
 	switch tree := tree.(type) {
 	case map[string]any:

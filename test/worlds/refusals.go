@@ -75,7 +75,7 @@ func strandPods(p *Plan) {
 	}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.replicated() || w.Replicas < 2 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 || w.Ordered {
+		if w.Replicas < 2 || !w.isPlain() || w.Ordered {
 			continue
 		}
 		w.Stranded, w.Served = true, w.Served || d.chance(70)
@@ -93,7 +93,7 @@ func rejectPods(p *Plan) {
 	}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.replicated() || w.Replicas == 0 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+		if w.Replicas == 0 || !w.isPlain() {
 			continue
 		}
 		w.Rejected = d.between(time.Second, 25*time.Second)

@@ -20,7 +20,7 @@ func scaleDown(p *Plan) {
 	}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.replicated() || w.Replicas < 2 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+		if w.Replicas < 2 || !w.isPlain() {
 			continue
 		}
 		w.Low, w.Down = d.IntN(w.Replicas), d.between(5*time.Second, pick(d, 3*time.Minute, 15*time.Minute))

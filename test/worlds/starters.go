@@ -20,7 +20,7 @@ func slowStarters(p *Plan) {
 	}
 	for i := range p.Workloads {
 		w := &p.Workloads[i]
-		if !w.replicated() || w.Replicas == 0 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+		if w.Replicas == 0 || !w.isPlain() {
 			continue
 		}
 		w.Tells, w.Ready = true, d.between(2*time.Minute, 4*time.Minute)

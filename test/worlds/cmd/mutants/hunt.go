@@ -154,7 +154,7 @@ func planOf(kind, number string) (worlds.Plan, error) {
 	}
 	found, err := worlds.Found()
 	if err != nil || n == 0 || n > uint64(len(found)) {
-		return worlds.Plan{}, fmt.Errorf("reading the found world %d of %d: %w", n, len(found), err)
+		return worlds.Plan{}, fmt.Errorf("reading stored world %d of %d: %w", n, len(found), err)
 	}
 	return found[n-1], nil
 }

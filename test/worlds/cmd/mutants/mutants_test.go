@@ -74,13 +74,13 @@ func comment(t *testing.T) mutant.Mutant {
 func TestMutantsThatCannotBePlanted(t *testing.T) {
 	const source = "package lamp\n\nconst on, off = 1, 0\n"
 	for name, c := range map[string]struct{ of, text, want string }{
-		"no parts":       {"lamp", "", "mutant blown of lamp.go is not: what is wrong"},
+		"no parts":       {"lamp", "", "mutant blown of lamp.go needs three parts: what is wrong"},
 		"no source":      {"lump", "-- old --\n1\n-- new --\n0\n", "mutant blown: reading its source"},
 		"gone":           {"lamp", "-- old --\ntwo\n-- new --\nthree\n", "mutant blown: its old text stands 0 times"},
-		"more than once": {"lamp", "-- old --\no\n-- new --\na\n", "times in lamp.go, not once"},
+		"more than once": {"lamp", "-- old --\no\n-- new --\na\n", "mutant blown: its old text stands 3 times in lamp.go, not once"},
 		"as another":     {"lamp", "-- old --\n= 1, 0\n-- new --\n= 0, 1\n", "mutant blown: it plants the same bug as aglow"},
 		"no change":      {"lamp", "-- old --\n1, 0\n-- new --\n1, 0\n", "mutant blown: it changes nothing"},
-		"twice":          {"lamp", "-- old --\n1\n-- new --\n0\n-- aglow --\nlight\n-- old --\n1\n-- new --\n2\n", "two are named aglow"},
+		"twice":          {"lamp", "-- old --\n1\n-- new --\n0\n-- aglow --\nlight\n-- old --\n1\n-- new --\n2\n", "two mutants have the name aglow"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

@@ -84,7 +84,7 @@ func run(out io.Writer, o options) error {
 	fmt.Fprintf(out, "%d worlds and %d decisions in %s, %s of %d workers each\n", o.n, turns, took.Round(time.Millisecond),
 		(took * time.Duration(o.workers) / time.Duration(max(1, o.n))).Round(time.Microsecond), o.workers)
 	if len(broken) > 0 {
-		return fmt.Errorf("%d worlds broke a rule, %s first", len(broken), broken[0].name(plans))
+		return fmt.Errorf("a rule was broken in %d worlds, the first is %s", len(broken), broken[0].name(plans))
 	}
 	if rare := total.Rare(int(o.n)); len(rare) > 0 && o.strategy == "" {
 		return fmt.Errorf("met in less than one of a thousand worlds: %s", strings.Join(rare, ", "))
@@ -113,7 +113,7 @@ func store(out io.Writer, o options) error {
 	return nil
 }
 
-// result is how a world ended, by its place among the stored plans and then the drawn ones.
+// result says how a world ended. place is its position in the run, in which all stored worlds come before the generated ones.
 type result struct {
 	worlds.Verdict
 	place uint64
