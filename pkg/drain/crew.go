@@ -2,6 +2,7 @@ package drain
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,25 +19,40 @@ type crew struct {
 	counted, most map[types.UID]int
 	// shaky has the ready pods that were not ready between, or whose containers ended.
 	shaky map[types.UID]bool
+	// lasted is, for each pod that was ready and then was not, how long it had been ready until then.
+	lasted map[types.UID]time.Duration
 }
 
-// crewMember is a pod as it was counted. fell is true once the pod was ready and then was not.
+// crewMember is a pod as it was counted. fell is true once the pod was ready and then was not, since is when a
+// ready pod became ready.
 type crewMember struct {
 	controller                   types.UID
 	living, ready, counted, fell bool
+	since                        time.Time
 }
 
 func newCrew() *crew {
-	return &crew{members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{}, shaky: map[types.UID]bool{}}
+	return &crew{
+		members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{},
+		shaky: map[types.UID]bool{}, lasted: map[types.UID]time.Duration{},
+	}
 }
 
 // storePod counts a pod, or its newer state.
 func (c *crew) storePod(pod *corev1.Pod) {
-	before := c.members[pod.UID]
+	before, lasted := c.members[pod.UID], c.lasted[pod.UID]
 	c.removePod(pod.UID)
 	m := crewMember{controller: ControllerOf(pod), living: isLiving(pod)}
-	m.ready = m.living && Ready(pod)
-	if m.fell = before.fell || (before.ready && !m.ready); m.ready && (m.fell || countRestarts(pod) > 0) {
+	if m.ready = m.living && Ready(pod); m.ready {
+		m.since = conditionOf(pod, corev1.PodReady).LastTransitionTime.Time
+	}
+	if before.ready && !m.ready {
+		lasted = UnreadySince(pod).Sub(before.since)
+	}
+	if m.fell = before.fell || (before.ready && !m.ready); m.fell {
+		c.lasted[pod.UID] = lasted
+	}
+	if m.ready && (m.fell || countRestarts(pod) > 0) {
 		c.shaky[pod.UID] = true
 	}
 	m.counted = m.living || isReplacedLater(pod)
@@ -69,6 +85,7 @@ func (c *crew) removePod(uid types.UID) {
 	}
 	delete(c.members, uid)
 	delete(c.shaky, uid)
+	delete(c.lasted, uid)
 	if all := c.replicasLike(m); all != nil {
 		*all = slices.DeleteFunc(*all, func(pod *corev1.Pod) bool { return pod.UID == uid })
 	}

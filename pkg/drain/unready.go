@@ -135,6 +135,22 @@ func countRestarts(pod *corev1.Pod) int {
 	return sum
 }
 
+// lastRun returns how long the container ran that ended last of the pod's; 0 if none ended, or if the pod does not tell.
+func lastRun(pod *corev1.Pod) time.Duration {
+	var last *corev1.ContainerStateTerminated
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		ended := cmp.Or(status.State.Terminated, status.LastTerminationState.Terminated)
+		if ended != nil && (last == nil || ended.FinishedAt.After(last.FinishedAt.Time)) {
+			last = ended
+		}
+	}
+	if last == nil {
+		return 0
+	}
+	return last.FinishedAt.Sub(last.StartedAt.Time)
+}
+
 // DescribeUnsettled says why the readiness of a pod does not count yet.
 func DescribeUnsettled(pod *corev1.Pod, now time.Time) string {
 	since := now.Sub(conditionOf(pod, corev1.PodReady).LastTransitionTime.Time).Round(time.Second)

@@ -89,6 +89,8 @@ type Replicas struct {
 	Ready, Most, Expected int
 	// shaky has those of the ready pods that were not ready between, or whose containers ended.
 	shaky map[types.UID]bool
+	// lasted is, for each pod that was ready and then was not, how long it had been ready until then.
+	lasted map[types.UID]time.Duration
 	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
 	last []*Budget
 }
@@ -124,6 +126,25 @@ func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Ti
 	ready := conditionOf(pod, corev1.PodReady)
 	until = ready.LastTransitionTime.Add(max(leastPatience, usual))
 	return until, now.Before(until)
+}
+
+// CountServing counts the pods that serve: the settled ones, and those that only fell for a moment. Such a pod was
+// ready for long, then a container ended or a probe failed, and it has not been unready for longer than Patience, or is
+// ready again. A pod that crashes again and again was not ready for long. usual is how long a pod takes to become
+// ready, 0 if that is not known. A nil workload has no pods.
+func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
+	if r == nil {
+		return 0
+	}
+	serving := r.CountSettled(usual, now)
+	for i, pod := range r.Pods {
+		_, unsettled := r.IsUnsettled(pod, usual, now)
+		fell := i >= r.Ready && now.Before(UnreadySince(pod).Add(Patience(usual)))
+		if (unsettled || fell) && max(r.lasted[pod.UID], lastRun(pod)-usual) >= max(leastPatience, usual) {
+			serving++
+		}
+	}
+	return serving
 }
 
 // IsLastKept reports whether the last ready pod of the workload is kept: it is behind a Service and
@@ -176,6 +197,9 @@ func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	}
 	if len(c.shaky) > 0 {
 		r.shaky = maps.Clone(c.shaky)
+	}
+	if len(c.lasted) > 0 {
+		r.lasted = maps.Clone(c.lasted)
 	}
 	if r.Most > 1 && len(r.Pods) > 0 && matchesSelector(facts.serving[w.Namespace], r.Pods[0]) {
 		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), int32(r.Most))}

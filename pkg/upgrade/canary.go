@@ -202,7 +202,7 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
 			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 		}
-		if w = w.withPods(r.Expected, r.CountSettled(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
+		if w = w.withPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}
 		known[r.String()] = w

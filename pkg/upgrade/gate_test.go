@@ -493,6 +493,56 @@ func TestReadinessThatDoesNotLast(t *testing.T) {
 	wantState(t, g.step(), "old-a-1", upgrade.NodeDrained)
 }
 
+// TestPodsThatFellForAMomentAreExpected: the last node begins while a pod on it is not ready, or has just become ready again. A pod that served
+// for long before is expected again, one that crashes again and again is not.
+func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
+	ended := func(ran, ago time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			StartedAt: metav1.Time{Time: start.Add(-ago - ran)}, FinishedAt: metav1.Time{Time: start.Add(-ago)},
+		}}
+	}
+	crashes := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	for name, c := range map[string]struct {
+		ready    bool
+		since    time.Duration
+		app      corev1.ContainerStatus
+		sidecar  corev1.ContainerStatus
+		expected bool
+	}{
+		"ready again after a long run":              {ready: true, since: 5 * time.Second, app: corev1.ContainerStatus{RestartCount: 1, LastTerminationState: ended(time.Hour, 15*time.Second)}, expected: true},
+		"ready again after a short run":             {ready: true, since: 5 * time.Second, app: corev1.ContainerStatus{RestartCount: 9, LastTerminationState: ended(20*time.Second, 15*time.Second)}},
+		"ready again, its last run is not known":    {ready: true, since: 5 * time.Second, app: corev1.ContainerStatus{RestartCount: 9}},
+		"its container has just ended":              {since: 2 * time.Second, app: corev1.ContainerStatus{State: ended(time.Hour, 2*time.Second)}, expected: true},
+		"it waits after a long run":                 {since: 15 * time.Second, app: corev1.ContainerStatus{State: crashes, LastTerminationState: ended(time.Hour, 15*time.Second)}, expected: true},
+		"it crashes again and again":                {since: 5 * time.Second, app: corev1.ContainerStatus{RestartCount: 9, State: crashes, LastTerminationState: ended(10*time.Second, 5*time.Second)}},
+		"it has not come back for long":             {since: time.Minute, app: corev1.ContainerStatus{LastTerminationState: ended(time.Hour, time.Minute)}},
+		"a sidecar that ended short ago ran longer": {ready: true, since: 5 * time.Second, app: corev1.ContainerStatus{RestartCount: 1, LastTerminationState: ended(3*time.Second, 100*time.Hour)}, sidecar: corev1.ContainerStatus{RestartCount: 1, LastTerminationState: ended(99*time.Hour, 10*time.Second)}, expected: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 1)
+			fell := build.Pod("web-1", build.Created(start.Add(-200*time.Hour)), build.On("old-a-0"))
+			fell.Status.ContainerStatuses = []corev1.ContainerStatus{c.app, c.sidecar}
+			if ready := &fell.Status.Conditions[0]; !c.ready {
+				ready.Status = corev1.ConditionFalse
+			}
+			fell.Status.Conditions[0].LastTransitionTime.Time = start.Add(-c.since)
+			m := g.at("old-a-0")
+			m.Pods = append(m.Pods, fell)
+			g.index.Store(fell)
+			g.step()
+			g.add("web-8")
+			g.add("web-9", build.Unready)
+			g.pass(3 * time.Minute)
+			switch step := g.step(); {
+			case c.expected && step.Finished:
+				t.Errorf("it ends with %q, and one of the two pods is not ready", step.Record.Result)
+			case !c.expected && step.Record.Result != upgrade.Succeeded:
+				t.Errorf("it waits for %q, and one pod is ready as before", step.Status.Waiting)
+			}
+		})
+	}
+}
+
 // TestTheEndIsAwaited: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
 func TestTheEndIsAwaited(t *testing.T) {
 	g := newGateScene(t, 1)

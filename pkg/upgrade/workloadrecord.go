@@ -17,8 +17,8 @@ const OtherWorkloads = "others"
 
 // WorkloadRecord is what is known of a workload whose pods left nodes.
 type WorkloadRecord struct {
-	// Ready counts the pods that were ready before the first of them left, less what its owner
-	// scaled away since.
+	// Ready counts the pods that served before the first of them left (drain.Replicas.CountServing), less
+	// what its owner scaled away since.
 	Ready int `json:"ready,omitempty"`
 	// Scaled counts the ready pods that the owner removed by scaling down. The upgrade expects them again if
 	// the owner scales up again.

@@ -173,6 +173,7 @@ const (
 	flapsThere    = "ready between crashes"
 	partlyCreated = "is created in part"
 	sickPods      = "is not created, and some pods were not ready before"
+	fallingPods   = "pods are not ready for a moment"
 	strandedPods  = "no node takes all but one"
 	scaledDown    = "is scaled down and up again"
 	refusedLater  = "is scaled up again, and is not created"
@@ -181,7 +182,7 @@ const (
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -195,6 +196,7 @@ func (t Tally) health(p *Plan) {
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
 		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
 		sickPods:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 }),
+		fallingPods:   p.hasWorkload(func(w *Workload) bool { return w.Falls > 0 }),
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
 		scaledDown:    p.hasWorkload(func(w *Workload) bool { return w.Up > 0 && !w.Shut }),
 		refusedLater:  p.hasWorkload(func(w *Workload) bool { return w.Shut }),

@@ -60,6 +60,7 @@ func Generate(seed uint64) Plan {
 	strandPods(&p)
 	rejectPods(&p)
 	scaleDown(&p)
+	fallPods(&p)
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)

@@ -126,6 +126,10 @@ type Workload struct {
 	Stranded bool
 	// Sick is how many of its first pods are not ready. They are on nodes that stay, if there are any.
 	Sick int
+	// Falls is when the first of its first pods is not ready for a moment, 0 for never, FallsFor for how long, and FallsEach how much later the
+	// next one is. Restarts is true when that is since a container ended.
+	Falls, FallsFor, FallsEach time.Duration
+	Restarts                   bool
 	// Low is to how many pods its owner scales it down at Down, 0 for never. At Up the owner scales it up again, and no new pods of it
 	// are created from then on if it is Shut.
 	Low      int

@@ -65,6 +65,7 @@ func (c *cluster) deal(w *Workload) {
 	}
 	m.refused, m.spare = w.Refused, w.Spare
 	c.rescale(m)
+	c.fallLater(m)
 }
 
 // settlePod makes a pod of the start one that has been there for long.

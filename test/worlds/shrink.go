@@ -85,7 +85,7 @@ func plainer(p Plan) []Plan {
 			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
 			func(w *Workload) { w.Refused, w.Homeless, w.Flaps = false, false, 0 },
 			func(w *Workload) { w.Tolerant, w.Ordered = false, false },
-			func(w *Workload) { w.Ends = 0 },
+			func(w *Workload) { w.Ends, w.Falls = 0, 0 },
 		} {
 			q := p
 			q.Workloads = slices.Clone(p.Workloads)
