@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
@@ -14,22 +14,23 @@ import (
 const (
 	// droppedCheck is the time between two searches for pods that KWOK has dropped.
 	droppedCheck = 2 * time.Second
-	// droppedAfter is the time that KWOK has to start a pod. It begins with the first search that finds the pod, and again with each
+	// droppedAfter is the time that KWOK has to make a pod ready. It begins with the first search that finds the pod, and again with each
 	// change of the pod, when it is twice as long as before.
 	droppedAfter = 3 * time.Second
 )
 
-// neglect is a pod that KWOK does not start: since when it has time, and how long.
+// neglect is a pod that KWOK does not make ready: since when it has time, and how long.
 type neglect struct {
 	since    time.Time
 	patience time.Duration
 }
 
-// restartDropped makes KWOK start the pods that it dropped, until the cluster stops. When KWOK gets a node's lease, it
+// restartDropped makes KWOK look again at the pods that it dropped, until the cluster stops. When KWOK gets a node's lease, it
 // lists the node's pods and registers the node at the same time. It ignores pods that it sees before the node is
-// registered, and never looks at them again (KWOK v0.8.0, PodController.need). Only pods of DaemonSets are bound so early.
-// After any change of the pod, KWOK looks at it again. On a busy machine it may drop the pod once more; a node whose kubelet is stopped
-// starts none.
+// registered, and changes of pods that it sees before its own cache shows the lease, and never looks at them again (KWOK v0.8.0,
+// PodController.need, NodeLeaseController.Held). Such a pod is Pending, or Running and not ready, for ever. Only pods of DaemonSets are
+// bound so early. After any change of the pod, KWOK looks at it again. On a busy machine it may drop the pod once more; a node whose
+// kubelet is stopped starts none.
 func (c *Cluster) restartDropped() {
 	seen := map[types.UID]neglect{}
 	wait.Until(func() {
@@ -41,8 +42,7 @@ func (c *Cluster) restartDropped() {
 
 // touchDropped annotates the pods whose time is over. seen are the pods that were found before.
 func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) {
-	pending := fields.OneTermEqualSelector("status.phase", string(corev1.PodPending)).String()
-	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: pending, ResourceVersion: "0"})
+	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: appsv1.ControllerRevisionHashLabelKey, ResourceVersion: "0"})
 	if err != nil {
 		return // the API server may be away for a test
 	}
@@ -50,12 +50,13 @@ func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) 
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		owner := metav1.GetControllerOfNoCopy(pod)
-		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" || pod.Status.StartTime != nil || pod.Annotations[AnnotationTerse] != "" {
+		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || condition(pod, corev1.PodReady) == corev1.ConditionTrue || pod.Annotations[AnnotationTerse] != "" {
 			continue
 		}
 		found, known := seen[pod.UID]
 		if !known {
-			seen[pod.UID] = neglect{since: now, patience: droppedAfter}
+			readyAfter, _ := time.ParseDuration(pod.Annotations[AnnotationReadyAfter]) // 0 if it has none
+			seen[pod.UID] = neglect{since: now, patience: droppedAfter + readyAfter}
 		}
 		if !known || now.Sub(found.since) < found.patience {
 			continue
@@ -65,4 +66,14 @@ func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) 
 			seen[pod.UID] = neglect{since: now, patience: 2 * found.patience} // otherwise the next search tries again
 		}
 	}
+}
+
+// condition returns the status of a condition of the pod, "" if it has none.
+func condition(pod *corev1.Pod, kind corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
 }
