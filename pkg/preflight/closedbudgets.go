@@ -133,7 +133,7 @@ func (c *closedBudget) spareOne() string {
 
 // mendStrict mends PDB001: the budget needs every pod of several.
 func (c *closedBudget) mendStrict(f *Finding) {
-	if c.isMendedElsewhere(f) {
+	if c.mendElsewhere(f) {
 		return
 	}
 	more := ""
@@ -144,9 +144,9 @@ func (c *closedBudget) mendStrict(f *Finding) {
 	f.Mend = c.spareOne()
 }
 
-// isMendedElsewhere mends PDB001 and PDB009 where not by the scale of a controller: an operator's
-// budget is the operator's, and a number of pods needs no scale.
-func (c *closedBudget) isMendedElsewhere(f *Finding) bool {
+// mendElsewhere mends PDB001 and PDB009 where the scale of a controller does not: an operator's
+// budget is the operator's, and a number of pods needs no scale. It reports whether it did.
+func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
 	switch operator := operatorOf(c.budget); {
 	case operator != "":
 		f.Remedy = "change " + operator + ", which writes the budget, or wait until that opens it"
@@ -199,7 +199,7 @@ func (c *closedBudget) mendUnhealthy(f *Finding) {
 
 // mendSingle mends PDB009: a second replica, and a budget that spares one of two.
 func (c *closedBudget) mendSingle(f *Finding) {
-	if c.isMendedElsewhere(f) {
+	if c.mendElsewhere(f) {
 		return
 	}
 	w := c.workload

@@ -25,45 +25,42 @@ const (
 	defaultWait = 3 * 24 * time.Hour
 )
 
-// autoscaled carries out the phases of the strategy of that name.
-type autoscaled struct{ *draft }
-
 // autoscaledStrategy is GKE's autoscaled blue-green upgrade inside one group: no node is added, an
 // autoscaler brings new ones up for pods that wait (GKE G70). It has no soak (GKE G76) and no way
 // back (GKE G78).
 func autoscaledStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbAbort}
 	return strategy{
-		begin: func(*draft) {},
+		begin: func(*decision) {},
 		fits:  fitsAutoscaled,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
-				run: func(d *draft) bool { return surge{d}.setUpGroup() && autoscaled{d}.makeRoom() },
+				run: func(d *decision) bool { return d.setUpGroup() && d.makeRoom() },
 			},
 			{
 				name: PhaseCordonBlue, stays: true, quiet: true, watched: true, waitsFor: "the fence", verbs: verbs,
-				run: func(d *draft) bool { return blueGreen{d}.cordonBlue() },
+				run: (*decision).cordonBlue,
 			},
 			{
 				name: PhaseWait, stays: true, quiet: true, watched: true, looksIn: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
-				run: func(d *draft) bool { return autoscaled{d}.awaitDrain() }, emptied: terminateNode,
+				run: (*decision).awaitDrain, emptied: (*decision).terminateNode,
 			},
 			{
 				name: PhaseDrainBlue, stays: true, quiet: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: verbs, // GKE G81
-				run: func(d *draft) bool { return autoscaled{d}.drainBlue() }, emptied: terminateNode, late: giveUpNode,
+				run: (*decision).drainRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
 			},
 			{
 				name: PhaseDeleteBlue, stays: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: []Verb{VerbAbort},
-				run: func(d *draft) bool { return autoscaled{d}.deleteBlue() }, emptied: terminateNode, late: giveUpNode,
+				run: (*decision).removeRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
 			},
 			{
 				name: PhaseScaleDown, givesBack: true, verbs: []Verb{VerbAbort},
-				run: func(d *draft) bool { return surge{d}.scaleDownGroup() },
+				run: (*decision).scaleDownGroup,
 			},
 		},
-		stop: func(d *draft) { blueGreen{d}.bringToRest() },
-		undo: func(d *draft) { stopping{d}.undoUpgrade() },
+		stop: (*decision).stopBlueGreen,
+		undo: (*decision).undoUpgrade,
 	}
 }
 
@@ -85,58 +82,57 @@ func fitsAutoscaled(group *nodegroup.Group, r *Request, outdated int) error {
 
 // makeRoom makes room for one new node for each outdated one, which the autoscaler may use (GKE
 // G77).
-func (d autoscaled) makeRoom() bool {
-	return d.applyDecision(d.bookKeeper().MakeRoom(rebuild{d.draft}.countOutdated()))
+func (d *decision) makeRoom() bool {
+	return d.applyDecision(d.bookKeeper().MakeRoom(d.countOutdated()))
 }
 
 // awaitDrain leaves the outdated nodes to their pods for a time that begins with the fence (GKE
 // G71, G82). What carries nothing is removed meanwhile, and when none is left the wait is over (GKE
 // G72, G74).
-func (d autoscaled) awaitDrain() bool {
+func (d *decision) awaitDrain() bool {
 	d.countReplaced()
-	d.fencing = !marks{d.draft}.fenceOutdatedNodes()
-	if d.rec.Stopping != "" || !(surge{d.draft}).setRevision() || !d.suspendProcesses() || !d.makeRoom() {
+	d.fencing = !d.fenceOutdatedNodes()
+	if d.rec.Stopping != "" || !d.setRevision() || !d.suspendProcesses() || !d.makeRoom() {
 		return false
 	}
-	soak := soaking{d.draft}
-	over := soak.isOver(d.rec.Request.WaitForDrain.Duration)
+	over := d.soakFor(d.rec.Request.WaitForDrain.Duration)
 	if !over {
-		marks{d.draft}.releaseHeldNodes() // autoscalers may remove outdated nodes, too
+		d.releaseHeldNodes() // autoscalers may remove outdated nodes, too
 		d.removeIdleNodes()
 	}
 	switch {
 	case d.fencing:
-	case over || d.isBlueGone():
-		soak.endSoak()
+	case over || d.awaitBlueGone():
+		d.endSoak()
 		return true
-	case d.pausing && d.noneRemoving():
-		soak.pauseSoak()
+	case d.pausing && d.awaitRemovals():
+		d.pauseSoak()
 	}
 	return false
 }
 
 // removeIdleNodes removes outdated nodes that carry nothing, while the group may shrink: its
 // minimum is kept, other than by GKE (G73). One that was begun with and is no longer idle is left.
-func (d autoscaled) removeIdleNodes() {
+func (d *decision) removeIdleNodes() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if isInDrain(n.State) && m != nil && (d.pausing || !d.isIdle(m)) {
 			d.leaveNode(name, m)
 			continue
 		}
-		lifecycle{d.draft}.advanceNode(name)
+		d.advanceNode(name)
 	}
 	for _, m := range slices.Clone(d.count.pending) {
 		if d.rec.Stopping == "" && !d.pausing && d.rec.countInFlight() < mostDrainedAtOnce && d.isIdle(m) {
-			window{d.draft}.recordStart(m)
-			lifecycle{d.draft}.advanceNode(m.Name())
+			d.recordStart(m)
+			d.advanceNode(m.Name())
 		}
 	}
 }
 
 // leaveNode forgets that a node was begun with. It is still to be replaced, unless another actor
 // ends its machine.
-func (d autoscaled) leaveNode(name string, m *nodegroup.Member) {
+func (d *decision) leaveNode(name string, m *nodegroup.Member) {
 	delete(d.rec.Nodes, name)
 	if m.Instance.State != nodegroup.InstanceLeaving {
 		d.count.pending = append(d.count.pending, m)
@@ -145,26 +141,26 @@ func (d autoscaled) leaveNode(name string, m *nodegroup.Member) {
 
 // isIdle reports whether an outdated node may be removed without a drain: nothing on it has to
 // leave, no pod of it asks autoscalers to leave it (GKE G72), and the group is not at its minimum.
-func (d autoscaled) isIdle(m *nodegroup.Member) bool {
+func (d *decision) isIdle(m *nodegroup.Member) bool {
 	if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || !d.isFencedByRun(m) || d.classifyPodsOf(m).countPodsLeft() > 0 {
 		return false
 	}
 	return d.bookKeeper().CanShrinkGroup() && !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.Protection(pod) != "" })
 }
 
-// drainBlue drains what is left of the outdated nodes, and removes each when it is empty. Pods that
+// drainRemaining drains what is left of the outdated nodes, and removes each when it is empty. Pods that
 // are left when its time is over are deleted (GKE G75).
-func (d autoscaled) drainBlue() bool {
+func (d *decision) drainRemaining() bool {
 	d.countReplaced()
-	if !(surge{d.draft}).setRevision() || !d.suspendProcesses() || !d.makeRoom() {
+	if !d.setRevision() || !d.suspendProcesses() || !d.makeRoom() {
 		return false
 	}
-	surge{d.draft}.continueDrains()
+	d.continueDrains()
 	switch {
 	case d.rec.Stopping != "" || d.fencing:
 		return false
 	case d.pausing:
-		surge{d.draft}.pauseWhenIdle()
+		d.pauseWhenIdle()
 	default:
 		d.startDrains()
 	}
@@ -172,32 +168,32 @@ func (d autoscaled) drainBlue() bool {
 }
 
 // startDrains starts nodes while fewer than allowed are in flight.
-func (d autoscaled) startDrains() {
+func (d *decision) startDrains() {
 	for d.rec.countInFlight() < d.rec.Request.Window {
-		m := scheduling{d.draft}.chooseNextNode()
-		if m == nil || d.awaitRoomFor(m) {
+		m := d.chooseNextNode()
+		if m == nil || d.deferForRecord(m) {
 			return
 		}
-		window{d.draft}.startNode(m)
+		d.startNode(m)
 	}
 }
 
-// deleteBlue sees the outdated nodes through to their end, those that joined late too.
-func (d autoscaled) deleteBlue() bool {
-	if d.plan == nil && !d.drainBlue() { // else the drain was over in this step
+// removeRemaining sees the outdated nodes through to their end, those that joined late too.
+func (d *decision) removeRemaining() bool {
+	if d.plan == nil && !d.drainRemaining() { // else the drain was over in this step
 		return false
 	}
-	return d.isBlueGone()
+	return d.awaitBlueGone()
 }
 
-// isBlueGone reports whether no outdated node is left. New ones are the autoscaler's affair: pods
+// awaitBlueGone waits until no outdated node is left. New ones are the autoscaler's affair: pods
 // may wait for them (GKE G79).
-func (d autoscaled) isBlueGone() bool {
-	return len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty) && d.noneRemoving() && (canary{d.draft}).areWorkloadsWhole()
+func (d *decision) awaitBlueGone() (gone bool) {
+	return len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty) && d.awaitRemovals() && d.awaitWorkloads()
 }
 
 // countReplaced counts the outdated nodes that autoscalers removed as replaced, too.
-func (d autoscaled) countReplaced() {
+func (d *decision) countReplaced() {
 	started := countNodes(&d.rec, func(n NodeRecord) bool { return n.State != NodeDrained })
 	d.rec.Replaced = max(d.rec.Replaced, d.rec.Total-len(d.count.pending)-started)
 }

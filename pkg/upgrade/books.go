@@ -11,7 +11,7 @@ import (
 )
 
 // ledgerView is what decisions about the group's size rest on.
-func (d *draft) ledgerView() ledger.View {
+func (d *decision) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
 		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
@@ -27,16 +27,16 @@ func (d *draft) ledgerView() ledger.View {
 }
 
 // bookKeeper decides about the group's size.
-func (d *draft) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
+func (d *decision) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
 
 // applyDecision takes over what was decided about the group's size, and reports whether that is
 // done. A stop or an undoing is done with what was refused for good.
-func (d *draft) applyDecision(decided ledger.Decision) bool {
+func (d *decision) applyDecision(decided ledger.Decision) bool {
 	for _, a := range decided.Actions {
 		d.addAction(a)
 	}
 	if decided.Poll {
-		d.waitForCloud(decided.Waiting)
+		d.askCloudOften(decided.Waiting)
 	}
 	d.requeueAt(decided.Wake)
 	if d.rec.Stopping != "" && len(decided.Actions) > 0 && !slices.ContainsFunc(decided.Actions, func(a nodegroup.Action) bool { return !d.isRefused(a) }) {
@@ -46,13 +46,13 @@ func (d *draft) applyDecision(decided ledger.Decision) bool {
 }
 
 // lowerMaximum takes back our raise of the group's maximum, and reports whether it is.
-func (d *draft) lowerMaximum() bool {
+func (d *decision) lowerMaximum() bool {
 	return d.applyDecision(d.bookKeeper().LowerMaximum())
 }
 
 // suspendProcesses suspends the provider's processes that would fight the upgrade, remembers which
 // were ours to suspend, and reports whether all are suspended.
-func (d *draft) suspendProcesses() bool {
+func (d *decision) suspendProcesses() bool {
 	ours, decided := ledger.SuspendProcesses(d.ledgerView())
 	d.rec.Suspended = ours
 	return d.applyDecision(decided)
@@ -60,12 +60,12 @@ func (d *draft) suspendProcesses() bool {
 
 // resumeProcesses lets the processes run again that we suspended, as far as the zones allow, and
 // reports whether that is done.
-func (d *draft) resumeProcesses() bool {
+func (d *decision) resumeProcesses() bool {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }
 
 // describeSuspended says which processes are left suspended because of the zones, "" when none is.
-func (d *draft) describeSuspended() string {
+func (d *decision) describeSuspended() string {
 	view := d.ledgerView()
 	ours := view.HeldSuspended()
 	if len(ours) == 0 {
@@ -85,20 +85,22 @@ func (d *draft) describeSuspended() string {
 
 // countUnavailable is how many nodes the group is short of what it would have without the upgrade;
 // see ledger.Ledger.CountUnavailable.
-func (d *draft) countUnavailable() int { return d.countUnavailableExcept(d.rec.countRemovedInFlight()) }
+func (d *decision) countUnavailable() int {
+	return d.countUnavailableExcept(d.rec.countRemovedInFlight())
+}
 
 // countUnavailableExcept is the deficit but for so many of the nodes that we removed.
-func (d *draft) countUnavailableExcept(excused int) int {
+func (d *decision) countUnavailableExcept(excused int) int {
 	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	return d.bookKeeper().CountUnavailable(countNotServing(d), excused)
+	return d.bookKeeper().CountUnavailable(d.countNotServing(), excused)
 }
 
 // countNotServing counts the members that were carried over to the way back and do not serve: what
 // was added before, or came in the place of nodes that were removed, may not have come up yet. A node
 // that is older than that is not one of them.
-func countNotServing(d *draft) (n int) {
+func (d *decision) countNotServing() (n int) {
 	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
@@ -112,7 +114,7 @@ func countNotServing(d *draft) (n int) {
 
 // isArriving reports whether an outdated member may have been carried over before it served: it came
 // up during the upgrade, and is not Ready or closed to pods still.
-func (d *draft) isArriving(m *nodegroup.Member) bool {
+func (d *decision) isArriving(m *nodegroup.Member) bool {
 	if !mayBeBooting(&d.rec, m) || !d.rec.isNewMember(m) {
 		return false
 	}

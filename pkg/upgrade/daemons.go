@@ -36,10 +36,6 @@ func (r DaemonRecord) tolerated(pods int) int {
 	return max(r.Unready, (pods*r.Unready+r.Ready+r.Unready-1)/(r.Ready+r.Unready))
 }
 
-// daemons watches the DaemonSets of the group: the pods on current nodes are canaries of the next
-// nodes, like those of workloads that move.
-type daemons struct{ *draft }
-
 // daemonPods are the pods of one DaemonSet on nodes that are Ready. Of current nodes, missing counts
 // those for which it should have a pod that is not created.
 type daemonPods struct {
@@ -120,7 +116,7 @@ func countedDaemon(pod *corev1.Pod) (drain.Workload, bool) {
 }
 
 // findBareNodes returns the current nodes without a pod of the DaemonSet, even one that is over.
-func (d daemons) findBareNodes(w drain.Workload) []string {
+func (d *decision) findBareNodes(w drain.Workload) []string {
 	var bare []string
 	waiting := d.w.waitingDaemons()
 	isOf := func(pod *corev1.Pod) bool {
@@ -160,7 +156,7 @@ func recordDaemons(w *World) map[string]DaemonRecord {
 
 // watchDaemons looks for DaemonSets more of whose pods are late on current nodes, or are not created
 // for them, than their state before the upgrade explains.
-func (d daemons) watchDaemons() {
+func (d *decision) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
 		if found.unsure {
@@ -184,13 +180,13 @@ func (d daemons) watchDaemons() {
 		} else {
 			u.Why = formatMissing(found.missing) + describeRefusal(d.w.Controllers[found.workload])
 		}
-		canary{d.draft}.addUnhealthy(u, before.Usual.Duration)
+		d.addUnhealthy(u, before.Usual.Duration)
 	}
 }
 
 // describeLate says why a pod of a DaemonSet is late to be ready for good; "" if it is not. The
 // scheduler may evict others for a pod that no node takes at first.
-func (d daemons) describeLate(pod *corev1.Pod, before DaemonRecord) string {
+func (d *decision) describeLate(pod *corev1.Pod, before DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
 	}
@@ -218,7 +214,7 @@ type unreadyDaemon struct {
 
 // collectUnready returns the DaemonSets with such pods, by name, without those that need not become
 // ready. Of one that was late before, pods that have just become ready count as unready.
-func (d daemons) collectUnready() []unreadyDaemon {
+func (d *decision) collectUnready() []unreadyDaemon {
 	all := d.w.collectDaemons(func(m *nodegroup.Member) bool { return !m.Outdated })
 	for name, before := range d.rec.Daemons {
 		w, err := drain.ParseWorkload(name)
@@ -254,7 +250,7 @@ func (d daemons) collectUnready() []unreadyDaemon {
 // countMissing counts the current nodes without a pod of the DaemonSet for which its controller should
 // have created one. It may leave nodes out on purpose, which it tells. unsure is true while it may
 // still create a pod, and leaves out no node that is there for longer.
-func (d daemons) countMissing(w drain.Workload) (missing int, unsure bool) {
+func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 	bare, long, young := d.findBareNodes(w), 0, false
 	if len(bare) == 0 {
 		return 0, false
@@ -290,7 +286,7 @@ func (d daemons) countMissing(w drain.Workload) (missing int, unsure bool) {
 }
 
 // splitByAge counts ready pods as unready that have not been ready for long.
-func (d daemons) splitByAge(pods daemonPods) daemonPods {
+func (d *decision) splitByAge(pods daemonPods) daemonPods {
 	split := pods
 	split.ready, split.unready = nil, slices.Clone(pods.unready)
 	for _, pod := range pods.ready {
@@ -313,12 +309,12 @@ func readySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// areReady reports whether no more of the DaemonSets' pods on current nodes are unready than before
+// awaitDaemons waits until no more of the DaemonSets' pods on current nodes are unready than before
 // the upgrade. An upgrade that ended before that would end with nodes that serve nothing.
-func (d daemons) areReady() bool {
+func (d *decision) awaitDaemons() (ready bool) {
 	for _, found := range d.collectUnready() {
 		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
-			d.waiting, d.awaited = fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload), append(d.awaited, found.workload)
+			d.awaitWorkload(found.workload, fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload))
 			return false
 		}
 	}

@@ -2,20 +2,73 @@ package upgrade
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// decision is one call of Next.
-type decision struct{ *draft }
+// Next says what to do about the world now. The package comment has the caller's contract.
+func Next(w World) Step {
+	stored := w.Record
+	d := newDecision(&w)
+	switch {
+	case d.rec.Result != "":
+		d.finished = true
+	case d.rec.Run == "":
+		d.beginUpgrade()
+	case d.rec.PhaseBegan.IsZero():
+		d.rec.Ledger.ForgetMaximum()
+		d.rec.PhaseBegan = w.Now
+	}
+	d.examineWorkloads()
+	d.addImpacts() // an upgrade may be stopped before its last evictions are answered
+	if !d.finished {
+		d.rejectForeign()
+		d.noteVanished()
+		d.recordAnswers()
+		d.applyRequest()
+		d.noteInterrupt()
+		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {
+		case d.rec.Stopping == Aborted:
+			s.undo(d)
+		case d.rec.Stopping != "":
+			s.stop(d)
+		default:
+			d.runPhases()
+		}
+	}
+	step := d.finishStep()
+	step.Persist = mustStoreRecord(&stored, &step.Record)
+	return step
+}
+
+func newDecision(w *World) *decision {
+	if w.Idle > 0 {
+		w.Record = CreditIdleTime(&w.Record, w.Idle, w.Now)
+		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
+	}
+	w.tolerances = tolerances{}
+	d := &decision{
+		input: input{w: w, fence: nodegroup.FenceTaint(w.Group.Provider)},
+		rec:   w.Record.Clone(), phase: w.Record.currentPhase(),
+		notes:     w.Notes.cloneNotes(),
+		evictions: evictions{drains: map[string]*nodePods{}, stages: map[string]schedule.Stage{}},
+		outbox:    outbox{now: w.Now, wake: w.Now.Add(lookAgain)},
+	}
+	d.recount()
+	return d
+}
+
+// recount counts the group's members again, after the record changed what they count as.
+func (d *decision) recount() { d.count = countMembers(d.w, &d.rec) }
 
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
-func (d decision) beginUpgrade() {
+func (d *decision) beginUpgrade() {
 	if len(d.count.pending) == 0 || d.w.Stop {
 		d.rec.Result, d.finished = Succeeded, true
 		if d.w.Stop {
@@ -35,24 +88,34 @@ func (d decision) beginUpgrade() {
 		Nodes:  map[string]NodeRecord{},
 	}
 	d.rec.originallyPointed(w.Group.Pointed)
-	d.count = countMembers(w, &d.rec)
+	d.recount()
 	chosen := strategyOf(w.Request.Strategy, false)
-	chosen.begin(d.draft)
+	chosen.begin(d)
 	d.enterPhase(chosen.phases[0])
 }
 
-// isStopping reports whether the upgrade is being brought to an end before its goal.
-func (d decision) isStopping() bool {
+// noteInterrupt notes that the user stops the upgrade.
+func (d *decision) noteInterrupt() {
 	if d.rec.Stopping == "" && d.w.Stop {
 		d.rec.Stopping = Interrupted
 	}
-	return d.rec.Stopping != ""
 }
+
+const (
+	// longBlocked is how long a pod has to be blocked for the record to tell since when.
+	longBlocked = time.Minute
+	// mostBlocked is how many pods of a node the record names for that; it counts the others.
+	mostBlocked = 5
+	// mostUnhealthy is how many workloads the record names that have not recovered for as long.
+	mostUnhealthy = 20
+	// mostBlockedOfGroup is the same of a group that its own cloud upgrades.
+	mostBlockedOfGroup = 20
+)
 
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
-func (d decision) recordLongBlocked() {
-	long, more := listLongBlocked(d.draft, mostBlocked, func(b Blocked) string { return b.Node })
+func (d *decision) recordLongBlocked() {
+	long, more := d.listLongBlocked(mostBlocked, func(b Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
 		if n.Blocked != nil || long[name] != nil {
 			n.Blocked, n.BlockedMore = long[name], more[name]
@@ -62,7 +125,7 @@ func (d decision) recordLongBlocked() {
 }
 
 // recordLongUnhealthy notes which workloads have not recovered for long, and since when.
-func (d decision) recordLongUnhealthy() {
+func (d *decision) recordLongUnhealthy() {
 	d.rec.Unhealthy = nil
 	for _, u := range d.unhealthy {
 		switch {
@@ -79,16 +142,16 @@ func (d decision) recordLongUnhealthy() {
 }
 
 // finishStep is the step as it is by now.
-func (d decision) finishStep() Step {
-	scheduling{d.draft}.decideEvictions()
+func (d *decision) finishStep() Step {
+	d.decideEvictions()
 	if !d.finished {
-		retries{d.draft}.watchRetries()
+		d.watchRetries()
 	}
 	d.recordLongBlocked()
 	d.recordLongUnhealthy()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
-		d.rec.Total = max(d.rec.Total, rebuild{d.draft}.countTotal()) // outdated nodes may join late
+		d.rec.Total = max(d.rec.Total, d.countTotal()) // outdated nodes may join late
 	}
 	if d.finished {
 		d.wake, d.due = time.Time{}, time.Time{}
@@ -100,7 +163,7 @@ func (d decision) finishStep() Step {
 }
 
 // recordAnswers books the answers of the cloud, and stops the upgrade where one is final.
-func (d decision) recordAnswers() {
+func (d *decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
 	d.growAsAWhole()
 	if refused := d.w.listRefused(); len(refused) > 0 {
@@ -111,7 +174,7 @@ func (d decision) recordAnswers() {
 // rejectForeign stops the upgrade where the record names another machine for a node than the group
 // shows: whoever may write the record could aim terminations with it. New nodes that are given back
 // are forgotten instead, see driveReturn.
-func (d decision) rejectForeign() {
+func (d *decision) rejectForeign() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if m == nil || n.isGivenBack() || n.isMachineOf(m) {
@@ -126,7 +189,7 @@ func (d decision) rejectForeign() {
 // growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
 // one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
 // who keeps the maximum cannot have it.
-func (d decision) growAsAWhole() {
+func (d *decision) growAsAWhole() {
 	switch refusal := ledger.ZoneLaunchRefusal(d.w.Open); {
 	case refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0:
 	case d.rec.Request.KeepMax:
@@ -137,12 +200,12 @@ func (d decision) growAsAWhole() {
 			n.Zone = ""
 			d.rec.Nodes[name] = n
 		}
-		d.count = countMembers(d.w, &d.rec)
+		d.recount()
 	}
 }
 
 // applyRequest does what another actor asks of this upgrade.
-func (d decision) applyRequest() {
+func (d *decision) applyRequest() {
 	asked := findAllowed(&d.rec, d.w.Asked)
 	if asked != VerbPause && !d.w.Stop {
 		d.cancelPause()
@@ -166,13 +229,13 @@ func (d decision) applyRequest() {
 
 // yieldToRequest stops the upgrade as Ctrl-C does, for another actor who carries the verb out. It
 // stops nothing that is being aborted.
-func (d decision) yieldToRequest(to string) {
+func (d *decision) yieldToRequest(to string) {
 	d.stopUpgradeWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
 // cancelPause continues with an upgrade that another actor asked to pause and no one does any more,
 // before it came to rest.
-func (d decision) cancelPause() {
+func (d *decision) cancelPause() {
 	if d.rec.Stopping == Paused && d.rec.PausedBy != "" {
 		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
 		d.rec.PhaseBegan = d.w.Now
@@ -182,7 +245,7 @@ func (d decision) cancelPause() {
 // watchMaximum stops the upgrade when another actor lowered the group's maximum: whether its surge
 // and its replacements may still have the room that they need is for a person to say. It is not
 // raised again by itself.
-func (d decision) watchMaximum() {
+func (d *decision) watchMaximum() {
 	g := &d.w.Group
 	before, decided := d.bookKeeper().WatchMaximum()
 	if d.applyDecision(decided); before > 0 {
@@ -194,7 +257,7 @@ func (d decision) watchMaximum() {
 // watchProtection stops the upgrade when another actor protects one of its outdated instances
 // against removal: AWS would not keep us from terminating it, since its protection is against
 // scale-in alone. What is on its way out already goes.
-func (d decision) watchProtection() {
+func (d *decision) watchProtection() {
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
@@ -209,92 +272,24 @@ func (d decision) watchProtection() {
 	}
 }
 
-// summarizeStatus sums the step up for people.
-func (d decision) summarizeStatus() Status {
-	g := &d.w.Group
-	s := Status{
-		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
-		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
-		New: d.count.Fresh, NewReady: d.count.Usable,
-		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
-		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
-	}
-	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
-		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
-	}
-	s.Unhealthy = d.unhealthy
-	if d.rec.Delegation != nil {
-		s.Manager = d.managerName()
-	}
-	if d.w.Brief {
-		return s
-	}
-	s.Nodes = make([]NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
-	// Both are in order of name already; a large group would take longer to sort than all else
-	// does.
-	started := slices.Sorted(maps.Keys(d.rec.Nodes))
-	for _, m := range d.count.pending {
-		for len(started) > 0 && started[0] < m.Name() {
-			s.Nodes, started = append(s.Nodes, d.startedStatus(started[0])), started[1:]
-		}
-		s.Nodes = append(s.Nodes, d.pendingStatus(m))
-	}
-	for _, name := range started {
-		s.Nodes = append(s.Nodes, d.startedStatus(name))
-	}
-	if d.rec.Delegation != nil {
-		for _, m := range d.count.leaving {
-			s.Nodes = append(s.Nodes, d.pendingStatus(m))
-		}
-		// One may have kept the name of a Node that is gone.
-		slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
-	}
-	return s
-}
-
-func (d decision) pendingStatus(m *nodegroup.Member) NodeStatus {
-	state := NodePending
-	switch {
-	case d.rec.Run == "":
-	case d.rec.Delegation != nil:
-		return delegated{d.draft}.nodeStatus(m)
-	case d.isFencedByRun(m):
-		state = NodeFenced
-	}
-	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
-}
-
-func (d decision) startedStatus(name string) NodeStatus {
-	n := d.rec.Nodes[name]
-	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
-	if m := d.count.byName[name]; m != nil {
-		view := d.classifyPodsOf(m)
-		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
-		if m.Node != nil && nodegroup.IsSilent(m.Node) && status.Pods > 0 {
-			status.Silent = describeSilent(m.Node)
-		}
-	}
-	return status
-}
-
 // runPhases goes through the phases from the one that the record is in, as far as they are
 // complete: one step may pass through several.
-func (d decision) runPhases() {
+func (d *decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollback{d.draft}.howToContinue(wanted)))
+		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
 		return
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
 		// The upgrade divides the surge among the zones again. A node whose termination was refused still
 		// exists, so it must be counted before that.
-		if !(surplus{d.draft}).keepSurvivingSurge() {
+		if !d.keepSurvivingSurge() {
 			return
 		}
-		removal{d.draft}.keepUndrained()
-		rebuild{d.draft}.adoptTarget()
+		d.keepUndrained()
+		d.adoptTarget()
 		if d.phase.givesBack || d.rec.Phase == PhaseDone {
 			d.enterPhase(phases[0]) // the surge was given back
 		}
@@ -303,22 +298,22 @@ func (d decision) runPhases() {
 		d.watchMaximum()
 		d.watchProtection()
 	}
-	d.renewing = !renewal{d.draft}.releaseNodes()
-	canary{d.draft}.watchWorkloads()
-	passPhases(d.draft, phases)
+	d.renewing = !d.releaseNodes()
+	d.watchWorkloads()
+	d.passPhases(phases)
 	if d.rec.Stopping == "" {
-		marks{d.draft}.holdNodes()
+		d.holdNodes()
 	}
 	switch {
 	case d.rec.Phase == PhaseDone:
-		surge{d.draft}.concludeUpgrade()
+		d.concludeUpgrade()
 	case d.rec.Soak.Until.After(d.w.Now):
-		soaking{d.draft}.leaveUpgrade()
+		d.leaveUpgrade()
 	}
 }
 
 // passPhases runs the phase that the record is in and, as far as each is complete, those after it.
-func passPhases(d *draft, phases []phase) {
+func (d *decision) passPhases(phases []phase) {
 	for i, p := range phases {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d) || d.rec.Stopping != "" {
 			continue
@@ -329,4 +324,206 @@ func passPhases(d *draft, phases []phase) {
 		}
 		d.enterPhase(next)
 	}
+}
+
+// decision is one call of Next. It reads the input, changes the record, and collects the step in the outbox. Its
+// methods are in the files of their subjects.
+type decision struct {
+	input
+	// rec is the record as the step stores it. phase is the one that the record is in, and count what the record
+	// makes of the group's members; see recount.
+	rec   Record
+	phase phase
+	count memberCounts
+	// notes are what the next decision of the same process is told.
+	notes Notes
+	workloads
+	evictions
+	outbox
+	// renewing is true while nodes that became current in place still have our fence.
+	renewing bool
+	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
+	// nothing more is to be started.
+	fencing, pausing bool
+}
+
+// input is what a decision looks at. It does not change.
+type input struct {
+	w *World
+	// fence is the taint of the group's provider.
+	fence corev1.Taint
+}
+
+// workloads is how the workloads are whose pods leave nodes, as far as a decision has found out.
+type workloads struct {
+	// health lists the state of each workload on record, by name. recoveries is the same for the
+	// scheduling of evictions.
+	health     []workloadHealth
+	recoveries map[drain.Workload]schedule.Recovery
+	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
+	shortages map[drain.Workload]shortage
+	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
+	// none.
+	unsure string
+}
+
+// evictions are the pods of the nodes in drain, and what is decided about them.
+type evictions struct {
+	// drains are the pods of each node that is being drained, by node name.
+	drains map[string]*nodePods
+	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
+	// them; nil where nodes are not replaced in this step.
+	stages map[string]schedule.Stage
+	plan   *schedule.Plan
+}
+
+// stopUpgradeWith stops the upgrade. Nothing new is begun from here on; what can be undone safely
+// is.
+func (d *decision) stopUpgradeWith(result Result, message string) {
+	if d.rec.Stopping == "" {
+		d.rec.Stopping, d.rec.Message = result, message
+		d.actions = nil
+		d.requeueNow() // and begin to stop
+	}
+}
+
+func (d *decision) enterPhase(next phase) {
+	d.phase, d.rec.Phase, d.rec.PhaseBegan = next, next.name, d.w.Now
+}
+
+// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a
+// moment ago and its effect is still to be observed.
+func (d *decision) addAction(a nodegroup.Action) {
+	attempt, begun := d.w.Open[a.Key()]
+	d.asked = append(d.asked, a.Key())
+	if begun && attempt.InFlight {
+		return
+	}
+	due := attempt.NotBefore
+	switch {
+	case d.rec.Stopping != "" && d.isRefused(a):
+		d.undone = append(d.undone, a) // it was tried; the report names it
+		return
+	case attempt.Outcome == nodegroup.OutcomeDone:
+		due = attempt.Ended.Add(seen)
+	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.OfCloud(a) && attempt.Action == a:
+		// What moved it is not seen yet, and the answer would be the same.
+		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
+	}
+	if begun && d.w.Now.Before(due) {
+		d.unsettled = true
+		d.requeueAt(due)
+		return
+	}
+	d.actions = append(d.actions, a)
+}
+
+// lastAttempt is the last try of the action; the zero Attempt if there was none.
+func (d *decision) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
+
+// isRefused reports whether the last try of the action was refused for good, or it was tried for as
+// long as a stop or an undoing does.
+func (d *decision) isRefused(a nodegroup.Action) bool {
+	attempt := d.lastAttempt(a)
+	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
+}
+
+// addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
+func (d *decision) addBlocked(b Blocked, key string) {
+	since, was := d.w.Notes.BlockedSince[key]
+	if !was {
+		since, was = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
+	}
+	if !was {
+		since, was = d.w.Record.Delegation.blockedSince(b.Pod.String())
+	}
+	if !was {
+		since = d.w.Now
+	}
+	b.Since, b.Forces = since, d.rec.Request.OnTimeout == Force
+	d.notes.BlockedSince[key] = since
+	if b.IsLast() {
+		d.notes.LastReadySince[key] = d.w.Now
+		if waits, was := d.w.Notes.LastReadySince[key]; was {
+			d.notes.LastReadySince[key] = waits
+		}
+	}
+	d.blocked = append(d.blocked, b)
+}
+
+// listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
+// place that placeOf gives them: no more than most of each. more counts the others.
+func (d *decision) listLongBlocked(most int, placeOf func(Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
+	for _, b := range d.blocked {
+		place := placeOf(b)
+		switch {
+		case d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "":
+			continue
+		case long == nil: // seldom is there any
+			long, more = map[string]map[string]time.Time{}, map[string]int{}
+		case len(long[place]) == most:
+			more[place]++
+			continue
+		}
+		if long[place] == nil {
+			long[place] = map[string]time.Time{}
+		}
+		long[place][b.Pod.String()] = b.Since
+	}
+	return long, more
+}
+
+func (d *decision) endUpgradeWith(result Result, message string) {
+	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
+	d.finished = true
+	d.actions = nil
+}
+
+// classifyPodsOf is what a drain has to know of the member's pods.
+func (d *decision) classifyPodsOf(m *nodegroup.Member) *nodePods {
+	v, known := d.drains[m.Name()]
+	if !known {
+		v = classifyPods(m, d.rec.Request.Policy(), d.w.Now)
+		d.drains[m.Name()] = v
+	}
+	return v
+}
+
+// hasNothingOpen reports whether there is nothing to do, now or at the next try, and no answer to
+// wait for.
+func (d *decision) hasNothingOpen() bool {
+	for _, attempt := range d.w.Open {
+		if attempt.InFlight {
+			return false
+		}
+	}
+	return len(d.actions) == 0 && !d.unsettled
+}
+
+// startRecord begins the record of a member, which is to be stored before anything happens to it.
+func (d *decision) startRecord(m *nodegroup.Member, n NodeRecord) {
+	d.count.byName[m.Name()] = m
+	d.rec.Nodes[m.Name()] = n
+}
+
+// forgetNode removes a started node from the record, with what is noted about it.
+func (d *decision) forgetNode(name string) {
+	delete(d.rec.Nodes, name)
+	delete(d.notes.Yielded, name)
+	delete(d.notes.Addresses, name)
+}
+
+// pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being
+// started.
+func (d *decision) pauseUpgrade() {
+	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
+		return
+	}
+	d.stopAsAsked()
+}
+
+// stopAsAsked stops the upgrade for who asked for a pause.
+func (d *decision) stopAsAsked() {
+	d.rec.PausedBy = d.w.Asked.By
+	d.stopUpgradeWith(Paused, describePause(d.w.Asked.By, d.w.Group.Name))
 }

@@ -23,26 +23,23 @@ const PhaseFollow Phase = "follow"
 // node.
 const PollOperation = 15 * time.Second
 
-// delegated carries out the phases of the strategy of the same name.
-type delegated struct{ *draft }
-
 // delegatedStrategy is that of groups which their own cloud upgrades, as EKS does its managed node
 // groups: it has the cloud begin, tells what the cloud is waiting for, and explains how it ended.
 func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
-		begin: func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
+		begin: func(d *decision) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		phases: []phase{
-			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: func(d *draft) bool { return delegated{d}.beginOperation() }},
-			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: func(d *draft) bool { return delegated{d}.followOperation() }},
+			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
+			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
 		},
-		stop: func(d *draft) { delegated{d}.leaveOperation() },
-		undo: func(d *draft) { delegated{d}.leaveOperation() },
+		stop: (*decision).leaveOperation,
+		undo: (*decision).leaveOperation,
 	}
 }
 
 // newestOperation is the group's newest operation, the zero Operation without one.
-func (d *draft) newestOperation() *nodegroup.Operation {
+func (d *decision) newestOperation() *nodegroup.Operation {
 	if d.w.Group.Managed == nil {
 		return &nodegroup.Operation{}
 	}
@@ -50,15 +47,15 @@ func (d *draft) newestOperation() *nodegroup.Operation {
 }
 
 // managerName is who upgrades the group: "EKS".
-func (d *draft) managerName() string {
+func (d *decision) managerName() string {
 	return cmp.Or(nodegroup.InfoOf(d.rec.Provider).Manager, "the cloud")
 }
 
 // beginOperation has the cloud begin, and reports whether an operation is there to be followed. One
 // that is under way to the same revision is followed, whoever began it. What an earlier process
 // began, whose answer was lost, is such a one; else its request is repeated under the same token.
-func (d delegated) beginOperation() bool {
-	if d.isUnread() {
+func (d *decision) beginOperation() bool {
+	if !d.awaitReading() {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
@@ -76,7 +73,7 @@ func (d delegated) beginOperation() bool {
 			d.managerName(), op.ID, op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
-		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
+		d.askCloudOften(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
 		return false
 	}
 	if op.ID != known.Before {
@@ -85,7 +82,7 @@ func (d delegated) beginOperation() bool {
 		d.rec.Delegation = known.nextAttempt()
 		d.rec.Delegation.Before = op.ID
 	}
-	d.waitForCloud(d.managerName() + " to begin")
+	d.askCloudOften(d.managerName() + " to begin")
 	start := d.nextRequest()
 	if !d.isAnswerUnseen(start) {
 		d.addAction(start)
@@ -95,14 +92,14 @@ func (d delegated) beginOperation() bool {
 
 // isAnswerUnseen reports whether the reading is too old to show what the request began, or which
 // operation was in its way.
-func (d delegated) isAnswerUnseen(start nodegroup.Delegate) bool {
+func (d *decision) isAnswerUnseen(start nodegroup.Delegate) bool {
 	last := d.lastAttempt(start)
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
 // nextRequest is the request of the attempt. One with force is another request, with a token of its
 // own.
-func (d delegated) nextRequest() nodegroup.Delegate {
+func (d *decision) nextRequest() nodegroup.Delegate {
 	force, kind := d.rec.Request.OnTimeout == Force, "update"
 	if force {
 		kind = "force"
@@ -110,36 +107,36 @@ func (d delegated) nextRequest() nodegroup.Delegate {
 	return nodegroup.Delegate{To: d.rec.Target, Force: force, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
 }
 
-// isUnread reports whether the reading does not tell of the cloud's newest operation, and waits
-// until one does, or until it is certain that none will.
-func (d delegated) isUnread() bool {
+// awaitReading waits for a reading that tells of the cloud's newest operation, or until it is certain that none
+// will.
+func (d *decision) awaitReading() (read bool) {
 	known, op := d.rec.Delegation, d.newestOperation()
 	switch {
 	case d.w.Group.Managed == nil:
-		d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
-		return true
-	case op.Began.Before(known.Newest) && !(lostOperation{d.draft}).isCertain():
-		d.waitForCloud(d.managerName() + " to tell of its newest update")
-		return true
+		d.askCloudOften(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
+		return false
+	case op.Began.Before(known.Newest) && !d.awaitCertainLoss():
+		d.askCloudOften(d.managerName() + " to tell of its newest update")
+		return false
 	}
-	return false
+	return true
 }
 
 // followOperation tells what the cloud is doing, and reports whether it has replaced the group.
-func (d delegated) followOperation() bool {
-	if d.isUnread() {
+func (d *decision) followOperation() bool {
+	if !d.awaitReading() {
 		return false
 	}
 	// A node has gone when its Node and its instance both have, whichever does first.
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
 	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
-	unjoined{d.draft}.noteUnjoined()
+	d.noteUnjoined()
 	op, known := d.newestOperation(), d.rec.Delegation
 	switch {
 	case op.Began.Before(known.Newest):
-		return lostOperation{d.draft}.isGroupReplaced(op)
+		return d.concludeLostOperation(op)
 	case op.ID != known.ID:
-		return d.isReplacedByAnother(op)
+		return d.followSuccessor(op)
 	}
 	known.Newest = op.Began
 	switch op.State {
@@ -148,10 +145,10 @@ func (d delegated) followOperation() bool {
 	case nodegroup.OperationCancelled:
 		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s was cancelled: run the command again to begin another", op.ID))
 	case nodegroup.OperationSucceeded:
-		return d.isReplaced()
+		return d.concludeOperation()
 	default:
 		d.watchDrains()
-		d.waitForCloud(d.describeProgress())
+		d.askCloudOften(d.describeProgress())
 		if len(d.count.pending) > 0 {
 			d.poll = PollOperation
 		}
@@ -159,11 +156,11 @@ func (d delegated) followOperation() bool {
 	return false
 }
 
-// isReplacedByAnother is for an operation that another one has followed: what became of it the
-// nodes tell.
-func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
+// followSuccessor is for an operation that another one has followed: what became of it the
+// nodes tell. It reports whether the group is replaced.
+func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	switch {
-	case isGroupCurrent(d.draft):
+	case d.countAllReplaced():
 		return true
 	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
 		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID, Newest: op.Began}
@@ -175,9 +172,9 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 	return false
 }
 
-// isReplaced reports whether no outdated node is left after an operation that succeeded (EKS E49).
+// concludeOperation waits until no outdated node is left after an operation that succeeded (EKS E49).
 // The last ones may be seen for a while; a Node whose machine is gone, or going, fails nothing.
-func (d delegated) isReplaced() bool {
+func (d *decision) concludeOperation() (replaced bool) {
 	if len(d.count.pending)+len(d.count.leaving) == 0 {
 		return true
 	}
@@ -186,7 +183,7 @@ func (d delegated) isReplaced() bool {
 		known.Succeeded = d.w.Now
 	}
 	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
-	d.waitForCloud("the last nodes to go")
+	d.askCloudOften("the last nodes to go")
 	d.requeueAt(deadline)
 	if !d.w.isDeadlinePassed(deadline) {
 		return false
@@ -196,7 +193,7 @@ func (d delegated) isReplaced() bool {
 			d.managerName(), known.ID, d.count.pending[i].Name()))
 		return false
 	}
-	return isGroupCurrent(d.draft)
+	return d.countAllReplaced()
 }
 
 // resultOfCode is the result of an operation that failed with the cloud's code (EKS E33, E42).
@@ -211,10 +208,10 @@ func resultOfCode(code string) Result {
 
 // explainFailure is the cloud's failure with the pods that are in the way on the nodes that it
 // names: the cloud does not name them (EKS E52).
-func (d delegated) explainFailure(op *nodegroup.Operation) string {
+func (d *decision) explainFailure(op *nodegroup.Operation) string {
 	text := fmt.Sprintf("update %s failed: %s", op.ID, op.Failure)
 	if resultOfCode(op.Code) == NodeCreationFailure {
-		return joinNotes(text, unjoined{d.draft}.describeFailures())
+		return joinNotes(text, d.describeFailures())
 	}
 	if resultOfCode(op.Code) != PodEvictionFailure {
 		return text
@@ -235,7 +232,7 @@ func (d delegated) explainFailure(op *nodegroup.Operation) string {
 // pods that it cannot move (containers-roadmap#1282). A pod that is evicted from a closed node
 // shows that it is drained. Until as many drains are seen as the cloud carries out at once (EKS
 // E05), the pods of all closed nodes may be those that it waits for.
-func (d delegated) watchDrains() {
+func (d *decision) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
 	var closed []*nodegroup.Member
 	for _, m := range d.count.pending {
@@ -262,14 +259,14 @@ func (d delegated) watchDrains() {
 		}
 	}
 	// Who looks from elsewhere knows it by that.
-	long, _ := listLongBlocked(d.draft, mostBlockedOfGroup, func(Blocked) string { return "" })
+	long, _ := d.listLongBlocked(mostBlockedOfGroup, func(Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
 }
 
 // isDraining reports whether a pod of the closed node was evicted, or has gone since the last step
 // without having been seen to end. Who completes, or is deleted by its controller, leaves a node
 // that no one drains, too, and who was evicted before the operation began tells of an earlier one.
-func (d delegated) isDraining(m *nodegroup.Member) bool {
+func (d *decision) isDraining(m *nodegroup.Member) bool {
 	here := make(map[types.UID]bool, len(m.Pods))
 	for _, pod := range m.Pods {
 		here[pod.UID] = true
@@ -281,7 +278,7 @@ func (d delegated) isDraining(m *nodegroup.Member) bool {
 
 // blockPods names the pods of the node that the eviction API refuses now. until is when the cloud
 // gives up on the node, zero when its time does not run as far as is known.
-func (d delegated) blockPods(m *nodegroup.Member, until time.Time) {
+func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 	left := d.classifyPodsOf(m)
 	for _, pod := range slices.Concat(left.Evict, left.Held) {
 		prediction := drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace])
@@ -295,12 +292,12 @@ func (d delegated) blockPods(m *nodegroup.Member, until time.Time) {
 }
 
 // describeProgress says what the cloud is waiting for, as far as the cluster and the group show it.
-func (d delegated) describeProgress() string {
-	return joinNotes(d.describeStage(), unjoined{d.draft}.describeMissing())
+func (d *decision) describeProgress() string {
+	return joinNotes(d.describeStage(), d.describeMissing())
 }
 
 // describeStage says how far the cloud is.
-func (d delegated) describeStage() string {
+func (d *decision) describeStage() string {
 	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
 	switch {
 	case len(names) > 0:
@@ -314,7 +311,7 @@ func (d delegated) describeStage() string {
 
 // nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node
 // has gone before its instance keeps its name.
-func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
+func (d *decision) nodeStatus(m *nodegroup.Member) NodeStatus {
 	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
 		status.Name, status.State = name, NodeRemoving
@@ -336,7 +333,7 @@ func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 
 // leaveOperation ends the upgrade here and leaves the cloud at work: its operation cannot be taken
 // back.
-func (d delegated) leaveOperation() {
+func (d *decision) leaveOperation() {
 	op, known := d.newestOperation(), d.rec.Delegation
 	start := d.lastAttempt(d.nextRequest())
 	note := ""
@@ -359,4 +356,112 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 		Version: Delegated.recordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
 		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
 	}
+}
+
+// lostAfter is how long a cloud must have left out an operation that was seen until that is taken
+// to be gone: what a cloud lists may lag.
+const lostAfter = 5 * time.Minute
+
+// awaitCertainLoss waits until the cloud has left its newest operation out for so long that it is
+// gone.
+func (d *decision) awaitCertainLoss() (lost bool) {
+	since := d.w.Notes.OlderSince
+	if since.IsZero() {
+		since = d.w.Now
+	}
+	d.notes.OlderSince = since
+	d.requeueAt(since.Add(lostAfter))
+	return d.w.isDeadlinePassed(since.Add(lostAfter))
+}
+
+// concludeLostOperation reports whether no node is outdated, which is all that tells what became of the
+// operation. Else it ends the upgrade: the same command begins another operation, and those that are
+// older are none of its own.
+func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced bool) {
+	if d.countAllReplaced() {
+		return true
+	}
+	known := d.rec.Delegation
+	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of update %s for %s, and %d of %d nodes are outdated still",
+		d.managerName(), known.ID, lostAfter, len(d.count.pending), d.rec.Total))
+	known.ID, known.Newest = newest.ID, newest.Began
+	return false
+}
+
+// countAllReplaced counts all nodes as replaced if no machine is outdated, and reports whether that is so.
+func (d *decision) countAllReplaced() (current bool) {
+	if slices.ContainsFunc(d.count.pending, hasMachine) {
+		return false
+	}
+	d.rec.Replaced = d.rec.Total
+	return true
+}
+
+// hasMachine reports whether the member is more than a Node that has outlived its machine, or is
+// about to.
+func hasMachine(m *nodegroup.Member) bool {
+	return m.Instance.ID != "" && m.Instance.State != nodegroup.InstanceLeaving
+}
+
+// joinTime is how long a new machine of a group that its cloud upgrades may take to join the cluster
+// before it is named.
+const joinTime = 3 * time.Minute
+
+// noteUnjoined notes why a launch failed, and since when current machines have been without a node.
+// One that ends without having joined stays on record for the report.
+func (d *decision) noteUnjoined() {
+	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.newestOperation().Began) {
+		d.rec.Delegation.LaunchFailure = f.Message
+	}
+	known := maps.Clone(d.rec.Delegation.Unjoined)
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		id := m.Instance.ID
+		if m.Node != nil {
+			delete(known, id)
+			continue
+		}
+		if _, noted := known[id]; noted || m.Outdated || id == "" || m.Instance.State == nodegroup.InstanceLeaving {
+			continue
+		}
+		if known == nil {
+			known = map[string]time.Time{}
+		}
+		known[id] = d.w.Now
+	}
+	d.rec.Delegation.Unjoined = known
+}
+
+// describeUnjoined names the machines that ran for long and have not joined, "" when there are none.
+func (d *decision) describeUnjoined() string {
+	var names []string
+	for _, id := range slices.Sorted(maps.Keys(d.rec.Delegation.Unjoined)) {
+		since := d.rec.Delegation.Unjoined[id]
+		if at := since.Add(joinTime); d.w.Now.Before(at) {
+			d.requeueAt(at)
+			continue
+		}
+		names = append(names, id)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not joined to the cluster: %s: see their user data, their node role and their kubelets' logs", abbreviateNames(names))
+}
+
+// describeMissing says why new nodes are missing by now, "" when none is or nobody knows why.
+func (d *decision) describeMissing() string {
+	if f := d.w.Group.LaunchFailure; f.Message == "" || !f.At.After(d.newestOperation().Began) {
+		return d.describeUnjoined()
+	}
+	return d.describeFailures()
+}
+
+// describeFailures says why new nodes have been missing since the operation began.
+func (d *decision) describeFailures() string {
+	launch := d.rec.Delegation.LaunchFailure
+	if launch != "" {
+		launch = "the last launch failed: " + launch
+	}
+	return joinNotes(launch, d.describeUnjoined())
 }

@@ -20,12 +20,9 @@ func ListImpacts(r *Record) []WorkloadImpact {
 	return all
 }
 
-// impacts add up what the upgrade costs workloads.
-type impacts struct{ *draft }
-
 // addImpacts counts the evictions that were answered since the step before and, for the workloads
 // that lacked pods, the time since then.
-func (d impacts) addImpacts() {
+func (d *decision) addImpacts() {
 	if len(d.rec.Workloads) == 0 {
 		return
 	}
@@ -42,7 +39,7 @@ func (d impacts) addImpacts() {
 
 // noteLack notes whether the workload has fewer ready pods than it should have. Where its owner may
 // have scaled it, the time counts only when that is known.
-func (d impacts) noteLack(h *workloadHealth) {
+func (d *decision) noteLack(h *workloadHealth) {
 	ready := h.countReady()
 	if ready >= h.before.Ready {
 		return
@@ -62,14 +59,14 @@ func (d impacts) noteLack(h *workloadHealth) {
 }
 
 // addTimes adds the time since the step before to those that lacked pods.
-func (d impacts) addTimes(since time.Duration) {
+func (d *decision) addTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
 		d.changeImpact(name, func(i *Impact) { i.addTime(since, none) })
 	}
 }
 
 // addEvictions counts the evictions that were answered. It notes again which are not.
-func (d impacts) addEvictions() {
+func (d *decision) addEvictions() {
 	for uid, name := range d.w.Notes.Evicting {
 		switch attempt := d.w.Open[(Evict{UID: uid}).Key()]; {
 		case attempt.InFlight || attempt.Begun.IsZero():
@@ -81,7 +78,7 @@ func (d impacts) addEvictions() {
 }
 
 // changeImpact changes what is on record of a workload, if it is one of those.
-func (d impacts) changeImpact(name string, change func(*Impact)) {
+func (d *decision) changeImpact(name string, change func(*Impact)) {
 	if w, known := d.rec.Workloads[name]; known {
 		change(&w.Impact)
 		d.rec.Workloads[name] = w
@@ -89,7 +86,7 @@ func (d impacts) changeImpact(name string, change func(*Impact)) {
 }
 
 // noteEvictions notes which evictions were decided, for their answers to be counted.
-func (d impacts) noteEvictions(decided []Evict) {
+func (d *decision) noteEvictions(decided []Evict) {
 	for i := range decided {
 		d.notes.Evicting[decided[i].UID] = decided[i].Workload.String()
 	}

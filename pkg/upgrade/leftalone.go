@@ -34,14 +34,14 @@ func DescribeStandby(members []nodegroup.Member) string {
 // isOverdue reports whether the machine of a node has been seen to be ending for so long that the
 // upgrade does not wait for it any more: a lifecycle hook may hold it for days. A Node object that
 // outlives its machine is deleted.
-func (d *draft) isOverdue(n NodeRecord) bool {
+func (d *decision) isOverdue(n NodeRecord) bool {
 	return n.State == NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
 		slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == n.Instance })
 }
 
 // endOfWait returns until when the machine of a node is waited for: as long as for a new one, from
 // the last request that landed.
-func (d *draft) endOfWait(n NodeRecord) time.Time {
+func (d *decision) endOfWait(n NodeRecord) time.Time {
 	since := n.Terminated
 	if changed := d.rec.Ledger.Changed(); changed.After(since) {
 		since = changed
@@ -49,10 +49,10 @@ func (d *draft) endOfWait(n NodeRecord) time.Time {
 	return since.Add(d.rec.Request.BootTimeout.Duration)
 }
 
-// noneRemoving reports whether the upgrade waits for no terminating machine. A stop does not wait for
+// awaitRemovals waits for terminating machines. none is true when there are none. A stop does not wait for
 // a termination that was refused for good: it stays on record for the process that continues.
-func (d *draft) noneRemoving() bool {
-	none := true
+func (d *decision) awaitRemovals() (none bool) {
+	none = true
 	for _, n := range d.rec.Nodes {
 		givenUp := d.rec.Stopping != "" && d.isRefused(nodegroup.Terminate{Instance: n.Instance})
 		if n.State == NodeRemoving && !givenUp && !d.isOverdue(n) {
@@ -64,7 +64,7 @@ func (d *draft) noneRemoving() bool {
 }
 
 // describeOverdue names the machines that are still ending when the upgrade ends; "" for none.
-func (d *draft) describeOverdue() string {
+func (d *decision) describeOverdue() string {
 	var names []string
 	for name, n := range d.rec.Nodes {
 		if d.isOverdue(n) {
@@ -81,7 +81,7 @@ func (d *draft) describeOverdue() string {
 
 // noteVanished records the outdated nodes that were there a step ago, were not started and are gone:
 // another process removed them before their turn.
-func (d *draft) noteVanished() {
+func (d *decision) noteVanished() {
 	if d.rec.Run == "" || d.rec.Request.Strategy != Surge && d.rec.Request.Strategy != BlueGreen {
 		return // others are expected to remove nodes
 	}
@@ -97,7 +97,7 @@ func (d *draft) noteVanished() {
 
 // listPending returns the names of the outdated nodes that were not started, sorted, also of those
 // whose machine is on its way out.
-func (d *draft) listPending() []string {
+func (d *decision) listPending() []string {
 	names := make([]string, 0, len(d.count.pending)+len(d.count.leaving))
 	for _, members := range [][]*nodegroup.Member{d.count.pending, d.count.leaving} {
 		for _, m := range members {
@@ -110,7 +110,7 @@ func (d *draft) listPending() []string {
 }
 
 // describeVanished names the nodes that another process removed before their turn; "" for none.
-func (d *draft) describeVanished() string {
+func (d *decision) describeVanished() string {
 	if len(d.rec.Vanished) == 0 {
 		return ""
 	}

@@ -2,6 +2,8 @@ package upgrade
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -9,13 +11,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// marks puts our marks on nodes and takes them off.
-type marks struct{ *draft }
-
 // fenceOutdatedNodes fences every outdated node, so that a pod that leaves one does not land on
 // another (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether
 // all are.
-func (d marks) fenceOutdatedNodes() bool {
+func (d *decision) fenceOutdatedNodes() bool {
 	all, before := true, d.rec.groupBaseline()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -30,7 +29,7 @@ func (d marks) fenceOutdatedNodes() bool {
 			return false
 		}
 		all = false
-		d.waiting = "the outdated nodes to be fenced"
+		d.waitFor("the outdated nodes to be fenced")
 		d.addAction(Fence{NodeVersion: VersionOf(m.Node), Before: before})
 	}
 	return all
@@ -39,7 +38,7 @@ func (d marks) fenceOutdatedNodes() bool {
 // needsNoFence reports whether the outdated node goes already or, in the forecast of a cloud that
 // terminates first, has its turn still to come: to fence all is a part of scale up, which such a
 // cloud leaves out (EKS E50).
-func (d marks) needsNoFence(m *nodegroup.Member) bool {
+func (d *decision) needsNoFence(m *nodegroup.Member) bool {
 	if n, started := d.rec.findStarted(m); started {
 		return n.State == NodeRemoving
 	}
@@ -49,7 +48,7 @@ func (d marks) needsNoFence(m *nodegroup.Member) bool {
 // holdNodes has autoscalers leave nodes alone: those that the upgrade brought up, since they look
 // unneeded until pods have moved to them, and outdated ones that are kept for the way back (GKE
 // G42). Nothing waits for it, since an autoscaler that is faster does no harm (E61).
-func (d marks) holdNodes() {
+func (d *decision) holdNodes() {
 	if d.phase.held == noneHeld || d.w.Group.Refill() == nodegroup.RefillByUser {
 		return
 	}
@@ -62,7 +61,7 @@ func (d marks) holdNodes() {
 }
 
 // eachUnheld yields the members that autoscalers are still to be kept from.
-func (d marks) eachUnheld(yield func(*nodegroup.Member) bool) {
+func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -79,7 +78,7 @@ func (d marks) eachUnheld(yield func(*nodegroup.Member) bool) {
 
 // findUnheld finds a node that autoscalers are still to be kept from, "" for none, first of all one
 // of which that was refused for good, with the reason.
-func (d marks) findUnheld() (node, refusal string) {
+func (d *decision) findUnheld() (node, refusal string) {
 	for m := range d.eachUnheld {
 		node = m.Name()
 		if attempt := d.lastAttempt(HoldNode{NodeVersion: VersionOf(m.Node)}); attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
@@ -90,7 +89,7 @@ func (d marks) findUnheld() (node, refusal string) {
 }
 
 // mustHold reports whether autoscalers are kept from the member in this phase.
-func (d marks) mustHold(m *nodegroup.Member) bool {
+func (d *decision) mustHold(m *nodegroup.Member) bool {
 	if m.Outdated {
 		return d.phase.held >= outdatedHeld && !d.rec.isTerminating(m)
 	}
@@ -99,7 +98,7 @@ func (d marks) mustHold(m *nodegroup.Member) bool {
 
 // releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too
 // and those that may not be terminated, and reports whether all are.
-func (d marks) releaseHeldNodes() bool {
+func (d *decision) releaseHeldNodes() bool {
 	return d.releaseHolds(func(m *nodegroup.Member) bool {
 		return d.rec.isNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
 	})
@@ -107,7 +106,7 @@ func (d marks) releaseHeldNodes() bool {
 
 // releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all
 // are.
-func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
+func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   (*nodegroup.Member).IsHeld,
 		put:  func(v NodeVersion) NodeAction { return HoldNode{NodeVersion: v} },
@@ -117,7 +116,7 @@ func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 
 // removeFences takes our fence from the nodes that are fit for it, and reports whether none has it
 // any more.
-func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
+func (d *decision) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   d.rec.ownsFence,
 		put:  func(v NodeVersion) NodeAction { return Fence{NodeVersion: v} },
@@ -127,7 +126,7 @@ func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
 
 // removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any
 // more. A stop or an undoing leaves those for which that is refused for good.
-func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
+func (d *decision) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	done := true
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -146,7 +145,7 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 }
 
 // isFencedByRun reports whether the member is a node that carries the whole fence of this run.
-func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
+func (d *decision) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, d.fence)
 }
 
@@ -155,4 +154,48 @@ func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
 type mark struct {
 	on        func(*nodegroup.Member) bool
 	put, take func(NodeVersion) NodeAction
+}
+
+// ForeignRun is a run of another upgrade that a node of the group is part of.
+type ForeignRun struct {
+	Node, Run string
+	// Owner names the other upgrade.
+	Owner nodemark.Owner
+}
+
+// FindForeignRun returns the first run of another upgrade that marks one of the members, in their
+// order: of a group of another name, or of this one in another namespace. own is the group's name and
+// namespace, run the one that is recorded for it, "" for none. Marks of older versions name no owner:
+// they are of the record that can be continued with their run. records are those of own's namespace
+// under other names. It returns false when no mark is foreign.
+func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, records map[string]Record) (ForeignRun, bool) {
+	for i := range members {
+		node := members[i].Node
+		if node == nil {
+			continue
+		}
+		marked := nodemark.RunOf(node)
+		if marked == "" || marked == run {
+			continue
+		}
+		owner, named := nodemark.ReadOwner(node)
+		if !named {
+			owner = nodemark.Owner{Namespace: own.Namespace, Group: findRecorded(marked, own.Group, records)}
+		}
+		if owner.Namespace != own.Namespace || owner.Group != own.Group {
+			return ForeignRun{Node: node.Name, Run: marked, Owner: owner}, true
+		}
+	}
+	return ForeignRun{}, false
+}
+
+// findRecorded returns the group whose record can be continued with the run; otherwise, when there is
+// none.
+func findRecorded(run, otherwise string, records map[string]Record) string {
+	for _, group := range slices.Sorted(maps.Keys(records)) {
+		if record := records[group]; record.Run == run && record.IsResumable() {
+			return group
+		}
+	}
+	return otherwise
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// rebuild makes the ledger again for a record that was lost or whose target moved.
-type rebuild struct{ *draft }
-
 // groupBaseline is the annotation of this run, "" for a group that has no size.
 func (r *Record) groupBaseline() string {
 	if r.Sizes.Desired == 0 {
@@ -159,12 +156,12 @@ func (r *Record) adoptDraining(m *nodegroup.Member, w *World) {
 
 // rebuildLedger makes the books again of a run whose record was lost, by a reading of the group
 // that shows all that the run did. It reports whether the books are made.
-func (d rebuild) rebuildLedger() bool {
+func (d *decision) rebuildLedger() bool {
 	if !d.rec.Lost {
 		return true
 	}
 	if g := &d.w.Group; g.Sized && !g.IsFreshAfter(d.rec.PhaseBegan) {
-		d.waitForCloud("the group to show what was done to it, since the record of that is lost")
+		d.askCloudOften("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
 	known := d.w.preexistingMembers()
@@ -173,7 +170,7 @@ func (d rebuild) rebuildLedger() bool {
 	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(known)) // a group without a size is as large as it is
 	d.rec.Replaced = d.rec.Total - outdated
 	d.rec.Lost = false
-	d.count = countMembers(d.w, &d.rec)
+	d.recount()
 	return true
 }
 
@@ -190,7 +187,7 @@ func (w *World) preexistingMembers() []*nodegroup.Member {
 }
 
 // countOutdated counts the outdated members that are still to be replaced.
-func (d rebuild) countOutdated() int {
+func (d *decision) countOutdated() int {
 	n := 0
 	for _, left := range d.count.Left {
 		n += left
@@ -202,7 +199,7 @@ func (d rebuild) countOutdated() int {
 // target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
 // begins with. Nodes from before the upgrade that turn out to be current are none of those it
 // launched. When a node came tells the two apart: not every provider names an older revision whole.
-func (d rebuild) adoptTarget() {
+func (d *decision) adoptTarget() {
 	l := &d.rec.Ledger
 	var known []string
 	earlier := map[string]int{}
@@ -217,7 +214,7 @@ func (d rebuild) adoptTarget() {
 		}
 	}
 	d.bookKeeper().AdoptTarget(known, earlier)
-	d.count = countMembers(d.w, &d.rec)
+	d.recount()
 	d.rec.Total = d.countTotal()
 }
 
@@ -228,7 +225,7 @@ func (r *Record) wasLaunched(m *nodegroup.Member) bool {
 }
 
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
-func (d rebuild) countTotal() int {
+func (d *decision) countTotal() int {
 	started := countNodes(&d.rec, func(n NodeRecord) bool { return !n.Added && n.State != NodeDrained })
 	return d.rec.Replaced + len(d.count.pending) + started
 }

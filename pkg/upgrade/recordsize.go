@@ -70,7 +70,7 @@ func (r *Request) keepsNodes(group *nodegroup.Group) bool {
 }
 
 // hasRoomInRecord reports whether the record stays small enough if the member is started as well.
-func (d *draft) hasRoomInRecord(m *nodegroup.Member) bool {
+func (d *decision) hasRoomInRecord(m *nodegroup.Member) bool {
 	rest, busy := d.rec, []*nodegroup.Member{m}
 	rest.Nodes, rest.Workloads = nil, nil
 	size := encodedBytes(rest) + d.rec.Request.memberBytes(m) + drainBytes(m)
@@ -92,13 +92,13 @@ func (d *draft) hasRoomInRecord(m *nodegroup.Member) bool {
 	return size <= mostRecordBytes
 }
 
-// awaitRoomFor reports whether the member has to wait until nodes in drain have left the record, as nodes that joined since the start may.
+// deferForRecord reports whether the member has to wait until nodes in drain have left the record, as nodes that joined since the start may.
 // It stops the upgrade if there are none.
-func (d *draft) awaitRoomFor(m *nodegroup.Member) bool {
+func (d *decision) deferForRecord(m *nodegroup.Member) bool {
 	if d.hasRoomInRecord(m) {
 		return false
 	}
-	d.waiting = "room in the record"
+	d.waitFor("room in the record")
 	if d.rec.countInFlight() == 0 {
 		abort := nodegroup.Command("abort", d.w.Group.Name)
 		d.stopUpgradeWith(Failed, fmt.Sprintf("starting another node: the record has no room beside those of %d nodes: run %s, and upgrade fewer nodes at once", len(d.rec.Nodes), abort))

@@ -11,15 +11,12 @@ import (
 // nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
 const nodeObjectGrace = time.Minute
 
-// removal ends the machine of a node that is drained.
-type removal struct{ *draft }
-
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
-func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
+func (d *decision) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
 	zone := d.rec.Ledger.ZoneOf(m.Zone())
 	if d.bookKeeper().AwaitsLaunch(zone) {
-		d.waitForCloud("the answer to a launch")
+		d.askCloudOften("the answer to a launch")
 		return
 	}
 	if m.Instance.ID == "" {
@@ -34,15 +31,15 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
-		removal{d}.followTermination(name, n, m)
+		d.followTermination(name, n, m)
 	}
 }
 
 // followTermination sees a termination through: asked for once, asked for again only when the
 // instance is seen in service after an answer that left its effect open, and over when machine and
 // node are gone. The instance that is terminated is the one that the group shows for the member.
-func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
-	d.waitForCloud("")
+func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
+	d.askCloudOften("")
 	action := nodegroup.Terminate{Instance: m.Instance.ID, Node: name, Shrink: n.Shrink}
 	attempt := d.lastAttempt(action)
 	switch {
@@ -64,7 +61,7 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	case d.hadNoEffect(n, attempt, m) && (n.isGivenBack() || d.isDrained(n, m)):
 		d.addAction(action)
 	case attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated):
-		surplus{d.draft}.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
+		d.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
 		d.requeueNow()
 	default:
 		d.unsettled = true // the next readings will tell
@@ -73,7 +70,7 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 
 // keepUndrained removes terminations from the ledger that certainly did not happen, for nodes that must be
 // drained again before they can be terminated, and for machines that have no node.
-func (d removal) keepUndrained() {
+func (d *decision) keepUndrained() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if m == nil || n.State != NodeRemoving || n.Landed || n.isGivenBack() || (m.Node != nil && d.isDrained(n, m)) {
@@ -81,7 +78,7 @@ func (d removal) keepUndrained() {
 		}
 		attempt := d.lastAttempt(nodegroup.Terminate{Instance: m.Instance.ID})
 		if !attempt.InFlight && (attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated)) {
-			surplus{d.draft}.keepInstance(name, n)
+			d.keepInstance(name, n)
 		}
 	}
 }
@@ -90,7 +87,7 @@ func (d removal) keepUndrained() {
 // no kubelet may write, the deadline of the drain, and no pods except those that the record says it
 // is terminated with. Others can write records. A node that joined after its instance was started
 // only has to have no pods.
-func (d removal) isDrained(n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) isDrained(n NodeRecord, m *nodegroup.Member) bool {
 	if m.Node == nil {
 		return true
 	}
@@ -102,7 +99,7 @@ func (d removal) isDrained(n NodeRecord, m *nodegroup.Member) bool {
 }
 
 // markTerminationStarted books that the machine of a node is on its way out because of us.
-func (d removal) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (d *decision) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
@@ -114,14 +111,14 @@ func (d removal) markTerminationStarted(name string, n NodeRecord, attempt nodeg
 // terminatedByOthers reports whether another actor terminated the instance: it was gone when we
 // asked, or it leaves although our last request is known to have had no effect. An earlier one had
 // none either, or it would not have been repeated.
-func (d removal) terminatedByOthers(n NodeRecord, leaving bool) bool {
+func (d *decision) terminatedByOthers(n NodeRecord, leaving bool) bool {
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
 // resolveTerminator books who ended the machine of a node that is no longer there, and reports
 // whether that is known: an answer under way will tell.
-func (d removal) resolveTerminator(n NodeRecord) bool {
+func (d *decision) resolveTerminator(n NodeRecord) bool {
 	if n.State != NodeRemoving || n.Landed {
 		return true
 	}
@@ -142,7 +139,7 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 }
 
 // undoShrink takes a termination off the books that did not shrink the group after all.
-func (d removal) undoShrink(n NodeRecord) NodeRecord {
+func (d *decision) undoShrink(n NodeRecord) NodeRecord {
 	if n.Shrink && !d.rec.Request.isRefilled() {
 		d.rec.Ledger.UnbookShrink(n.Zone)
 	}
@@ -152,7 +149,7 @@ func (d removal) undoShrink(n NodeRecord) NodeRecord {
 
 // hadNoEffect reports whether the termination is known not to have happened, so that asking for it
 // again cannot shrink the group twice.
-func (d removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (d *decision) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
 }
 
@@ -160,7 +157,7 @@ func (d removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, m *nodegro
 // happened: without an answer, or with one that was lost, it must be younger than any lag allows
 // and show the instance in service. unknown is when it was asked for at the latest where no one
 // knows.
-func (d removal) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member, unknown time.Time) bool {
+func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member, unknown time.Time) bool {
 	asked := attempt.Ended
 	if attempt.Begun.IsZero() {
 		asked = unknown
@@ -170,7 +167,7 @@ func (d removal) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone
 // (Kubernetes K08).
-func (d removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
+func (d *decision) deleteNode(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}

@@ -6,14 +6,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// renewal releases nodes that became current in place: a machine that is reimaged, or an agent that
-// upgrades its own node, comes back as the same Node object with our fence on it.
-type renewal struct{ *draft }
-
 // releaseNodes takes our fence from nodes that became current in place, and books them as replaced.
 // It reports whether none of them has the fence any more. A node whose kubelet has not come back
 // keeps it.
-func (d renewal) releaseNodes() bool {
+func (d *decision) releaseNodes() bool {
 	if d.rec.Back && d.phase.untouched || d.rec.Lost {
 		return true // the books are made first
 	}
@@ -28,7 +24,7 @@ func (d renewal) releaseNodes() bool {
 
 // releaseNode releases one current node that is Ready, and reports whether it does not have our
 // fence any more.
-func (d renewal) releaseNode(m *nodegroup.Member) bool {
+func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	name, started := d.rec.recordNameOf(m)
 	fenced := d.rec.ownsFence(m)
 	switch {
@@ -39,7 +35,7 @@ func (d renewal) releaseNode(m *nodegroup.Member) bool {
 	case fenced && d.rec.isNewMember(m):
 		d.rec.Ledger.BookKnown(m.Name())
 		d.rec.Replaced++
-		d.count = countMembers(d.w, &d.rec)
+		d.recount()
 	}
 	if fenced {
 		action := Unfence{VersionOf(m.Node)}
@@ -54,14 +50,14 @@ func (d renewal) releaseNode(m *nodegroup.Member) bool {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
 		d.rec.Ledger.BookKnown(m.Name())
 		d.forgetNode(name)
-		d.count = countMembers(d.w, &d.rec)
+		d.recount()
 	}
 	return true
 }
 
 // bookDrained books a node that became current before its drain was over like one that was drained:
 // it takes no pods until its fence is gone.
-func (d renewal) bookDrained(name string) {
+func (d *decision) bookDrained(name string) {
 	n := d.rec.Nodes[name]
 	if n.State == NodeDrained {
 		return

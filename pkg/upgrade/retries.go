@@ -46,12 +46,9 @@ type Retry struct {
 	Detail       string
 }
 
-// retries watches the requests that the upgrade makes again and again.
-type retries struct{ *draft }
-
 // watchRetries notes since when each request of the step has been tried, names the one that has been
 // for longest, and stops the upgrade when that is longer than new nodes may take to come up.
-func (d retries) watchRetries() {
+func (d *decision) watchRetries() {
 	slices.Sort(d.asked)
 	var longest nodegroup.Attempt
 	var found Retry
@@ -80,7 +77,7 @@ func (d retries) watchRetries() {
 
 // noteRetry notes the request and returns what is known of it. Time in which nobody was at work does
 // not count.
-func (d retries) noteRetry(key string, attempt nodegroup.Attempt) Retry {
+func (d *decision) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	retry, known := d.w.Notes.Retries[key]
 	if retry.Since = retry.Since.Add(d.w.Idle); !known {
 		retry.Since = d.w.Now
@@ -95,7 +92,7 @@ func (d retries) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 
 // keepRetries keeps the notes on requests that this step did not make. A step that changes a node's state
 // may leave out the node's requests, and the next step makes them again.
-func (d retries) keepRetries() {
+func (d *decision) keepRetries() {
 	for key, retry := range d.w.Notes.Retries {
 		attempt, begun := d.w.Open[key]
 		_, asked := d.notes.Retries[key]
@@ -120,7 +117,7 @@ func (r Retry) describe(attempt nodegroup.Attempt) string {
 }
 
 // limitRetry stops an upgrade whose request has been tried for too long.
-func (d retries) limitRetry(action nodegroup.Action, retry Retry) {
+func (d *decision) limitRetry(action nodegroup.Action, retry Retry) {
 	if isOptional(action) || hasOwnLimit(action) || d.rec.Stopping != "" {
 		return
 	}
@@ -143,7 +140,7 @@ func hasOwnLimit(action nodegroup.Action) bool {
 }
 
 // isLeftOut reports whether a stop or an undoing has tried the action for long enough.
-func (d *draft) isLeftOut(a nodegroup.Action) bool {
+func (d *decision) isLeftOut(a nodegroup.Action) bool {
 	retry, known := d.w.Notes.Retries[a.Key()]
 	attempt := d.lastAttempt(a)
 	accepted := attempt.Outcome == nodegroup.OutcomeDone && nodegroup.OfCloud(a)

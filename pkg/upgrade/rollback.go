@@ -7,24 +7,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// rollback takes stock when a group goes back to the revision it had before.
-type rollback struct{ *draft }
-
 // keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their
 // fence is taken away, and those whose termination was decided but did not happen are kept (I6: a
 // wanted node is neither fenced nor drained).
-func (d rollback) keepCurrentNodes() bool {
+func (d *decision) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
-	d.waiting = "the nodes not replaced yet to be unfenced"
-	kept := surplus{d.draft}.keepSurvivingSurge()
-	return marks{d.draft}.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
+	d.waitFor("the nodes not replaced yet to be unfenced")
+	kept := d.keepSurvivingSurge()
+	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
 }
 
 // carryOverSurge begins the books of the way back, when all that was added before is known.
-func (d rollback) carryOverSurge() bool {
+func (d *decision) carryOverSurge() bool {
 	l := &d.rec.Ledger
 	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
-		d.waitForCloud("what was added to the group to be seen")
+		d.askCloudOften("what was added to the group to be seen")
 		return false
 	}
 	arriving := map[string]int{}
@@ -37,7 +34,7 @@ func (d rollback) carryOverSurge() bool {
 // begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
 // them instances that are yet to be launched. An instance that was there before the upgrade and
 // never became a node is listed, too: nothing else tells it from one that the upgrade added.
-func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
+func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().SpreadMissing(unseen, arriving)
 	var names []string
@@ -61,7 +58,7 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 // countNotYetVisible counts, by ledger zone, the instances that the upgrade has brought about and
 // that are not among those that have to be replaced on the way back: replacements of nodes that
 // were removed, and launches that came once the group pointed back.
-func (d rollback) countNotYetVisible() map[string]int {
+func (d *decision) countNotYetVisible() map[string]int {
 	unseen := d.rec.Ledger.CountBroughtIn()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -74,7 +71,7 @@ func (d rollback) countNotYetVisible() map[string]int {
 }
 
 // howToContinue says how an upgrade whose target moved is continued.
-func (d rollback) howToContinue(wanted nodegroup.Revision) string {
+func (d *decision) howToContinue(wanted nodegroup.Revision) string {
 	if d.rec.Back {
 		return fmt.Sprintf("run %s to continue to %s", nodegroup.Command("rollback", d.w.Group.Name), wanted.Name)
 	}

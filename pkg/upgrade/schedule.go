@@ -11,16 +11,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// scheduling asks which pods are evicted now, and which node is started next.
-type scheduling struct{ *draft }
-
-// awaitsCurrentNode reports whether the node must not be drained before a current node takes pods. After the
+// deferForCurrentNode reports whether the node must not be drained before a current node takes pods. After the
 // target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). Nodes without
 // pods and nodes that are not Ready do not wait. The others wait for the boot timeout at most, and do not wait if no
 // current node is expected.
-func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
+func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
-	if !moved || len((canary{d.draft}).sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
+	if !moved || len(d.sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
 		return false
 	}
 	until := d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)
@@ -31,18 +28,18 @@ func (d scheduling) awaitsCurrentNode(m *nodegroup.Member) bool {
 	if !coming && !slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return len(d.classifyPodsOf(m).Evict) == 0 }) {
 		return false
 	}
-	d.waiting = "a current node to be ready"
+	d.waitFor("a current node to be ready")
 	d.requeueAt(until)
 	return true
 }
 
 // chooseNextNode picks the node to start next, nil when none should be started now.
-func (d scheduling) chooseNextNode() *nodegroup.Member {
-	if (canary{d.draft}).isHolding() {
+func (d *decision) chooseNextNode() *nodegroup.Member {
+	if d.holdBack() {
 		return nil
 	}
 	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, func(m *nodegroup.Member) bool {
-		return d.awaitsCurrentNode(m) || canary{d.draft}.deferDrain(m)
+		return d.deferForCurrentNode(m) || d.deferDrain(m)
 	})
 	if len(candidates) == 0 {
 		return nil
@@ -68,7 +65,7 @@ func (d scheduling) chooseNextNode() *nodegroup.Member {
 
 // makePlan plans the evictions from the nodes in drain, as far as the step is made. givenUp names
 // one that is given up in this step, "" for none: what is in the way of its pods is told.
-func (d scheduling) makePlan(givenUp string) *schedule.Plan {
+func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
 		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
@@ -94,21 +91,21 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 }
 
 // budgetsToKeep are those that evictions have to keep.
-func (d scheduling) budgetsToKeep() drain.Budgets {
+func (d *decision) budgetsToKeep() drain.Budgets {
 	if d.rec.Request.NoImplicitBudgets {
 		return d.w.Budgets
 	}
 	return d.w.Budgets.With(d.w.Workloads)
 }
 
-func (d scheduling) describeNode(name string, m *nodegroup.Member) schedule.Node {
+func (d *decision) describeNode(name string, m *nodegroup.Member) schedule.Node {
 	n := d.rec.Nodes[name]
 	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
 }
 
 // decideEvictions adds the evictions that are sent now, unless the upgrade is being stopped, and
 // what is in the way of the others.
-func (d scheduling) decideEvictions() {
+func (d *decision) decideEvictions() {
 	if d.plan == nil {
 		return
 	}
@@ -117,7 +114,7 @@ func (d scheduling) decideEvictions() {
 		return
 	}
 	decision := d.plan.Decide()
-	impacts{d.draft}.noteEvictions(decision.Evict)
+	d.noteEvictions(decision.Evict)
 	for _, eviction := range decision.Evict {
 		d.actions = append(d.actions, eviction)
 	}
@@ -132,7 +129,7 @@ func (d scheduling) decideEvictions() {
 }
 
 // addBlockedPods adds what the plan says is in the way of the pods of a node, "" for all nodes.
-func (d scheduling) addBlockedPods(plan *schedule.Plan, node string) {
+func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
 			pod := types.NamespacedName{Namespace: b.Pod.Namespace, Name: b.Pod.Name}
@@ -143,7 +140,7 @@ func (d scheduling) addBlockedPods(plan *schedule.Plan, node string) {
 
 // whyUnready says why pods of a blocked pod's workload do not become ready, where they would open its budget; "" where
 // that is not known.
-func (d scheduling) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
+func (d *decision) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
 	opens := in.Kind == drain.BudgetSpent || in.Kind == drain.BudgetUnhealthy || in.Kind == drain.LastReady || in.Kind == drain.Canary
 	i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == drain.WorkloadOf(pod) })
 	if !opens || i < 0 {
@@ -154,7 +151,7 @@ func (d scheduling) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
 
 // nameRefusal adds to what a pod waits for that is moved why its controller may not create the pod that is to take over. It
 // has the controller read for that.
-func (d scheduling) nameRefusal(in drain.Obstacle, pod *corev1.Pod) drain.Obstacle {
+func (d *decision) nameRefusal(in drain.Obstacle, pod *corev1.Pod) drain.Obstacle {
 	w := drain.WorkloadOf(pod)
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in

@@ -13,28 +13,25 @@ const PhaseExpire Phase = "expire"
 // mostExpiry is how long outdated nodes may take to end by themselves (GKE G90).
 const mostExpiry = 7 * 24 * time.Hour
 
-// shortLived carries out the phases of the strategy of the same name.
-type shortLived struct{ *draft }
-
 // shortLivedStrategy is that of GKE for nodes that end by themselves within a week: the group is
 // pointed at the wanted revision, and no node is fenced, drained or removed (GKE G90).
 func shortLivedStrategy() strategy {
 	abort := []Verb{VerbAbort}
 	return strategy{
-		begin: func(*draft) {},
+		begin: func(*decision) {},
 		fits:  fitsShortLived,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, calm: true, verbs: abort,
-				run: func(d *draft) bool { return surge{d}.setRevision() },
+				run: (*decision).setRevision,
 			},
 			{
 				name: PhaseExpire, calm: true, verbs: abort,
-				run: func(d *draft) bool { return shortLived{d}.awaitExpiry() },
+				run: (*decision).awaitExpiry,
 			},
 		},
-		stop: func(d *draft) { stopping{d}.bringToRest() },
-		undo: func(d *draft) { stopping{d}.undoUpgrade() },
+		stop: (*decision).bringToRest,
+		undo: (*decision).undoUpgrade,
 	}
 }
 
@@ -48,8 +45,8 @@ func fitsShortLived(group *nodegroup.Group, _ *Request, _ int) error {
 
 // awaitExpiry waits until no outdated node is left or a week is over, and names those that are
 // left. Who does not stay is told them, and looks again later.
-func (d shortLived) awaitExpiry() bool {
-	if !(surge{d.draft}).setRevision() {
+func (d *decision) awaitExpiry() bool {
+	if !d.setRevision() {
 		return false
 	}
 	left := len(d.count.pending)
@@ -69,7 +66,7 @@ func (d shortLived) awaitExpiry() bool {
 	case !d.w.Stay && d.hasNothingOpen() && end.Sub(d.w.Now) > longWait:
 		d.endUpgradeWith(Waiting, text+", and have until "+end.UTC().Format(time.RFC3339)+" to end by themselves")
 	default:
-		d.waiting = "outdated nodes to end by themselves, until " + end.UTC().Format(time.RFC3339)
+		d.waitFor("outdated nodes to end by themselves, until " + end.UTC().Format(time.RFC3339))
 		d.requeueAt(end)
 	}
 	return false

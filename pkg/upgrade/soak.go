@@ -12,12 +12,9 @@ const (
 	longWait = 15 * time.Minute
 )
 
-// soaking waits in an upgrade.
-type soaking struct{ *draft }
-
-// isOver begins a soak of the length, or continues with the one under way, and reports whether it
+// soakFor begins a soak of the length, or continues with the one under way, and reports whether it
 // is over. All soaks together last mostSoak at the most.
-func (d soaking) isOver(length time.Duration) bool {
+func (d *decision) soakFor(length time.Duration) bool {
 	s := &d.rec.Soak
 	switch {
 	case !s.Until.IsZero(): // it is under way, or was completed while it was paused
@@ -31,34 +28,61 @@ func (d soaking) isOver(length time.Duration) bool {
 	if !d.w.Now.Before(s.Until) {
 		return true
 	}
-	d.waiting = cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339)
+	d.waitFor(cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339))
 	d.requeueAt(s.Until)
 	return false
 }
 
 // endSoak ends the soak under way.
-func (d soaking) endSoak() { d.rec.Soak.Until = time.Time{} }
+func (d *decision) endSoak() { d.rec.Soak.Until = time.Time{} }
 
-// isExhausted reports whether no time is left for a further soak.
-func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
+// isSoakExhausted reports whether no time is left for a further soak.
+func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
 
 // pauseSoak stops the upgrade in its soak.
-func (d soaking) pauseSoak() {
+func (d *decision) pauseSoak() {
 	d.rec.Soak.pauseAt(d.w.Now)
-	stopAsAsked(d.draft)
+	d.stopAsAsked()
 }
 
 // leaveUpgrade ends the process where nothing is to be done for long: the same command continues
 // when the soak is over. Nothing is undone for it. It stays while workloads have fewer ready pods than
 // before, to stop the upgrade should they not recover.
-func (d soaking) leaveUpgrade() {
+func (d *decision) leaveUpgrade() {
 	until := d.rec.Soak.Until
 	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return
 	}
-	if d.rec.Phase == PhaseDrainBlue && d.isExhausted() {
+	if d.rec.Phase == PhaseDrainBlue && d.isSoakExhausted() {
 		d.requeueNow() // it is the last soak, whose phase frees the new nodes first
 		return
 	}
 	d.endUpgradeWith(Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))
+}
+
+// Soak is a wait in which users may see how the new nodes serve. It outlives processes: its end is
+// a time of day, on record before it begins.
+type Soak struct {
+	// Until is when the soak under way ends; zero when none is. Left is what was left of it when
+	// the upgrade was paused.
+	Until time.Time `json:"until,omitzero"`
+	Left  Duration  `json:"left,omitzero"`
+	// Spent is how long all soaks take, with the one under way.
+	Spent Duration `json:"spent,omitzero"`
+	// Batches are the nodes, in number, whose batch has soaked.
+	Batches int `json:"batches,omitempty"`
+}
+
+// pauseAt keeps what is left of a soak under way for whoever resumes the upgrade.
+func (s *Soak) pauseAt(now time.Time) {
+	if s.Until.After(now) {
+		s.Left, s.Until = Duration{s.Until.Sub(now)}, time.Time{}
+	}
+}
+
+// completeAt ends a soak under way (GKE G52).
+func (s *Soak) completeAt(now time.Time) {
+	if s.Until.After(now) {
+		s.Until = now
+	}
 }

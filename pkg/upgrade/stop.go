@@ -11,14 +11,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// stopping brings an upgrade to rest before its goal, or undoes it.
-type stopping struct{ *draft }
-
 // bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not
 // started take pods again, suspended processes run again and, where no old node was touched yet,
 // the surge is returned. What was started stays as it is, for the same command to continue with.
-func (d stopping) bringToRest() {
-	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool {
+func (d *decision) bringToRest() {
+	freed := d.releaseHolds(func(m *nodegroup.Member) bool {
 		return d.rec.isNotEnding(m) || !d.isFencedByRun(m) // one that was started may have been made schedulable
 	})
 	rested := d.unfenceUnstarted() && freed
@@ -37,16 +34,16 @@ func (d stopping) bringToRest() {
 }
 
 // returnsSurge reports whether the stop gives back what was added: no old node was touched yet.
-func (d stopping) returnsSurge() bool {
+func (d *decision) returnsSurge() bool {
 	return d.rec.Stopping == NodeCreationFailure && d.phase.untouched
 }
 
 // returnRoom gives back what was added where no old node was touched yet, and with it our raise of
 // the maximum. It reports whether that is done.
-func (d stopping) returnRoom() bool {
+func (d *decision) returnRoom() bool {
 	switch {
 	case d.returnsSurge():
-		return surplus{d.draft}.returnSurge() && d.lowerMaximum()
+		return d.returnSurge() && d.lowerMaximum()
 	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
 		return d.lowerMaximum()
 	default:
@@ -57,9 +54,9 @@ func (d stopping) returnRoom() bool {
 // unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps
 // it, and what is left of it from nodes that another actor made schedulable, so that the same
 // command can fence them again.
-func (d stopping) unfenceUnstarted() bool {
-	renewed := renewal{d.draft}.releaseNodes()
-	return renewed && marks{d.draft}.removeFences(func(m *nodegroup.Member) bool {
+func (d *decision) unfenceUnstarted() bool {
+	renewed := d.releaseNodes()
+	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.findStarted(m)
 		if !m.Outdated {
 			return d.rec.Back && !started // the way back was to unfence it
@@ -72,16 +69,16 @@ func (d stopping) unfenceUnstarted() bool {
 // fences, the new nodes that carry nothing, the raise of the maximum, the group's revision and
 // suspended processes. Nodes that were replaced stay replaced. What is refused for good is left and
 // named, and the same verb tries it again.
-func (d stopping) undoUpgrade() {
+func (d *decision) undoUpgrade() {
 	if d.rec.Message == "" {
 		d.rec.Message = "being aborted" // it is on record before the first thing is undone
 	}
-	d.waiting = "what the upgrade did to be undone"
+	d.waitFor("what the upgrade did to be undone")
 	d.giveDrainedBack()
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
-	shrunk := !d.w.Stop && d.launchMissing() && surplus{d.draft}.returnSurge() && d.lowerMaximum() && d.restoreRevision()
-	freed := marks{d.draft}.releaseHeldNodes()
-	unfenced := marks{d.draft}.removeFences(d.rec.isNotEnding) && freed
+	shrunk := !d.w.Stop && d.launchMissing() && d.returnSurge() && d.lowerMaximum() && d.restoreRevision()
+	freed := d.releaseHeldNodes()
+	unfenced := d.removeFences(d.rec.isNotEnding) && freed
 	rested := d.resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
@@ -95,7 +92,7 @@ func (d stopping) undoUpgrade() {
 
 // giveDrainedBack forgets the nodes that are drained and still there: an abort unfences them, so
 // that they were not replaced. A drained node that is gone, or current by now, was replaced.
-func (d stopping) giveDrainedBack() {
+func (d *decision) giveDrainedBack() {
 	for _, name := range d.rec.startedNames() {
 		n := d.rec.Nodes[name]
 		if n.State != NodeDrained {
@@ -107,14 +104,14 @@ func (d stopping) giveDrainedBack() {
 		}
 		d.forgetNode(name)
 	}
-	d.count = countMembers(d.w, &d.rec)
+	d.recount()
 }
 
 // concludeUndo ends an abort that is done, by a reading of the group that shows all that was done
 // before it, or one of which only what was refused for good is left.
-func (d stopping) concludeUndo(done bool) {
+func (d *decision) concludeUndo(done bool) {
 	if g := &d.w.Group; g.Sized && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
-		d.waitForCloud("")
+		d.askCloudOften("")
 		return
 	}
 	if d.rec.Ledger.Contribution() < 0 { // the ledger does not repeat a launch that was refused
@@ -131,8 +128,8 @@ func (d stopping) concludeUndo(done bool) {
 }
 
 // launchMissing has the zones be no smaller because of us.
-func (d stopping) launchMissing() bool {
-	made := rebuild{d.draft}.rebuildLedger()
+func (d *decision) launchMissing() bool {
+	made := d.rebuildLedger()
 	if !made || !d.w.Group.Sized {
 		return made
 	}
@@ -141,12 +138,12 @@ func (d stopping) launchMissing() bool {
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
 // pointed it. Its owner may have pointed it elsewhere.
-func (d stopping) restoreRevision() bool {
+func (d *decision) restoreRevision() bool {
 	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
 	if pointed == to.ID || !d.rec.hasSet(pointed) {
 		return true
 	}
-	d.waitForCloud("")
+	d.askCloudOften("")
 	action := nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1), Recorded: true}
 	d.addAction(action)
 	return d.isRefused(action)
@@ -165,7 +162,7 @@ const mostRefused = 20
 // describeRefused says which requests a stop or an undoing leaves out because they were refused for
 // good, or tried for too long, and why; "" when there are none. It leaves out requests that an
 // upgrade continues without, and those that the text names.
-func (d stopping) describeRefused(told string) string {
+func (d *decision) describeRefused(told string) string {
 	var all []refusals
 	undone := slices.SortedFunc(slices.Values(d.undone), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
 	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.String() == b.String() }) {
@@ -196,7 +193,7 @@ func (d stopping) describeRefused(told string) string {
 }
 
 // noteOf is the last answer to the action, which the process may have forgotten by now.
-func (d stopping) noteOf(a nodegroup.Action) string {
+func (d *decision) noteOf(a nodegroup.Action) string {
 	attempt := d.lastAttempt(a)
 	return cmp.Or(attempt.Detail, d.w.Notes.Retries[a.Key()].describe(attempt))
 }
@@ -231,7 +228,7 @@ func DescribeFenced(members []nodegroup.Member, run string) string {
 
 // describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it
 // was.
-func (d stopping) describeKeptNodes() string {
+func (d *decision) describeKeptNodes() string {
 	owed := d.rec.Ledger.Contribution()
 	if owed < 0 {
 		return ledger.DescribeSize(owed) + ": launching them was refused"
@@ -244,7 +241,7 @@ func (d stopping) describeKeptNodes() string {
 		return "" // another actor has taken them away
 	}
 	var loaded []string
-	added := surplus{d.draft}.addedMembers()
+	added := d.addedMembers()
 	for _, m := range added {
 		if carriesPods(m) && d.rec.Ledger.ContributionIn(m.Zone()) > 0 {
 			loaded = append(loaded, m.Name())

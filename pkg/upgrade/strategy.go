@@ -9,6 +9,81 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+// strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
+// record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
+type strategy struct {
+	// name is the one that allStrategies has.
+	name Strategy
+	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
+	// this way; nil for strategies that suit every group.
+	fits func(group *nodegroup.Group, r *Request, outdated int) error
+	// begin completes the record of a new upgrade, whose census is taken.
+	begin  func(*decision)
+	phases []phase
+	// stop brings an upgrade to rest before its goal, undo takes away what it left.
+	stop, undo func(*decision)
+}
+
+// phase is one part of a strategy. All that the rest of the package has to know of it are its
+// properties: no other file asks for its name.
+type phase struct {
+	name Phase
+	// run makes the next step and reports whether the phase is complete.
+	run func(*decision) bool
+	// emptied is what follows a node that is empty and settled, and late one whose time is over.
+	emptied func(*decision, string, NodeRecord, *nodegroup.Member)
+	late    func(*decision, string, NodeRecord)
+	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and
+	// a failure to create nodes gives back what was added.
+	untouched bool
+	// watched is a phase that another actor must not change the group's maximum or protection in.
+	watched bool
+	// stays is a phase in which a stop leaves all as it is: outdated nodes are kept beside the new.
+	stays bool
+	// quiet is a phase that suspends what scales the group by itself, too: half of it is idle for
+	// long.
+	quiet bool
+	// calm is a phase that changes no process of the group: no node is touched.
+	calm bool
+	// mostGrace is the longest grace period that pods are deleted with; 0 for their own.
+	mostGrace time.Duration
+	// capsLeaving has that hold for pods that were evicted, too.
+	capsLeaving bool
+	// waitsUntil is what the upgrade does in a long wait of the phase: "it soaks". looksIn is one
+	// in which there is work for who looks in before it is over.
+	waitsUntil string
+	looksIn    bool
+	// held are the nodes that autoscalers are kept from in the phase.
+	held holding
+	// givesBack is a phase in which what was added is given back: another target begins again.
+	givesBack bool
+	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
+	waitsFor string
+	// verbs are what a user may ask for in it.
+	verbs []Verb
+}
+
+// listProcesses are the processes of the group that the phase suspends.
+func (p phase) listProcesses(group *nodegroup.Group) []string {
+	switch {
+	case p.calm:
+		return nil
+	case p.quiet:
+		return slices.Concat(group.Quiesce, group.Scaling)
+	}
+	return group.Quiesce
+}
+
+// holding tells which nodes autoscalers are kept from.
+type holding int
+
+const (
+	noneHeld holding = iota
+	newHeld
+	outdatedHeld
+	bothHeld
+)
+
 // namedStrategy is a strategy that is yet to be made: most of what asks for one asks in each step.
 type namedStrategy struct {
 	name Strategy

@@ -10,14 +10,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// surplus gives back new nodes that were added for nothing.
-type surplus struct{ *draft }
-
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
 // the others stay and are owed.
-func (d surplus) returnSurge() bool {
+func (d *decision) returnSurge() bool {
 	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
-		d.waitForCloud("")
+		d.askCloudOften("")
 		return false // the reading may be too old to show them all
 	}
 	needed := false
@@ -25,9 +22,9 @@ func (d surplus) returnSurge() bool {
 		switch {
 		case !d.isSurplusNode(m):
 			continue
-		case d.replacesMissing(m):
+		case d.claimReplacement(m):
 			needed = true
-			d.waitForCloud("")
+			d.askCloudOften("")
 			continue
 		}
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
@@ -43,21 +40,21 @@ func (d surplus) returnSurge() bool {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
-	return d.noneRemoving() && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
+	return d.awaitRemovals() && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
 }
 
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
 // the group had.
-func (d surplus) isSurplusNode(m *nodegroup.Member) bool {
+func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
 	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
 	}
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
 }
 
-// replacesMissing reports whether a new node stands in for one that was taken and whose replacement
-// is not fit for pods yet. One that is not needed is counted as gone.
-func (d surplus) replacesMissing(m *nodegroup.Member) bool {
+// claimReplacement reports whether a new node stands in for one that was taken and whose replacement
+// is not fit for pods yet. One that is not needed it counts as gone.
+func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	if !d.w.isUsable(m, &d.rec) {
 		return false
 	}
@@ -71,14 +68,14 @@ func (d surplus) replacesMissing(m *nodegroup.Member) bool {
 
 // addedMembers are the new nodes, as far as they can be told: where the target moved, or a way back
 // has not taken stock yet, any node may count as outdated or as new.
-func (d surplus) addedMembers() []*nodegroup.Member {
+func (d *decision) addedMembers() []*nodegroup.Member {
 	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == PhaseSetup) {
 		return nil
 	}
 	return d.rec.newMembers(d.w.Members)
 }
 
-func (d surplus) driveReturns() {
+func (d *decision) driveReturns() {
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
 		if d.rec.Nodes[name].isGivenBack() {
 			d.driveReturn(name)
@@ -90,7 +87,7 @@ func (d surplus) driveReturns() {
 // One that the group turns out to have still is kept, where it carries pods by now, the upgrade
 // continues, or it is none of the new ones: then its termination was decided by an upgrade that is
 // being undone.
-func (d surplus) driveReturn(name string) {
+func (d *decision) driveReturn(name string) {
 	m := d.count.byName[name]
 	n := d.rec.Nodes[name]
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
@@ -107,22 +104,22 @@ func (d surplus) driveReturn(name string) {
 	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
 		d.addAction(nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}) // to be named
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
-		removal{d.draft}.followTermination(name, n, m)
+		d.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):
 		d.keepInstance(name, n)
 	default:
-		d.waitForCloud("") // whether it was asked for will show
+		d.askCloudOften("") // whether it was asked for will show
 		d.unsettled = true
 	}
 }
 
 // forgetReturn ends the record of a node that was given back and that the group no longer shows.
-func (d surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (d *decision) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
-		d.waitForCloud("") // a reading from before it came up does not show it either
+		d.askCloudOften("") // a reading from before it came up does not show it either
 		d.unsettled = true
-	case removal{d.draft}.resolveTerminator(n):
+	case d.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}
 }
@@ -130,7 +127,7 @@ func (d surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attem
 // terminationFailed reports whether the termination of a node that is given back is known not to
 // have happened: no one may ask for it again before a reading that is younger than the last time
 // another actor can have asked.
-func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (d *decision) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
@@ -138,13 +135,13 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 	if undoing := d.rec.Back || d.rec.Stopping == Aborted; undoing && d.rec.PhaseBegan.After(asked) {
 		asked = d.rec.PhaseBegan // the one that is undone may have asked until then
 	}
-	return removal{d.draft}.isStillInService(attempt, m, asked)
+	return d.isStillInService(attempt, m, asked)
 }
 
 // keepInstance forgets the termination of a node that is there still. One that was drained is to be
 // replaced again, and may not have our fence: the next step sees to both.
-func (d surplus) keepInstance(name string, n NodeRecord) {
-	removal{d.draft}.undoShrink(n)
+func (d *decision) keepInstance(name string, n NodeRecord) {
+	d.undoShrink(n)
 	if !n.Added {
 		d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
 		d.fencing = true
@@ -154,11 +151,11 @@ func (d surplus) keepInstance(name string, n NodeRecord) {
 
 // keepSurvivingSurge ends what a stop began: of the new nodes that it was giving back, those that
 // are still there are kept. It reports whether that is known of all.
-func (d surplus) keepSurvivingSurge() bool {
+func (d *decision) keepSurvivingSurge() bool {
 	d.driveReturns()
 	for _, n := range d.rec.Nodes {
 		if n.isGivenBack() && !n.Landed {
-			d.waitForCloud("")
+			d.askCloudOften("")
 			return false
 		}
 	}

@@ -21,13 +21,9 @@ const (
 	pollTargets = 30 * time.Second
 )
 
-// balancing follows the targets of nodes in drain, so that no machine is terminated that a load
-// balancer still keeps connections to (EKS E45).
-type balancing struct{ *draft }
-
 // followTargets notes what load balancers may know of the node: its machine, and the addresses of
 // pods that leave it, with the time until which each was seen to stay.
-func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePods) {
+func (d *decision) followTargets(name string, m *nodegroup.Member, view *nodePods) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return
 	}
@@ -61,7 +57,7 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 
 // recordAddresses puts the addresses of the node's pods on record before the pods are evicted: whoever
 // takes the upgrade up follows the targets of those that have left by then.
-func (d balancing) recordAddresses(name string, addresses map[string]time.Time) {
+func (d *decision) recordAddresses(name string, addresses map[string]time.Time) {
 	if n := d.rec.Nodes[name]; len(addresses) > len(n.Addresses) {
 		n.Addresses = slices.Sorted(maps.Keys(addresses))
 		d.rec.Nodes[name] = n
@@ -70,7 +66,7 @@ func (d balancing) recordAddresses(name string, addresses map[string]time.Time) 
 
 // noteExcluded notes since when the node has been seen to carry the label that has it taken out of
 // load balancers.
-func (d balancing) noteExcluded(name string, node *corev1.Node) {
+func (d *decision) noteExcluded(name string, node *corev1.Node) {
 	if node == nil || node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 		return
 	}
@@ -82,14 +78,14 @@ func (d balancing) noteExcluded(name string, node *corev1.Node) {
 }
 
 // pollTargetsEvery has load balancers read at least so often.
-func (d balancing) pollTargetsEvery(interval time.Duration) {
+func (d *decision) pollTargetsEvery(interval time.Duration) {
 	if d.targets.Every == 0 || interval < d.targets.Every {
 		d.targets.Every = interval
 	}
 }
 
 // listTargetsOf are the targets of the node and of pods that left it or are about to.
-func (d balancing) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.Target {
+func (d *decision) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.Target {
 	var own []*nodegroup.Target
 	for i := range d.w.Targets.List {
 		target := &d.w.Targets.List[i]
@@ -101,7 +97,7 @@ func (d balancing) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.
 }
 
 // drainingSince is when the target was first seen to drain.
-func (d balancing) drainingSince(target *nodegroup.Target) time.Time {
+func (d *decision) drainingSince(target *nodegroup.Target) time.Time {
 	if since, known := d.w.Notes.DrainingSince[target.Key()]; known {
 		return since
 	}
@@ -111,7 +107,7 @@ func (d balancing) drainingSince(target *nodegroup.Target) time.Time {
 // waitForBalancers reports whether an empty node must stay because a load balancer keeps
 // connections to it, or because load balancers were not read since it was empty: what they know of
 // it is unknown then.
-func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) waitForBalancers(name string, n NodeRecord, m *nodegroup.Member) bool {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
@@ -121,7 +117,7 @@ func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 	}
 	until, reason := d.findLastTarget(name, n, m)
 	if d.w.Now.Before(until) {
-		d.waiting = reason
+		d.waitFor(reason)
 		d.pollTargetsEvery(pollInterval)
 		d.requeueAt(until)
 		return true
@@ -131,13 +127,13 @@ func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 
 // waitForReading has load balancers read, and stops the upgrade when they could not be for as long as
 // new nodes may take to come up.
-func (d balancing) waitForReading() {
+func (d *decision) waitForReading() {
 	since := d.w.Notes.UnreadSince.Add(d.w.Idle)
 	if d.w.Notes.UnreadSince.IsZero() {
 		since = d.w.Now
 	}
 	d.notes.UnreadSince = since
-	d.waiting = "load balancers to be read"
+	d.waitFor("load balancers to be read")
 	limit := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(limit) {
 		d.stopUpgradeWith(Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send to nodes that are drained: see why, which the progress said", d.rec.Request.BootTimeout))
@@ -150,7 +146,7 @@ func (d balancing) waitForReading() {
 // waitForOverdue reports whether an empty node must stay because a target of it is still there that
 // should have gone by now. It is named, and when the node's time is over it is given up as
 // --on-timeout says. A node whose pods are deleted in the end is terminated all the same.
-func (d balancing) waitForOverdue(name string, n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) waitForOverdue(name string, n NodeRecord, m *nodegroup.Member) bool {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
 		if end := d.endOfTarget(name, n, target); !end.IsZero() {
@@ -162,22 +158,22 @@ func (d balancing) waitForOverdue(name string, n NodeRecord, m *nodegroup.Member
 		return false
 	}
 	d.addBlocked(Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}}, name)
-	d.waiting = overdue
+	d.waitFor(overdue)
 	d.pollTargetsEvery(pollInterval)
 	switch {
-	case !(timeout{d.draft}).isOutOfTime(name):
+	case !d.chargeTime(name):
 		return true
 	case d.rec.Request.OnTimeout == Force:
 		return false
 	}
-	d.phase.late(d.draft, name, n)
+	d.phase.late(d, name, n)
 	return true
 }
 
 // sinceExcluded is the time or, if that is later, since when the process has seen the node to be
 // taken out of load balancers: nothing was read before a process began, and a node that another
 // actor made schedulable was put in again.
-func (d balancing) sinceExcluded(name string, since time.Time) time.Time {
+func (d *decision) sinceExcluded(name string, since time.Time) time.Time {
 	if excluded := d.notes.ExcludedSince[name]; excluded.After(since) {
 		return excluded
 	}
@@ -186,7 +182,7 @@ func (d balancing) sinceExcluded(name string, since time.Time) time.Time {
 
 // findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
 // for, and what is said of it meanwhile.
-func (d balancing) findLastTarget(name string, n NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
+func (d *decision) findLastTarget(name string, n NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
 	for _, target := range d.listTargetsOf(name, m) {
 		end := d.endOfTarget(name, n, target)
 		if !end.After(until) {
@@ -205,7 +201,7 @@ func (d balancing) findLastTarget(name string, n NodeRecord, m *nodegroup.Member
 // endOfTarget is until when a target is waited for: its group's delay from when it was seen to
 // drain or, where it is to be taken out, from when that could be done. What its provider takes out
 // by itself it takes out when the machine is to end, and waits.
-func (d balancing) endOfTarget(name string, n NodeRecord, target *nodegroup.Target) time.Time {
+func (d *decision) endOfTarget(name string, n NodeRecord, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {
 	case target.Draining:

@@ -114,7 +114,7 @@ func isFence(taint corev1.Taint) bool {
 }
 
 // describeUnusable says why a new node does not take pods, and what to do; "" if it does.
-func (d *draft) describeUnusable(m *nodegroup.Member) string {
+func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	switch {
 	case d.w.isUsable(m, &d.rec):
 		return ""
@@ -137,7 +137,7 @@ func (d *draft) describeUnusable(m *nodegroup.Member) string {
 
 // describeShortage describes the first new node that does not take pods, in parentheses; "" if all
 // do, or while it is only starting.
-func (d *draft) describeShortage() string {
+func (d *decision) describeShortage() string {
 	for _, m := range d.rec.newMembers(d.w.Members) {
 		if m.IsReady() {
 			if why := d.describeUnusable(m); why != "" {

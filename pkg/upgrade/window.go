@@ -12,22 +12,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// window starts nodes while there is room for one more.
-type window struct{ *draft }
-
 // startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
-func (d window) startMoreNodes() {
-	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
+func (d *decision) startMoreNodes() {
+	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.awaitWindow(d.leastUnavailableCost()) {
 		m := d.nextNode()
 		if m == nil {
 			d.awaitRoomForPods()
 			return
 		}
-		if !d.canStartNode(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
+		if !d.awaitWindow(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
-		if d.awaitRoomFor(m) {
+		if d.deferForRecord(m) {
 			return
 		}
 		d.startNode(m)
@@ -36,9 +33,9 @@ func (d window) startMoreNodes() {
 
 // awaitRoomForPods waits until the group has all of its nodes again, or until the boot timeout. It does so if no further
 // node may be started: the pods that must become ready before may be Pending because nodes are missing.
-func (d window) awaitRoomForPods() {
+func (d *decision) awaitRoomForPods() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
-	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !(canary{d.draft}).isHolding() {
+	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.holdBack() {
 		d.waitForReplacement()
 	}
 }
@@ -46,9 +43,9 @@ func (d window) awaitRoomForPods() {
 // nextNode is the node to start next, nil when none should be started now: the one that loses least
 // time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order
 // (EKS E40).
-func (d window) nextNode() *nodegroup.Member {
-	if d.w.Drawn == 0 || (canary{d.draft}).isHolding() {
-		return scheduling{d.draft}.chooseNextNode()
+func (d *decision) nextNode() *nodegroup.Member {
+	if d.w.Drawn == 0 || d.holdBack() {
+		return d.chooseNextNode()
 	}
 	return slices.MinFunc(d.count.pending, func(a, b *nodegroup.Member) int {
 		return cmp.Compare(drawPlace(a.Name(), d.w.Drawn), drawPlace(b.Name(), d.w.Drawn))
@@ -62,16 +59,18 @@ func drawPlace(name string, seed uint64) uint64 {
 	return h.Sum64()
 }
 
-// canStartNode reports whether one more node may be started: the window is not full, the group
-// would not miss more than maxUnavailable nodes, and no batch is being waited for.
-func (d window) canStartNode(price int) bool {
+// awaitWindow waits until one more node may be started: the window is not full, the group
+// would not miss more than maxUnavailable nodes, and no batch is being waited for. price is how many nodes that
+// serve the start takes.
+func (d *decision) awaitWindow(price int) (open bool) {
 	req, busy := &d.rec.Request, d.rec.countInFlight()
 	if req.BatchBarrier && busy > 0 && d.rec.Begun%req.Window == 0 {
-		d.waiting = "the batch to end"
+		d.waitFor("the batch to end")
 		return false
 	}
-	if (turns{d.draft}).isTurnEnding() {
-		if d.waiting = "zone " + d.rec.Turn + " to end"; busy == 0 {
+	if d.isTurnEnding() {
+		d.waitFor("zone " + d.rec.Turn + " to end")
+		if busy == 0 {
 			d.waitForReplacement()
 		}
 		return false
@@ -88,7 +87,7 @@ func (d window) canStartNode(price int) bool {
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
 	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
-	if spent || busy+price+(turns{d.draft}).countLacking() > unavailable {
+	if spent || busy+price+d.countLacking() > unavailable {
 		d.waitForReplacement()
 		return false
 	}
@@ -97,7 +96,7 @@ func (d window) canStartNode(price int) bool {
 
 // unavailableCost is how many nodes that serve are lost with the start of the member: none if it
 // does not serve.
-func (d window) unavailableCost(m *nodegroup.Member) int {
+func (d *decision) unavailableCost(m *nodegroup.Member) int {
 	if d.urgencyOf(m) < urgencies-1 {
 		return 0
 	}
@@ -105,15 +104,15 @@ func (d window) unavailableCost(m *nodegroup.Member) int {
 }
 
 // leastUnavailableCost is that of the cheapest node which is left.
-func (d window) leastUnavailableCost() int {
+func (d *decision) leastUnavailableCost() int {
 	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return d.unavailableCost(m) == 0 }) {
 		return 0
 	}
 	return 1
 }
 
-func (d window) waitForReplacement() {
-	d.waitForCloud("a replacement to be ready" + d.describeShortage() + d.describeLacking())
+func (d *decision) waitForReplacement() {
+	d.askCloudOften("a replacement to be ready" + d.describeShortage() + d.describeLacking())
 	if d.rec.countInFlight() > 0 {
 		return
 	}
@@ -134,7 +133,7 @@ func (d window) waitForReplacement() {
 
 // describeLacking names the first workload that lacks ready pods while a person is to bring a node; "" for
 // none, and where the cloud brings it.
-func (d window) describeLacking() string {
+func (d *decision) describeLacking() string {
 	if d.w.Group.Refill() != nodegroup.RefillByUser {
 		return ""
 	}
@@ -147,7 +146,7 @@ func (d window) describeLacking() string {
 }
 
 // noteClosed notes since when the nodes that the owner brought have been there and not all taken pods.
-func (d window) noteClosed() time.Time {
+func (d *decision) noteClosed() time.Time {
 	since := d.w.Notes.ClosedSince.Add(d.w.Idle)
 	if d.w.Notes.ClosedSince.IsZero() {
 		since = d.w.Now
@@ -157,7 +156,7 @@ func (d window) noteClosed() time.Time {
 }
 
 // recordStart begins the record of a node whose drain begins.
-func (d window) recordStart(m *nodegroup.Member) NodeRecord {
+func (d *decision) recordStart(m *nodegroup.Member) NodeRecord {
 	n := NodeRecord{
 		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
@@ -167,7 +166,7 @@ func (d window) recordStart(m *nodegroup.Member) NodeRecord {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 	}
 	d.rec.Begun++
-	canary{d.draft}.recordWorkloads(m)
+	d.recordWorkloads(m)
 	d.startRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--
@@ -175,12 +174,12 @@ func (d window) recordStart(m *nodegroup.Member) NodeRecord {
 }
 
 // startNode begins a node's drain.
-func (d window) startNode(m *nodegroup.Member) {
+func (d *decision) startNode(m *nodegroup.Member) {
 	d.recordStart(m)
 	d.requeueAt(d.w.Now.Add(time.Second))
-	lifecycle{d.draft}.advanceNode(m.Name())
+	d.advanceNode(m.Name())
 	if isInDrain(d.rec.Nodes[m.Name()].State) {
-		d.plan.AddNode(scheduling{d.draft}.describeNode(m.Name(), m))
+		d.plan.AddNode(d.describeNode(m.Name(), m))
 	}
 }
 
@@ -213,7 +212,7 @@ func (w *World) describeLaunchAnswer() string {
 }
 
 // describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
-func (d window) describeBootFailure(wanted int, since time.Time) string {
+func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	waited := d.w.Now.Sub(since).Round(time.Second)
 	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
 	if refusal := d.rec.Ledger.LaunchRefusal(); refusal != "" {
@@ -237,4 +236,117 @@ func (d window) describeBootFailure(wanted int, since time.Time) string {
 		return head + fmt.Sprintf(": the cloud has not answered %d of the launches: see whether it can be reached", open)
 	}
 	return head + ": see the group's scaling activities"
+}
+
+// passTurn has the next zone have its turn when the nodes of the one before are replaced, and gives
+// it all of the surge (GKE G13, G14). A group that launches where it likes would have uneven zones
+// in the end: what was added in one would be given back by another.
+func (d *decision) passTurn() {
+	if !d.rec.Request.TakesTurns() {
+		return
+	}
+	if d.rec.Ledger.Zonal() || !d.w.Group.Sized {
+		d.rec.Turn = d.chooseZone()
+		d.count.turn = &d.rec.Turn
+	}
+	d.bookKeeper().GiveSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
+}
+
+// chooseZone is the zone whose turn it is: the same while it has outdated nodes, or lacks one of
+// those that they are replaced by.
+func (d *decision) chooseZone() string {
+	turn := d.rec.Turn
+	if d.count.pendingIn[turn] > 0 {
+		return turn
+	}
+	for _, name := range d.rec.startedNames() {
+		n := d.rec.Nodes[name]
+		if m := d.count.byName[name]; m != nil && (isInDrain(n.State) || (n.State == NodeRemoving && !n.Landed)) {
+			return m.Zone() // the record may have been lost, and the turn with it
+		}
+	}
+	if d.countLacking() > 0 || d.rec.Ledger.PendingLaunches() > 0 || len(d.count.pendingIn) == 0 {
+		return turn
+	}
+	return slices.Min(slices.Collect(maps.Keys(d.count.pendingIn)))
+}
+
+// isTurnEnding reports whether the zone that has its turn is still to be waited for, and has no
+// node to start any more.
+func (d *decision) isTurnEnding() bool {
+	return d.count.turn != nil && d.count.pendingIn[*d.count.turn] == 0
+}
+
+// countLacking is how many nodes the group is short of before the next may be started. Where GKE
+// does not wait for new Spot nodes they count as there once they are launched (GKE G23).
+func (d *decision) countLacking() int {
+	lacking := d.countUnavailable()
+	if d.launchesAhead() {
+		lacking -= d.count.Fresh - d.count.Usable
+	}
+	return lacking
+}
+
+// launchesAhead reports whether new nodes are not waited for.
+func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
+
+// maxCandidates is how many of the next nodes are weighed against each other when one may start.
+// See docs/decisions/0008.
+const maxCandidates = 32
+
+// listCandidates returns the pending members that may be started now, in their preferred order.
+// Members that do not serve come first, the most urgent before the others: no workload loses
+// anything with them. The next one is always from the zone with the most outdated nodes, so that
+// all zones finish at about the same time. Equal members are in the order of their names.
+func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, deferDrain func(*nodegroup.Member) bool) []*nodegroup.Member {
+	type ranked struct {
+		*nodegroup.Member
+		urgency, left int
+	}
+	var order []ranked
+	var seen [urgencies]zoneCounts
+	for _, m := range c.pending {
+		if c.turn != nil && m.Zone() != *c.turn {
+			continue
+		}
+		urgency := urgencyOf(m)
+		before := seen[urgency].countsOf(m.Zone())
+		if before.all < maxCandidates && !deferDrain(m) {
+			order = append(order, ranked{m, urgency, c.pendingIn[m.Zone()] - before.all})
+		}
+		before.all++
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(
+			cmp.Compare(a.urgency, b.urgency),
+			cmp.Compare(b.left, a.left),
+			cmp.Compare(a.Zone(), b.Zone()),
+			cmp.Compare(a.Name(), b.Name()),
+		)
+	})
+	// Contention may decide between the first and others like it. A group that replaces nodes by
+	// itself keeps its zones in balance only if they take turns.
+	var candidates []*nodegroup.Member
+	for _, m := range order[:min(len(order), maxCandidates)] {
+		if first := order[0]; first.urgency == m.urgency && (zonal || c.pendingIn[first.Zone()] == c.pendingIn[m.Zone()]) {
+			candidates = append(candidates, m.Member)
+		}
+	}
+	return candidates
+}
+
+// urgencies is how many degrees of urgency there are.
+const urgencies = 4
+
+func (d *decision) urgencyOf(m *nodegroup.Member) int {
+	switch {
+	case m.Node == nil:
+		return 0
+	case !m.IsReady():
+		return 1
+	case d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0 && d.isArriving(m):
+		return 2
+	default:
+		return 3
+	}
 }

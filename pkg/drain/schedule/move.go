@@ -44,7 +44,7 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	restart := Restart{Namespace: pod.Namespace, Deployment: replicas.Name, UID: uid, Pod: pod.UID, Node: node.Name}
 	attempt := p.in.Open[restart.Key()]
 	begun := !attempt.Begun.IsZero() // from then on its controller ends the pod
-	if why != "" || isGivenUp(attempt) || (!begun && !p.isOnlyReady(replicas, pod)) {
+	if why != "" || isGivenUp(attempt) || (!begun && !p.awaitOnlyReady(replicas, pod)) {
 		return false
 	}
 	p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Moving, Detail: describeSuccessor(replicas, attempt)})
@@ -61,9 +61,9 @@ func (p *Plan) canMove(node *Node, pod *corev1.Pod) bool {
 	return p.in.Movable.IsKnown() && drain.Ready(pod) && returnOf(node, pod) == (Return{})
 }
 
-// isOnlyReady reports whether the workload has no other ready pod, and none is on its way.
-func (p *Plan) isOnlyReady(r *drain.Replicas, pod *corev1.Pod) bool {
-	return r.Ready == 1 && (r.Most == 1 || p.isDoneWaiting(pod, p.lastReadyLimitOf(r.Workload)))
+// awaitOnlyReady waits until the pod is known to be the workload's only ready one: none other is on its way.
+func (p *Plan) awaitOnlyReady(r *drain.Replicas, pod *corev1.Pod) (known bool) {
+	return r.Ready == 1 && (r.Most == 1 || p.awaitSuccessor(pod, p.lastReadyLimitOf(r.Workload)))
 }
 
 // mostRestarts is how often a restart is tried of a Deployment that has changed meanwhile.

@@ -143,7 +143,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.waitsForBudget(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && prediction.Version != "" && !p.canSendNow(budget): // it is an object
+	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // it is an object
 		// An answer is due within milliseconds and wakes us.
 	default:
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
@@ -173,7 +173,7 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 	}
 	limit := p.lastReadyLimitOf(drain.WorkloadOf(pod))
 	switch {
-	case !obstacle.IsLast() || !p.isDoneWaiting(pod, limit):
+	case !obstacle.IsLast() || !p.awaitSuccessor(pod, limit):
 		return drain.Prediction{Obstacle: obstacle, Version: prediction.Version}, 0
 	case prediction.Admitted():
 		return prediction, limit
@@ -192,13 +192,13 @@ func (p *Plan) addCandidate(c candidate) {
 	p.candidates = append(p.candidates, c)
 }
 
-// isDoneWaiting reports whether the last ready pod of a workload may leave although no other pod has
-// become ready. The pod must have waited for the limit. Unready pods that have a node must be late:
+// awaitSuccessor has the last ready pod of a workload wait for another to become ready. over is true when the pod
+// may leave although none has. The pod must have waited for the limit. Unready pods that have a node must be late:
 // they may have got the node only now. No other pod may lack a node: either a node with room is expected,
 // or the upgrade stops because no node takes the pod. No StatefulSet pod may still be terminating,
 // because its replacement is created only after that. The pod stays while any workload is unhealthy,
 // because the upgrade may stop for that workload and the pods of this one may fail in the same way.
-func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
+func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.isAnyUnhealthy() {
 		return false
@@ -270,8 +270,8 @@ func (f flight) withEviction(sent time.Time) flight {
 	return f
 }
 
-// canSendNow reports whether an eviction of the budget may be sent now.
-func (p *Plan) canSendNow(budget types.NamespacedName) bool {
+// awaitSpacing waits until the next eviction of the budget may be sent. over is true when that is now.
+func (p *Plan) awaitSpacing(budget types.NamespacedName) (over bool) {
 	f := p.flights[budget]
 	if f.count == 0 || f.count >= evictionsPerBudget {
 		return f.count == 0
@@ -305,16 +305,16 @@ func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
 			continue
 		}
 		spent := blocked[i].Kind == drain.BudgetSpent || blocked[i].Kind == drain.LastReady
-		if !spent || !p.isSpentByPeers(place, blocked[i].Budget) {
+		if !spent || !p.budgetsOfPeers(place)[blocked[i].Budget] {
 			return false
 		}
 	}
 	return true
 }
 
-// isSpentByPeers reports whether the budget covers pods of a node that was started before. Nodes
+// budgetsOfPeers returns the budgets that cover pods of the nodes that were started before. Nodes
 // are asked about in their order, so that each is looked at once.
-func (p *Plan) isSpentByPeers(place int, budget types.NamespacedName) bool {
+func (p *Plan) budgetsOfPeers(place int) map[types.NamespacedName]bool {
 	for ; p.peers < place; p.peers++ {
 		peer := &p.in.Draining[p.peers]
 		if peer.Stage == Apart {
@@ -326,7 +326,7 @@ func (p *Plan) isSpentByPeers(place int, budget types.NamespacedName) bool {
 			}
 		}
 	}
-	return p.ofPeers[budget]
+	return p.ofPeers
 }
 
 func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) {

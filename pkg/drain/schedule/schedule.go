@@ -149,7 +149,7 @@ type Plan struct {
 	again    time.Time
 	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
 	leaving map[types.NamespacedName]int32
-	// ofPeers are the budgets of pods on the first so many nodes in drain; see isSpentByPeers.
+	// ofPeers are the budgets of pods on the first so many nodes in drain; see budgetsOfPeers.
 	ofPeers map[types.NamespacedName]bool
 	peers   int
 	// unsettled has the ready pods that may fail again, and for each the time at which it counts as settled.

@@ -84,8 +84,8 @@ type Keeper struct {
 // Keeper keeps the ledger by the view.
 func (l *Ledger) Keeper(v View) Keeper { return Keeper{View: v, l: l} }
 
-// waitForCloud has the group be read often. With "" what was waited for before stands.
-func (k *Keeper) waitForCloud(reason string) {
+// askCloudOften has the group be read often. With "" what was waited for before stands.
+func (k *Keeper) askCloudOften(reason string) {
 	k.decided.Poll = true
 	if reason != "" {
 		k.decided.Waiting = reason

@@ -28,7 +28,7 @@ func (k Keeper) KeepSurgeLaunched() Decision {
 		missing := min(z.Surge, k.Counts.Left[zone]) - z.Contribution() - k.Counts.Shrinking[zone]
 		if k.Now.Before(z.RetryAt) {
 			if len(z.Open) > 0 {
-				k.waitForCloud("")
+				k.askCloudOften("")
 			}
 			k.requeueAt(z.RetryAt)
 			continue
@@ -53,7 +53,7 @@ func (k Keeper) LaunchMissing() Decision {
 		}
 		even = false
 		if k.Now.Before(z.RetryAt) {
-			k.waitForCloud("")
+			k.askCloudOften("")
 			k.requeueAt(z.RetryAt)
 			continue
 		}
@@ -79,7 +79,7 @@ func (k Keeper) ResolveOpenLaunches() Decision {
 func (k *Keeper) resolveOpenLaunches() bool {
 	for _, zone := range k.l.zoneNames() {
 		for _, launch := range k.l.books.Zones[zone].Open {
-			k.waitForCloud("")
+			k.askCloudOften("")
 			if launch.Max > 0 && k.Group.IsFreshAfter(k.PhaseBegan) && k.lastAttempt(k.launchAction(zone, launch)).Begun.IsZero() {
 				k.l.closeLaunch(zone, launch, false)
 			}
@@ -94,7 +94,7 @@ func (k *Keeper) resolveOpenLaunches() bool {
 // requestLaunches sends the zone's launches that are on the books.
 func (k *Keeper) requestLaunches(zone string) {
 	for _, launch := range k.l.books.Zones[zone].Open {
-		k.waitForCloud("")
+		k.askCloudOften("")
 		if add := k.launchAction(zone, launch); !k.isUnproven(launch, k.lastAttempt(add)) {
 			k.addAction(add)
 		}

@@ -20,7 +20,7 @@ func (k *Keeper) raiseMaximum() bool {
 		return true
 	}
 	if g.Max < b.MaxSeen {
-		k.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
+		k.askCloudOften("the group's maximum to be read again: another actor may have lowered it")
 		return false
 	}
 	if b.MaxTo == 0 || g.Max >= b.MaxTo {
@@ -31,7 +31,7 @@ func (k *Keeper) raiseMaximum() bool {
 		b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
 		b.MaxTo = g.Desired + missing
 	}
-	k.waitForCloud("")
+	k.askCloudOften("")
 	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
 	return false
 }
@@ -44,14 +44,14 @@ func (k Keeper) MakeRoom(n int) Decision {
 	case k.Limits.KeepMax || !g.Sized || (b.MaxTo == 0 && n == 0):
 		return k.finishDecision(true)
 	case g.Max < b.MaxSeen:
-		k.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
+		k.askCloudOften("the group's maximum to be read again: another actor may have lowered it")
 		return k.decided
 	case b.MaxTo == 0:
 		b.MaxFrom, b.MaxTo = g.Max, g.Max+n
 	case g.Max >= b.MaxTo:
 		return k.finishDecision(true)
 	}
-	k.waitForCloud("")
+	k.askCloudOften("")
 	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
 	return k.decided
 }
@@ -131,18 +131,18 @@ func (k Keeper) LowerMaximum() Decision {
 	b, g := &k.l.books, k.Group
 	old := !g.IsFreshAfter(b.Changed)
 	if old && k.mayNotShowRaise() {
-		k.waitForCloud("")
+		k.askCloudOften("")
 		return k.decided
 	}
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
 	}
-	if k.isRaiseOver() {
+	if k.endRaise() {
 		return k.finishDecision(true)
 	}
-	k.waitForCloud("")
+	k.askCloudOften("")
 	if g.Desired > b.MaxFrom && k.l.Contribution() <= 0 && old {
-		k.waitForCloud("the group's desired size to show what was given back")
+		k.askCloudOften("the group's desired size to show what was given back")
 		return k.decided
 	}
 	low := max(b.MaxFrom, g.Desired)
@@ -154,10 +154,10 @@ func (k Keeper) LowerMaximum() Decision {
 	return k.decided
 }
 
-// isRaiseOver reports whether nothing of our raise can be taken back now: it is another actor's by
-// now and off the books, or a launch that is not answered may be part of it, which whoever
-// continues will know.
-func (k *Keeper) isRaiseOver() bool {
+// endRaise takes a raise off the books that is another actor's by now. It reports whether nothing of our raise
+// can be taken back now: there is none, or a launch that is not answered may be part of it, which
+// whoever continues will know.
+func (k *Keeper) endRaise() (over bool) {
 	b, g := &k.l.books, k.Group
 	switch {
 	case b.MaxTo > g.Max && k.l.OpenLaunches() > 0:

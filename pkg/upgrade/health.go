@@ -1,0 +1,568 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+)
+
+const (
+	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
+	// pods usually take.
+	leastUnhealthy = 5 * time.Minute
+	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is
+	// late again within that time, both count as one.
+	lateKept = time.Minute
+	// creationPatience is how long a controller may take to create a pod that it lacks.
+	creationPatience = 5 * time.Second
+	// creationTime is how long controllers need to create a pod on a busy control plane.
+	creationTime = time.Second
+	// roomPatience is how long a pod may wait for room when nothing of ours brings any: pods that
+	// end elsewhere may leave some.
+	roomPatience = 30 * time.Second
+)
+
+// workloadHealth is how a workload on record is now.
+type workloadHealth struct {
+	drain.Workload
+	name   string
+	before WorkloadRecord
+	// replicas are its pods; nil when there are none. ready counts the settled ones.
+	replicas *drain.Replicas
+	ready    int
+	// unscaled is true where it has fewer pods than before, and how many it should have was not
+	// read.
+	unscaled bool
+}
+
+// lacksPods reports whether the workload has fewer ready pods than it should have.
+func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
+
+// countMissing counts the pods that the workload should have and that no one has created.
+func (h *workloadHealth) countMissing() int {
+	pods := h.before.Ready + h.before.Unready
+	if h.replicas == nil {
+		return pods
+	}
+	return pods - h.replicas.Expected
+}
+
+// examineWorkloads finds out how the workloads on record are. What their owners scaled away since
+// is no longer expected of them, and those of which a new pod has become ready are marked as
+// proven.
+func (d *decision) examineWorkloads() {
+	d.recoveries = map[drain.Workload]schedule.Recovery{}
+	changed := map[string]WorkloadRecord{}
+	for _, name := range slices.Sorted(maps.Keys(d.rec.Workloads)) {
+		before := d.rec.Workloads[name]
+		w, err := drain.ParseWorkload(name)
+		if err != nil || before.Ready+before.Scaled == 0 {
+			continue
+		}
+		h := d.examineWorkload(w, name, before)
+		if h.before != before {
+			changed[name] = h.before
+		}
+		d.health = append(d.health, h)
+		if h.unscaled || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(&h) != "")) {
+			d.askController(w)
+		}
+		d.noteRecovery(&h)
+	}
+	if len(changed) > 0 {
+		d.rec.Workloads = maps.Clone(d.rec.Workloads)
+		maps.Copy(d.rec.Workloads, changed)
+	}
+}
+
+func (d *decision) examineWorkload(w drain.Workload, name string, before WorkloadRecord) workloadHealth {
+	h := workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}
+	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
+	if h.countMissing() > 0 {
+		h.before = d.withoutScaledAway(&h)
+	}
+	if before.Scaled > 0 {
+		h.before = d.withScaledBack(&h)
+	}
+	h.unscaled = h.countMissing() > 0
+	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
+	if h.replicas == nil {
+		return h
+	}
+	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
+		until, unsettled := h.replicas.IsUnsettled(pod, before.Usual.Duration, d.w.Now)
+		if unsettled {
+			d.requeueAt(until)
+		} else if !h.before.Proven && d.isSuccessor(pod) {
+			h.before.Proven, h.before.Canary = true, ""
+		}
+	}
+	// After the target moved, a workload may lack pods and have no canary: the pods left for the earlier target.
+	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
+		h.before.Canary = d.findNodeInDrain(&h)
+	}
+	return h
+}
+
+// withoutScaledAway returns the workload's record, less the pods by which its owner scaled it down.
+func (d *decision) withoutScaledAway(h *workloadHealth) WorkloadRecord {
+	controller, read := d.w.Controllers[h.Workload]
+	switch {
+	case d.w.EndingNamespaces[h.Namespace]:
+		return h.before.withScale(0)
+	case read && controller.Unread == "":
+		return h.before.withScale(controller.Replicas)
+	case read:
+		return h.before.withScale(h.before.Ready) // the owner may have removed the unready pods
+	default:
+		return h.before
+	}
+}
+
+// withScaledBack returns the workload's record after its owner scaled it up again, by how many pods its controller
+// should have. They count from then on, created or not: a quota may refuse them.
+func (d *decision) withScaledBack(h *workloadHealth) WorkloadRecord {
+	controller, read := d.w.Controllers[h.Workload]
+	if !read || controller.Unread != "" || d.w.EndingNamespaces[h.Namespace] {
+		return h.before
+	}
+	return h.before.withScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
+}
+
+// askScale has the controller read of a workload that its owner scaled down: the owner may have scaled it up again, and its pods may
+// be refused. It reports whether the answer is still to come.
+func (d *decision) askScale(w drain.Workload) (pending bool) {
+	d.askController(w)
+	_, read := d.w.Controllers[w]
+	return !read && !d.w.EndingNamespaces[w.Namespace]
+}
+
+// countReady counts its ready pods, settled or not.
+func (h *workloadHealth) countReady() int {
+	if h.replicas == nil {
+		return 0
+	}
+	return h.replicas.Ready
+}
+
+// hasPodOn reports whether a pod of the workload is on the node.
+func (h *workloadHealth) hasPodOn(node string) bool {
+	return h.replicas != nil && node != "" && slices.ContainsFunc(h.replicas.Pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
+}
+
+// findNodeInDrain returns the first started node in drain that has a pod of the workload, or "" if
+// there is none.
+func (d *decision) findNodeInDrain(h *workloadHealth) string {
+	for _, name := range d.rec.startedNames() {
+		if isInDrain(d.rec.Nodes[name].State) && h.hasPodOn(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// noteRecovery notes what evictions have to know of the workload.
+func (d *decision) noteRecovery(h *workloadHealth) {
+	if !d.rec.Request.ignoresUnready(h.name) {
+		d.recoveries[h.Workload] = schedule.Recovery{Ready: h.before.Ready, Usual: h.before.Usual.Duration, Unproven: !h.before.Proven, Canary: h.before.Canary, Missing: h.unscaled}
+	}
+}
+
+// recordWorkloads notes how the workloads are whose pods are to leave the member. How long their
+// pods usually take is kept as it was known first. It is stored with the start of the node.
+func (d *decision) recordWorkloads(m *nodegroup.Member) {
+	known := maps.Clone(d.rec.Workloads)
+	if known == nil {
+		known = map[string]WorkloadRecord{}
+	}
+	leaving := map[string]bool{}
+	view := d.classifyPodsOf(m)
+	for _, pod := range slices.Concat(view.Evict, view.Held) { // those that are held may be deleted at the end
+		r := d.w.Workloads.Of(pod)
+		if r == nil {
+			continue
+		}
+		leaving[r.String()] = true
+		w := known[r.String()]
+		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
+			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
+		}
+		if w = w.withPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
+			w.Canary = m.Name()
+		}
+		known[r.String()] = w
+		d.noteRecovery(&workloadHealth{Workload: r.Workload, name: r.String(), before: w})
+	}
+	d.shortages = nil
+	sumUpOthers(known, func(name string, w WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
+	d.rec.Workloads = known
+}
+
+// hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
+// node which was started: it may have as many only because those are still to leave.
+func (d *decision) hasRecovered(name string, before WorkloadRecord) bool {
+	w, err := drain.ParseWorkload(name)
+	if err != nil {
+		return false
+	}
+	r := d.w.Workloads.Named(w)
+	return r.CountSettled(before.Usual.Duration, d.w.Now) >= before.Ready && (r == nil || !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool {
+		_, started := d.rec.Nodes[pod.Spec.NodeName]
+		return started
+	}))
+}
+
+// watchWorkloads looks for workloads that do not recover. It stops the upgrade where one has not
+// for long.
+func (d *decision) watchWorkloads() {
+	for i := range d.health {
+		h := &d.health[i]
+		if d.rec.Request.ignoresUnready(h.name) {
+			continue
+		}
+		u, late := Unhealthy{}, false
+		if h.lacksPods() {
+			d.awaited = append(d.awaited, h.Workload)
+			u, late = d.findLack(h)
+		}
+		if !late {
+			u, late = d.findLastReady(h)
+		}
+		if late {
+			d.addUnhealthy(u, h.before.Usual.Duration)
+		}
+	}
+	d.watchDaemons()
+	if !d.phase.givesBack { // in these phases no node is drained, so the upgrade first gives back the added nodes
+		d.stopForUnhealthy()
+	}
+}
+
+// lastReady returns the workload's only pod that is ready and likely to stay ready. It returns nil if there
+// are more or none, or if the node of that pod is not in drain.
+func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
+	if h.replicas == nil || h.ready != 1 {
+		return nil
+	}
+	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
+		if isSettled(h.replicas, pod.UID, h.before.Usual.Duration, d.w.Now) && isInDrain(d.rec.Nodes[pod.Spec.NodeName].State) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// findLastReady reports whether the workload's last ready pod must leave while no other pod of the workload
+// can become ready. faulty is false if one can, for example a standby that waits to become the leader.
+func (d *decision) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
+	last := d.lastReady(h)
+	if last == nil {
+		return Unhealthy{}, false
+	}
+	pods := slices.SortedFunc(slices.Values(h.replicas.Pods), comparePodNames)
+	for _, pod := range slices.Backward(pods) {
+		why := drain.DescribeFault(pod)
+		switch {
+		case pod == last:
+			continue
+		case drain.IsGated(pod):
+			return Unhealthy{}, false // it waits on purpose
+		case drain.Ready(pod) && drain.HasRestarted(pod):
+			why = drain.DescribeUnsettled(pod, d.w.Now)
+		case drain.Ready(pod):
+			return Unhealthy{}, false // it has just come up
+		case pod.Spec.NodeName == "":
+			why = d.whyLate(pod, h) // a node of the group's may be on its way
+		}
+		if why == "" {
+			return Unhealthy{}, false
+		}
+		u, faulty = d.describeLack(h, pod, why+", and the last ready pod has to leave"), true
+	}
+	return u, faulty
+}
+
+// stopForUnhealthy stops the upgrade where a workload has not recovered for long.
+func (d *decision) stopForUnhealthy() {
+	for _, u := range d.unhealthy {
+		d.requeueAt(u.until)
+		if !d.w.Now.Before(u.until) {
+			d.stopUpgradeWith(WorkloadUnhealthy, describeUnhealthy(d.unhealthy))
+			return
+		}
+	}
+}
+
+// awaitWorkloads waits until the workloads on record have as many ready pods as they should
+// have. At the end nothing more brings them back: those that do not are unhealthy, unless their
+// pods may still come up in their time.
+func (d *decision) awaitWorkloads() (whole bool) {
+	whole = true
+	for i := range d.health {
+		h := &d.health[i]
+		if d.rec.Request.ignoresUnready(h.name) {
+			continue
+		}
+		if h.before.Scaled > 0 && d.askScale(h.Workload) {
+			whole = false
+			d.waitFor("the scale of " + h.name + " to be read")
+			continue
+		}
+		if !h.lacksPods() {
+			continue
+		}
+		whole = false
+		d.waitFor(fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready))
+		starts := d.expectPods(h)
+		if i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
+			d.waitFor(d.unhealthy[i].String())
+		} else if !starts {
+			d.addUnhealthy(d.describeLack(h, nil, d.describeRest(h)), h.before.Usual.Duration)
+		}
+	}
+	if !whole {
+		d.stopForUnhealthy()
+	}
+	return whole
+}
+
+// describeRest says why a workload lacks ready pods of which none is late.
+func (d *decision) describeRest(h *workloadHealth) string {
+	switch {
+	case h.ready < h.replicas.Ready:
+		return "a pod has been ready for less than 30s after it was not"
+	case len(h.replicas.Unready()) == 0:
+		return "a pod that was evicted has to end before another takes its place" + d.describeEnding(h.Workload)
+	}
+	first := d.firstUnready(h)
+	if first == nil {
+		return "none of its unready pods is on a node that stays"
+	}
+	return cmp.Or(drain.Lateness(first, h.before.Usual.Duration, 0, d.w.Now), "it is not ready")
+}
+
+// firstUnready returns the workload's first unready pod by name. It skips pods that must leave their node, and
+// returns nil if there is no other.
+func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
+	if h.replicas == nil {
+		return nil
+	}
+	for _, pod := range h.replicas.Unready() {
+		stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State) || !d.isOnOutdated(pod)
+		if stays && (first == nil || pod.Name < first.Name) {
+			first = pod
+		}
+	}
+	return first
+}
+
+// expectPods reports whether a pod of the workload is on its way, or may be created at any moment. It has the next
+// decision follow when that pod is late.
+func (d *decision) expectPods(h *workloadHealth) bool {
+	if h.countMissing() > 0 || h.replicas == nil {
+		return true // it is late in its time
+	}
+	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectReturned(pod, h) })
+}
+
+// expectReturned reports whether the pod is new on a node that stays for now, since its owner replaces it or it
+// was given up, and may still become ready there in its time: it tolerates the fence. It has the next decision
+// follow when the pod is late.
+func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
+	usual := h.before.Usual.Duration
+	stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
+	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
+		return false
+	}
+	d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
+	return drain.Lateness(pod, usual, 0, d.w.Now) == ""
+}
+
+// findLack finds why the workload has fewer ready pods than it should have; late is false while it
+// may still have them in time. Of pods that are late the first is named.
+func (d *decision) findLack(h *workloadHealth) (u Unhealthy, late bool) {
+	missing, refused := d.whyMissing(h) // called even if a pod is late, because it notes since when pods are missing
+	replaced, coming := d.findReplaced(h)
+	if pod, why, first := d.findLatePod(h); pod != nil {
+		u := d.describeLack(h, pod, why)
+		u.first, u.uncreated = first, missing != ""
+		return u, true
+	}
+	if missing != "" {
+		u := d.describeLack(h, nil, formatMissing(h.countMissing())+missing)
+		u.refused = refused
+		return u, true
+	}
+	if replaced != "" {
+		u := d.describeLack(h, nil, replaced)
+		u.first = coming
+		return u, true
+	}
+	if d.hasLostCanary(h) && !d.expectPods(h) {
+		why := d.whyNoSuccessor(h)
+		return Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}, why != ""
+	}
+	return Unhealthy{}, false
+}
+
+// whyNoSuccessor says why no pod of the workload is on its way on a node that stays, in the place of
+// the first that left; "" while one that is elsewhere may still become ready in its time.
+func (d *decision) whyNoSuccessor(h *workloadHealth) string {
+	usual, unready := h.before.Usual.Duration, h.replicas.Unready()
+	for _, pod := range unready {
+		if drain.Lateness(pod, usual, 0, d.w.Now) == "" {
+			d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
+			return ""
+		}
+	}
+	switch {
+	case h.ready < h.replicas.Ready:
+		return "" // one is ready, which counts in a moment
+	case len(unready) > 0:
+		return "none of its new pods is on a node that stays"
+	default:
+		return d.describeRest(h)
+	}
+}
+
+// hasLostCanary reports whether the workload's pods left their first node, or were given up there,
+// before one became ready on a node that stays. A machine that is ending takes its pods along.
+func (d *decision) hasLostCanary(h *workloadHealth) bool {
+	n := d.rec.Nodes[h.before.Canary]
+	ending := n.State == NodeRemoving && !d.isOverdue(n)
+	return !h.before.Proven && h.before.Canary != "" && !isInDrain(n.State) && !ending
+}
+
+// describeLack names what keeps a workload from having as many ready pods as it should have: a pod,
+// or nil for the first that is not ready and stays on its node, if there is one.
+func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unhealthy {
+	u := Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}
+	if pod == nil && h.countMissing() <= 0 {
+		pod = d.firstUnready(h)
+	}
+	if pod == nil {
+		return u
+	}
+	u.Pod, u.Node = pod.Name, pod.Spec.NodeName
+	if i, found := indexOfMember(d.w.Members, u.Node); found && d.w.Members[i].Node != nil && !nodegroup.IsNodeReady(d.w.Members[i].Node) {
+		u.Why = joinNotes(u.Why, "the node: "+cmp.Or(nodegroup.DescribeTrouble(d.w.Members[i].Node), "not Ready"))
+	}
+	return u
+}
+
+// addUnhealthy notes since when the workload is unhealthy. Its pods usually take the time usual to become ready; 0 for
+// not known.
+func (d *decision) addUnhealthy(u Unhealthy, usual time.Duration) {
+	spell, was := d.w.Notes.Unhealthy[u.Name]
+	if !was {
+		spell.Since, was = d.w.Record.Unhealthy[u.Name]
+	}
+	switch r := d.w.Workloads.Named(u.Workload); {
+	case !was:
+		spell = Spell{Since: d.w.Now, Pod: u.first.uid}
+		if u.first.uid != "" {
+			spell.Since = u.first.since
+		}
+	case u.first.uid == "" || r == nil || slices.Contains(spell.Earlier, u.first.uid):
+	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // pods that come up one after the other have their time each
+		spell = Spell{Since: u.first.since, Pod: u.first.uid, Earlier: append(slices.Clone(spell.Earlier), spell.Pod)}
+	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
+		spell.Pod = u.first.uid // another took its place, with what is left of its time
+	}
+	u.Since = spell.Since.Add(d.w.Idle)
+	if u.Since.After(d.w.Now) {
+		u.Since = d.w.Now
+	}
+	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
+	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod, Earlier: spell.Earlier}
+	d.unhealthy = append(d.unhealthy, u)
+	recovery := d.recoveries[u.Workload]
+	recovery.Unhealthy = true
+	d.recoveries[u.Workload] = recovery
+}
+
+// isSettled reports whether the pod is one of the workload's that are ready, and are likely to stay so.
+func isSettled(r *drain.Replicas, uid types.UID, usual time.Duration, now time.Time) bool {
+	return slices.ContainsFunc(r.Pods[:r.Ready], func(pod *corev1.Pod) bool {
+		_, unsettled := r.IsUnsettled(pod, usual, now)
+		return pod.UID == uid && !unsettled
+	})
+}
+
+// describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has
+// been unhealthy for longest.
+func describeUnhealthy(all []Unhealthy) string {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b Unhealthy) int {
+		return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name))
+	})
+	var lines, names []string
+	var retries []string
+	for _, u := range sorted {
+		lines, names = append(lines, u.String()), append(names, u.Name)
+		if u.refused && len(lines) <= mostNamed {
+			retries = append(retries, describeRetry(u.Workload))
+		}
+	}
+	retry := ""
+	if len(retries) > 0 {
+		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
+	}
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or let even their last ready pods go with %s",
+		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
+}
+
+// describeRetry returns a command that makes a controller retry at once. Without it, a controller whose pods were refused waits up to
+// 17 minutes between attempts, because its backoff grows (DefaultTypedControllerRateLimiter of client-go).
+func describeRetry(w drain.Workload) string {
+	return fmt.Sprintf("%s %s --overwrite",
+		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)
+}
+
+// Unhealthy is a workload that has fewer ready pods than it should have, and a pod that is late in
+// making up for it, or was never created; or one whose last ready pod has to leave while no other can
+// become ready.
+type Unhealthy struct {
+	Workload drain.Workload `json:"-"`
+	// Name is the workload's, NAMESPACE/KIND/NAME.
+	Name string `json:"name"`
+	// Pod is the late pod's name, "" for one that is not there; Node is where it is, "" where no node
+	// takes it. Why says what it waits for.
+	Pod  string `json:"pod,omitempty"`
+	Node string `json:"node,omitempty"`
+	Why  string `json:"why"`
+	// Ready counts the workload's ready pods, Before those that were before the upgrade, less what
+	// its owner scaled away since.
+	Ready  int       `json:"ready"`
+	Before int       `json:"before"`
+	Since  time.Time `json:"since"`
+	// refused is true if the API server refuses its pods. uncreated is true if some pods are not created while
+	// another pod is late.
+	refused, uncreated bool
+	// until is when the upgrade stops for it. first is the one of its pods that has been late for longest;
+	// zero where none is.
+	until time.Time
+	first latePod
+}
+
+// String says it in one line.
+func (u Unhealthy) String() string {
+	if u.Pod == "" {
+		return fmt.Sprintf("%s (%d of %d ready): %s", u.Name, u.Ready, u.Before, u.Why)
+	}
+	at := ""
+	if u.Node != "" {
+		at = " on node " + u.Node
+	}
+	return fmt.Sprintf("%s (%d of %d ready): pod %s%s: %s", u.Name, u.Ready, u.Before, u.Pod, at, u.Why)
+}

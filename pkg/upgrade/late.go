@@ -1,0 +1,229 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// findLatePod finds the first pod, by name, that is late to take the place of one that left, or
+// whose readiness does not count yet; nil when there is none. first is the one of all such pods that
+// has been late for longest.
+func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, first latePod) {
+	if h.replicas == nil {
+		return nil, "", first
+	}
+	for i, pod := range h.replicas.Pods {
+		ready := i < h.replicas.Ready
+		if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); (ready && !unsettled) || !d.cameDuringUpgrade(pod) {
+			if ready {
+				d.keepLate(pod)
+			}
+			continue
+		}
+		why := ""
+		if ready {
+			why = drain.DescribeUnsettled(pod, d.w.Now)
+		} else if why = d.whyLate(pod, h); why == "" {
+			continue // it still has time, counted from when it got its node
+		}
+		if found == nil || pod.Name < found.Name {
+			found, reason = pod, why
+		}
+		late, was := d.lastLate(pod)
+		if !was {
+			late.Since = d.w.Now
+		}
+		late.Seen = d.w.Now
+		if d.notes.Late[pod.UID] = late; first.uid == "" || late.Since.Before(first.since) {
+			first = latePod{uid: pod.UID, since: late.Since}
+		}
+	}
+	return found, reason, first
+}
+
+// findReplaced reports whether new pods of the workload end one after the other before they are ready, for
+// longer than one pod may take. This happens if a kubelet rejects the pods, or if a user deletes them. It
+// returns "" or why the workload lacks pods, and the pod that is starting now.
+func (d *decision) findReplaced(h *workloadHealth) (why string, coming latePod) {
+	next, found := d.followComing(h)
+	if !found {
+		return "", latePod{}
+	}
+	d.notes.Coming[h.name] = next
+	d.requeueAt(next.Late)
+	if next.Ended < 2 || next.Roomless || d.w.Now.Before(next.Late) {
+		return "", latePod{} // a single one may have been lost with its node
+	}
+	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
+}
+
+// followComing returns the pod that was noted while it is still starting. After that it returns the pod that is
+// starting in its place. found is false if there is none.
+func (d *decision) followComing(h *workloadHealth) (next Coming, found bool) {
+	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
+	next, found = d.findComing(replicas, h.before.Usual.Duration)
+	noted, was := d.w.Notes.Coming[h.name]
+	if !was {
+		return next, found
+	}
+	passed := d.w.Idle
+	if noted.Roomless {
+		passed = max(passed, d.w.Now.Sub(d.w.Notes.At))
+	}
+	noted.Late = noted.Late.Add(passed)
+	i := slices.IndexFunc(replicas.Pods, func(pod *corev1.Pod) bool { return pod.UID == noted.Pod })
+	switch {
+	case i >= replicas.Ready && noted.Ended == 0:
+		return Coming{Pod: noted.Pod, Late: drain.LateAt(replicas.Pods[i], h.before.Usual.Duration)}, true
+	case i >= replicas.Ready:
+		return noted, true
+	case i < 0 && !found: // the next one is not there yet, or no node takes it
+		noted.Roomless = slices.ContainsFunc(replicas.Unready(), func(pod *corev1.Pod) bool { return pod.Spec.NodeName == "" && d.cameDuringUpgrade(pod) })
+		return noted, true
+	case i < 0:
+		next.Ended = noted.Ended + 1
+		if noted.Late.Before(next.Late) {
+			next.Late = noted.Late
+		}
+	}
+	return next, found
+}
+
+// findComing returns the new pod that has been starting on a node for the longest time.
+func (d *decision) findComing(replicas *drain.Replicas, usual time.Duration) (coming Coming, found bool) {
+	for _, pod := range replicas.Unready() {
+		late := drain.LateAt(pod, usual)
+		if pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod) && (!found || late.Before(coming.Late)) {
+			coming, found = Coming{Pod: pod.UID, Late: late}, true
+		}
+	}
+	return coming, found
+}
+
+// keepLate keeps the note that a pod was late while the pod is ready for a short time. A pod that crashes
+// again and again may be ready longer between two crashes than IsUnsettled counts it as unsettled.
+func (d *decision) keepLate(pod *corev1.Pod) {
+	if late, was := d.lastLate(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
+		d.notes.Late[pod.UID] = late
+	}
+}
+
+// lastLate returns the note that the pod is or was late, if there is one. Time in which no process decided
+// does not count.
+func (d *decision) lastLate(pod *corev1.Pod) (late Late, was bool) {
+	late, was = d.w.Notes.Late[pod.UID]
+	return Late{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
+}
+
+// cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
+// to be replaced.
+func (d *decision) cameDuringUpgrade(pod *corev1.Pod) bool {
+	return !pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) && !d.isOnOutdated(pod)
+}
+
+// isSuccessor reports whether a pod came up during the upgrade on a node that stays.
+func (d *decision) isSuccessor(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod)
+}
+
+// isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
+// tells nothing of the current ones.
+func (d *decision) isOnOutdated(pod *corev1.Pod) bool {
+	i, found := indexOfMember(d.w.Members, pod.Spec.NodeName)
+	return found && d.w.Members[i].Outdated
+}
+
+// whyLate tells why a pod that is not ready is late, "" when it is not yet.
+func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
+	usual := h.before.Usual.Duration
+	if pod.Spec.NodeName != "" {
+		d.requeueAt(drain.LateAt(pod, usual))
+		return drain.Lateness(pod, usual, 0, d.w.Now)
+	}
+	if why := d.whyNeverPlaced(pod, d.sampleNodes()); why != "" {
+		return why
+	}
+	patience, ends := d.roomPatience(d.countBringers(h))
+	if !ends {
+		return ""
+	}
+	d.requeueAt(pod.CreationTimestamp.Add(patience))
+	why := drain.Lateness(pod, usual, patience, d.w.Now)
+	if why != "" && d.w.Group.Sized && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
+		why += "; an upgrade with --max-surge=1 adds a node first"
+	}
+	return why
+}
+
+// whyNeverPlaced says why no node takes the pod, if none of the samples would even if it were empty; ""
+// otherwise.
+func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
+	if never := drain.WhyNever(pod, samples); never != "" {
+		return drain.Lateness(pod, 0, 0, d.w.Now) + "; a current node would not if it were empty: " + never
+	}
+	return ""
+}
+
+// countBringers counts the nodes in flight whose replacements may have room for the workload's pods. A node
+// in drain with the only ready pod of the workload is not one of them: that pod stays until another is ready.
+func (d *decision) countBringers(h *workloadHealth) int {
+	inFlight := d.rec.countInFlight()
+	if d.lastReady(h) != nil {
+		inFlight--
+	}
+	return inFlight
+}
+
+// roomPatience returns how long a pod may wait for room on another node like those of the group.
+// ends is false, and the wait has no limit, while such nodes are expected: replacements of the nodes in
+// flight, of which inFlight is the number, or launches. A new node that boots may take the boot timeout.
+func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool) {
+	lacking := d.countUnavailable() > 0
+	switch {
+	case d.rec.Request.isRefilled():
+		return d.rec.Request.BootTimeout.Duration, true
+	case d.w.Group.Refill() == nodegroup.RefillByUser:
+		return d.ownersPatience(inFlight, lacking)
+	case inFlight > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
+		return 0, false
+	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged || (d.w.Group.Sized && d.count.Fresh > d.count.Usable): // a new node boots
+		return d.rec.Request.BootTimeout.Duration, true
+	default:
+		return roomPatience, true
+	}
+}
+
+// ownersPatience is roomPatience for a group whose owner brings a node for each that leaves. While none
+// has left, the next may have to wait for this pod, and nothing brings it room.
+func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
+	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
+	if (moving || lacking) && d.rec.Request.WaitReplacement {
+		return d.rec.Request.BootTimeout.Duration, !moving
+	}
+	return roomPatience, true
+}
+
+// sampleNodes lists the current nodes of the group that take pods.
+func (d *decision) sampleNodes() []drain.Sample {
+	var samples []drain.Sample
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if !m.Outdated && m.Node != nil && !m.Node.Spec.Unschedulable && d.w.Group.IsUsable(m) {
+			samples = append(samples, drain.Sample{Node: m.Node, Pods: m.Pods})
+		}
+	}
+	return samples
+}
+
+// latePod is a pod that is late to be ready, and since when it has been.
+type latePod struct {
+	uid   types.UID
+	since time.Time
+}

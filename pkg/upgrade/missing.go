@@ -1,0 +1,187 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
+// as the end of a sentence; "" where none is known.
+func (d *decision) describeEnding(w drain.Workload) string {
+	var first *corev1.Pod
+	var on *nodegroup.Member
+	for i := range d.w.Members {
+		for _, pod := range d.w.Members[i].Pods {
+			if pod.DeletionTimestamp != nil && drain.WorkloadOf(pod) == w && (first == nil || pod.Name < first.Name) {
+				first, on = pod, &d.w.Members[i]
+			}
+		}
+	}
+	switch {
+	case first == nil:
+		return ""
+	case on.Node != nil && nodegroup.IsSilent(on.Node):
+		return fmt.Sprintf(": pod %s on node %s: %s", first.Name, on.Name(), describeSilent(on.Node))
+	default:
+		return fmt.Sprintf(": pod %s on node %s", first.Name, on.Name())
+	}
+}
+
+// whyMissing returns why the workload has fewer pods than it should have, or "" if it has as many or its
+// controller may create them soon. For an ordered StatefulSet it looks for the pod with a lower ordinal that is not ready yet.
+// refused is true if the API server refuses the pods.
+func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
+	if h.countMissing() <= 0 {
+		return "", false
+	}
+	since, was := d.w.Notes.MissingSince[h.name]
+	if !was {
+		since = d.w.Now
+	}
+	d.notes.MissingSince[h.name] = since
+	controller, read := d.w.Controllers[h.Workload]
+	waitsFor := d.findPredecessor(h, controller)
+	late := d.noteCreatable(h, waitsFor).Add(creationPatience)
+	d.requeueAt(late)
+	switch {
+	case read && controller.Refused != "" && !controller.Read.Before(since):
+		return ": " + controller.Refused, true
+	case waitsFor != nil && !d.expectUnready(h) && !d.mayEnd(waitsFor) && !d.w.Now.Before(since.Add(creationPatience)):
+		return d.describePredecessor(h, waitsFor), false
+	case d.w.Now.Before(late):
+		return "", false
+	case !read:
+		return ", and how many there should be was not read yet", false
+	case controller.Unread == "" && controller.Read.Before(late):
+		return "", false // its controller may have been refused since
+	}
+	if kept := d.findKeptPod(h.Workload); kept != nil {
+		return describeKept(kept), false
+	}
+	controller.Refused = "" // it is of an earlier time
+	return describeRefusal(controller), false
+}
+
+// findPredecessor returns the pod because of which an ordered StatefulSet does not create its next pod: the
+// first by ordinal that is not ready or is ending. It returns nil if there is none.
+func (d *decision) findPredecessor(h *workloadHealth, controller drain.Controller) *corev1.Pod {
+	if !controller.Ordered {
+		return nil
+	}
+	all := d.listEnding(h.Workload)
+	if h.replicas != nil {
+		all = append(all, h.replicas.Pods...)
+	}
+	slices.SortFunc(all, func(a, b *corev1.Pod) int { return cmp.Compare(drain.Ordinal(a), drain.Ordinal(b)) })
+	for i, pod := range all {
+		if drain.Ordinal(pod) != controller.First+i {
+			return nil // the pod with this ordinal is missing, and all before it are ready
+		}
+		if pod.DeletionTimestamp != nil || !drain.Ready(pod) {
+			return pod
+		}
+	}
+	return nil
+}
+
+// describePredecessor returns the end of the sentence "a pod is not created": the other pod that prevents it.
+func (d *decision) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
+	switch kept := d.findKeptPod(h.Workload); {
+	case kept != nil:
+		return describeKept(kept)
+	case pod.DeletionTimestamp != nil:
+		return fmt.Sprintf(": the StatefulSet creates its pods in order and waits until pod %s on node %s has terminated", pod.Name, pod.Spec.NodeName)
+	default:
+		return fmt.Sprintf(": the StatefulSet creates its pods in order and waits until pod %s is ready", pod.Name)
+	}
+}
+
+func describeKept(pod *corev1.Pod) string {
+	return fmt.Sprintf(": pod %s on node %s should be gone, but its finalizers keep it (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
+}
+
+// mayEnd reports whether the pod is being deleted and its grace period, or the drain of its node, is not over.
+func (d *decision) mayEnd(pod *corev1.Pod) bool {
+	if pod.DeletionTimestamp == nil {
+		return false
+	}
+	state := d.rec.Nodes[pod.Spec.NodeName].State
+	return isEndingInTime(pod, d.w.Now) || (len(pod.Finalizers) == 0 && (isInDrain(state) || state == NodeRemoving))
+}
+
+// isEndingInTime reports whether the pod is being deleted and its grace period is not over.
+func isEndingInTime(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Before(pod.DeletionTimestamp.Time)
+}
+
+// listEnding lists the workload's pods on the group's nodes that are being deleted.
+func (d *decision) listEnding(w drain.Workload) []*corev1.Pod {
+	var ending []*corev1.Pod
+	for i := range d.w.Members {
+		for _, pod := range d.w.Members[i].Pods {
+			if pod.DeletionTimestamp != nil && drain.WorkloadOf(pod) == w {
+				ending = append(ending, pod)
+			}
+		}
+	}
+	return ending
+}
+
+// noteCreatable notes and returns since when no other pod prevents the creation of the workload's missing pods.
+func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time {
+	if waitsFor != nil || d.expectUnready(h) {
+		return d.w.Now
+	}
+	since, was := d.w.Notes.CreatableSince[h.name]
+	if !was {
+		since = d.w.Now
+	}
+	d.notes.CreatableSince[h.name] = since
+	return since
+}
+
+// expectUnready reports whether the workload has an unready pod that may still become ready. It has the next
+// decision follow when the pod is late.
+func (d *decision) expectUnready(h *workloadHealth) bool {
+	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
+		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
+	})
+}
+
+// findKeptPod returns a pod of the workload whose grace period is over and which finalizers keep, or nil.
+// A StatefulSet cannot create a pod of the same name before that one is gone.
+func (d *decision) findKeptPod(w drain.Workload) *corev1.Pod {
+	for _, pod := range d.listEnding(w) {
+		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {
+			return pod
+		}
+	}
+	return nil
+}
+
+// describeRefusal says why a controller's pods are not created, as the end of a sentence.
+func describeRefusal(c drain.Controller) string {
+	switch {
+	case c.Refused != "":
+		return ": " + c.Refused
+	case c.Unread != "":
+		return ", and how many there should be is not known: " + c.Unread
+	default:
+		return ", and its controller does not say why"
+	}
+}
+
+func formatMissing(n int) string {
+	if n == 1 {
+		return "1 pod is not created"
+	}
+	return fmt.Sprintf("%d pods are not created", n)
+}

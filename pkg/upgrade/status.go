@@ -1,0 +1,114 @@
+package upgrade
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// summarizeStatus sums the step up for people.
+func (d *decision) summarizeStatus() Status {
+	g := &d.w.Group
+	s := Status{
+		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
+		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
+		New: d.count.Fresh, NewReady: d.count.Usable,
+		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
+		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
+	}
+	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
+		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
+	}
+	s.Unhealthy = d.unhealthy
+	if d.rec.Delegation != nil {
+		s.Manager = d.managerName()
+	}
+	if d.w.Brief {
+		return s
+	}
+	s.Nodes = make([]NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
+	// Both are in order of name already; a large group would take longer to sort than all else
+	// does.
+	started := slices.Sorted(maps.Keys(d.rec.Nodes))
+	for _, m := range d.count.pending {
+		for len(started) > 0 && started[0] < m.Name() {
+			s.Nodes, started = append(s.Nodes, d.startedStatus(started[0])), started[1:]
+		}
+		s.Nodes = append(s.Nodes, d.pendingStatus(m))
+	}
+	for _, name := range started {
+		s.Nodes = append(s.Nodes, d.startedStatus(name))
+	}
+	if d.rec.Delegation != nil {
+		for _, m := range d.count.leaving {
+			s.Nodes = append(s.Nodes, d.pendingStatus(m))
+		}
+		// One may have kept the name of a Node that is gone.
+		slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return s
+}
+
+func (d *decision) pendingStatus(m *nodegroup.Member) NodeStatus {
+	state := NodePending
+	switch {
+	case d.rec.Run == "":
+	case d.rec.Delegation != nil:
+		return d.nodeStatus(m)
+	case d.isFencedByRun(m):
+		state = NodeFenced
+	}
+	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
+}
+
+func (d *decision) startedStatus(name string) NodeStatus {
+	n := d.rec.Nodes[name]
+	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
+	if m := d.count.byName[name]; m != nil {
+		view := d.classifyPodsOf(m)
+		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
+		if m.Node != nil && nodegroup.IsSilent(m.Node) && status.Pods > 0 {
+			status.Silent = describeSilent(m.Node)
+		}
+	}
+	return status
+}
+
+// WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
+// from its cloud: the nodes that were started, and what keeps their pods from leaving. Sizes and
+// zones of the group are not known then. The view needs the pods of Record.InFlight alone.
+func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
+	s := Status{
+		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
+		Total: r.Total, Replaced: r.Replaced, Outdated: max(0, r.Total-r.Replaced), Owed: r.Ledger.Contribution(),
+	}
+	var blocked []Blocked
+	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) {
+		n := r.Nodes[name]
+		status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
+		for _, pod := range view.Pods[name] {
+			verdict := drain.Judge(pod, r.Request.Policy(), false)
+			if verdict.Fate == drain.Stay {
+				status.Staying++
+				continue
+			}
+			status.Pods++
+			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && isInDrain(n.State) {
+				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == Force})
+			}
+		}
+		if !n.Added && n.State != NodeDrained {
+			s.Outdated = max(0, s.Outdated-1)
+		}
+		s.Nodes = append(s.Nodes, status)
+	}
+	return s, blocked
+}

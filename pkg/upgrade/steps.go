@@ -1,0 +1,193 @@
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
+// (EKS E02, E03; S4).
+func (d *decision) setUpGroup() bool {
+	if !d.rebuildLedger() {
+		return false
+	}
+	reclaimed := !d.rec.Back || d.keepCurrentNodes()
+	if !d.setRevision() || !d.suspendProcesses() || !reclaimed {
+		return false
+	}
+	return !d.rec.Back || d.carryOverSurge()
+}
+
+// setRevision has the group launch the revision wanted. Until it does, every node that comes up
+// would be outdated in its turn and be replaced without end: after --replan to another target, or
+// when another actor pointed the group elsewhere.
+func (d *decision) setRevision() bool {
+	wanted := d.w.Group.Wanted
+	if wanted.ID == d.w.Group.Pointed.ID {
+		return true
+	}
+	d.askCloudOften("the group to take revision " + wanted.Name)
+	if !d.rec.hasSet(d.w.Group.Pointed.ID) {
+		d.rec.originallyPointed(d.w.Group.Pointed) // its owner may have pointed it there meanwhile
+	}
+	if !slices.Contains(d.rec.SetTo, wanted.ID) {
+		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
+	}
+	d.addAction(nodegroup.SetRevision{To: wanted, Token: ledger.Token(d.rec.Run, "revision-"+wanted.ID, 1)})
+	return false
+}
+
+// scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
+// nodes (EKS E20–E31).
+func (d *decision) scaleUpGroup() bool {
+	return d.addSurge() && d.fenceOutdatedNodes()
+}
+
+// addSurge adds the surge, and reports whether all of it is usable.
+func (d *decision) addSurge() bool {
+	d.passTurn()
+	if !d.setRevision() || !d.suspendProcesses() || !d.keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
+		return false
+	}
+	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
+	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
+	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
+		d.askCloudOften(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge) + d.describeShortage())
+		since := d.rec.lastChange()
+		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
+		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
+			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
+		}
+		if d.w.isDeadlinePassed(deadline) {
+			d.stopUpgradeWith(NodeCreationFailure, d.describeBootFailure(surge, since))
+		}
+		d.requeueAt(deadline)
+		return false
+	}
+	return true
+}
+
+// isSurgeLaunched reports whether all new nodes are there and need not be waited for until they are
+// usable.
+func (d *decision) isSurgeLaunched(surge int) bool {
+	return d.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
+}
+
+// continueDrains fences the outdated nodes, makes the next step with each that was started and
+// plans which pods are evicted.
+func (d *decision) continueDrains() {
+	d.fencing = !d.fenceOutdatedNodes()
+	for _, name := range d.rec.startedNames() {
+		if d.rec.Stopping == "" {
+			d.advanceNode(name)
+		}
+	}
+	d.plan = d.makePlan("")
+}
+
+// awaitReplaced waits until no outdated node is left but the quarantined, until what the
+// terminations took from the group was launched again, and until that is usable: an upgrade ends
+// with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). The
+// workloads whose pods left nodes must have their ready pods again, too. A group without a cloud gets
+// nodes from its owner, who is waited for where that was asked for.
+func (d *decision) awaitReplaced() (over bool) {
+	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked) || !d.awaitRemovals() {
+		return false
+	}
+	if d.rec.Ledger.PendingLaunches() == 0 && d.countUnavailable() <= 0 {
+		whole, ready := d.awaitWorkloads(), d.awaitDaemons()
+		return whole && ready
+	}
+	d.waitForReplacement()
+	return false
+}
+
+// scaleDownGroup takes back the raise of the maximum, last of all, lets suspended processes run
+// again, and leaves the nodes to autoscalers (EKS E60, E61).
+func (d *decision) scaleDownGroup() bool {
+	freed := d.releaseHeldNodes()
+	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
+}
+
+// concludeUpgrade ends an upgrade that reached its goal, unless a workload lacks pods again.
+func (d *decision) concludeUpgrade() {
+	if !d.awaitWorkloads() {
+		if d.w.Group.Sized && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
+			d.waitForReplacement() // a node that was lost meanwhile may be what they need
+		}
+		return
+	}
+	d.rec.Result = Succeeded
+	if !d.rec.noneInState(NodeQuarantined) {
+		d.rec.Result = LeftBehind
+	}
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeReturned(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
+	d.rec.Ended, d.finished = d.w.Now, true
+}
+
+// describeOrphans names the nodes that were drained and have no machine that could be terminated:
+// nothing but a person takes them away.
+func (d *decision) describeOrphans() string {
+	if !d.w.Group.Sized {
+		return "" // all of its nodes are such nodes, and somebody brings the machines
+	}
+	var orphans []string
+	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
+		if m := d.count.byName[name]; d.rec.Nodes[name].State == NodeDrained && m != nil && m.Node != nil {
+			orphans = append(orphans, name)
+		}
+	}
+	if len(orphans) == 0 {
+		return ""
+	}
+	return "drained nodes that have no machine any more are still there: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
+}
+
+// describeReturned names the pods that are on drained nodes again, "" for none: they tolerate the fence, and
+// go with the machines.
+func (d *decision) describeReturned() string {
+	var pods []*corev1.Pod
+	for _, name := range d.rec.startedNames() {
+		if m := d.count.byName[name]; m != nil && d.rec.Nodes[name].State == NodeDrained {
+			pods = append(pods, d.classifyPodsOf(m).Evict...)
+		}
+	}
+	if len(pods) == 0 {
+		return ""
+	}
+	return "on drained nodes again, because they tolerate the fence: " + abbreviateNames(listPodNames(pods))
+}
+
+// pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have
+// finished, and what was taken with them was launched again (GKE G25).
+func (d *decision) pauseWhenIdle() {
+	if !d.pausing {
+		return
+	}
+	started := countNodes(&d.rec, func(n NodeRecord) bool {
+		return isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack() && !d.isOverdue(n))
+	})
+	switch {
+	case started == 1:
+		d.waitFor("pausing: 1 node finishes first")
+	case started > 1:
+		d.waitFor(fmt.Sprintf("pausing: %d nodes finish first", started))
+	case d.rec.Ledger.PendingLaunches() > 0:
+		d.waitForReplacement()
+		d.waitFor("pausing: a replacement is launched first")
+	default:
+		d.pauseUpgrade()
+	}
+}
+
+// cordonBlue fences all outdated nodes before any is drained (GKE G43).
+func (d *decision) cordonBlue() bool {
+	return d.setRevision() && d.suspendProcesses() && d.fenceOutdatedNodes()
+}
