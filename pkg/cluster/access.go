@@ -70,7 +70,7 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 	}
-	if request.Strategy == upgrade.Delegated || request.Strategy == upgrade.ShortLived {
+	if !request.Strategy.Traits().Drains {
 		return needed // the group's own cloud drains, or no one does
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"},
@@ -100,7 +100,7 @@ type shortfall struct {
 // listShortfalls lists what carrying a request out leaves out where a right is missing. Nothing of it is read by an upgrade that drains
 // no node itself.
 func listShortfalls(request *upgrade.Request) []shortfall {
-	if request.Strategy == upgrade.Delegated || request.Strategy == upgrade.ShortLived {
+	if !request.Strategy.Traits().Drains {
 		return nil
 	}
 	const apps, admission = "apps", "admissionregistration.k8s.io"

@@ -15,7 +15,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // balancers are what is known of the load balancers that send to a group's nodes and their pods.
@@ -35,7 +34,7 @@ const byOtherMeans = "nodes leave them by label and --settle"
 func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *inventory.Objects) {
 	g.balancers = balancers{}
 	balancer, ok := cloud.As[cloud.Balancer](g.provider)
-	if !ok || g.isCurrent() || g.request.Strategy == upgrade.Delegated || g.request.Strategy == upgrade.ShortLived {
+	if !ok || g.isCurrent() || !g.request.Strategy.Traits().Drains {
 		return // nothing is drained here
 	}
 	bound, err := listBound(ctx, s, objects)

@@ -97,7 +97,7 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 			continue // it is the way that was asked for
 		}
 		way := report.Way{Flags: a.flags}
-		if settings.Strategy == "" && asked.Strategy != "" && asked.Strategy != upgrade.Surge {
+		if settings.Strategy == "" && !asked.Strategy.Traits().TakesWidth {
 			way.Flags = "--strategy=" + string(upgrade.Surge) + " " + way.Flags // in the place of the one that was typed
 		}
 		req, err := settings.ResolveRequest(&g.group, g.countNodes(), g.countOutdated())
@@ -125,7 +125,7 @@ func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) ([]s
 	for i := range slices.Backward(ways) {
 		switch {
 		case ways[i].Refused != "":
-		case ways[i].Request.Strategy == upgrade.ShortLived:
+		case ways[i].Request.Strategy.Traits().Expires:
 			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
 		default:
 			work.Go(func() (err error) {

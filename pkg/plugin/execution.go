@@ -189,7 +189,7 @@ func describeStart(g *groupContext) string {
 		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
 	case g.record.Back:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
-	case g.request.Strategy == upgrade.Delegated:
+	case g.request.Strategy.Traits().ByCloud:
 		return fmt.Sprintf("run %s: %s upgrades the group to %s", g.request.Run, nodegroup.InfoOf(g.group.Provider).Manager, g.group.Wanted.Name)
 	default:
 		return fmt.Sprintf("run %s: upgrading to %s", g.request.Run, g.group.Wanted.Name)

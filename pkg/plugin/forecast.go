@@ -37,7 +37,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
 	}
 	var leaving []*drain.Replicas
-	if s.objects != nil && g.request.Strategy != upgrade.Delegated && g.request.Strategy != upgrade.ShortLived { // then all of them are known, and it is this tool that moves them
+	if s.objects != nil && g.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
 		leaving = g.listLeaving()
 	}
 	unread := g.group.Unread
@@ -79,7 +79,7 @@ func (g *groupContext) sizeAfter(forecast *simulate.Forecast) int {
 // isForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
 // owner does with other nodes is not either.
 func (g *groupContext) isForecast(s *session) bool {
-	return !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived && g.findOwner() == nil
+	return !s.podsOfGroupOnly && !g.request.Strategy.Traits().Expires && g.findOwner() == nil
 }
 
 // findOwner returns the finding that names the owner of the nodes, nil where there is none.
@@ -147,13 +147,13 @@ const drawnOrders = 3
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
 func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
-	delegated := req.Strategy == upgrade.Delegated
+	delegated := req.Strategy.Traits().ByCloud
 	if delegated {
 		spec.Draws = drawnOrders
 		spec.Pods = drain.DropWishes(spec.Pods)
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
 	}
-	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
+	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
 	assumed = append(assumed, g.balancers.notes...)

@@ -102,7 +102,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err = g.observeOperation(ctx, m); err != nil {
 		return nil, err
 	}
-	if s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare {
+	if s.settings.Strategy.Traits().ByAutoscaler || s.compare {
 		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group, g.now)
 	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes), m); err != nil {

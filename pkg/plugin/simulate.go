@@ -140,7 +140,7 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 		return nil, usageError(err) // of what was written down
 	}
 	// It is a question of what would be, so that one is taken to be there.
-	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare
+	g.group.Autoscaler.Serves = s.settings.Strategy.Traits().ByAutoscaler || s.compare
 	if err := g.joinCluster(s.context); err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
 	}
 	spec, req := simulate.AssumeReplacements(g.makeSpec(), g.request)
 	req.Run = "simulation"
-	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
+	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
 	record, err := simulate.New(spec).Run(ctx, req, t.recordStep)

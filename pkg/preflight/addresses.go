@@ -14,7 +14,7 @@ import (
 // take (GKE G41). A new node takes one, and one for each pod of the node it replaces whose address
 // is of the zone's subnets, as those of the Amazon VPC CNI are.
 func CheckAddresses(members []nodegroup.Member, r *upgrade.Request, subnets []nodegroup.Subnet) []Finding {
-	if r.Strategy == upgrade.ShortLived {
+	if r.Strategy.Traits().Expires {
 		return nil
 	}
 	free := map[string]int{}
@@ -38,7 +38,7 @@ func CheckAddresses(members []nodegroup.Member, r *upgrade.Request, subnets []no
 
 func describeAddressRemedy(r *upgrade.Request) string {
 	const free = "free addresses: until then new nodes or their pods wait"
-	if r.Strategy == upgrade.Surge {
+	if r.Strategy.Traits().TakesWidth {
 		return fmt.Sprintf("add fewer at a time with --max-surge, which is %d, or %s", r.Surge, free)
 	}
 	return free

@@ -15,7 +15,7 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 	switch managed := w.Group.Managed; {
 	case managed != nil && managed.AddFirst != "":
 		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager + " add nodes first with " + managed.AddFirst
-	case r.Strategy != upgrade.Surge || !w.Group.Sized:
+	case !r.Strategy.Traits().TakesWidth || !w.Group.Sized:
 		return ""
 	case r.Surge == 0: // which --update-strategy=minimal asks for, too
 		return fmt.Sprintf("add nodes first with --max-surge=%d or more, without --update-strategy=minimal", max(1, nodes))
@@ -35,7 +35,7 @@ func adviseNarrower(w *upgrade.World) string {
 // obeysFlags reports whether the upgrade takes flags that say how nodes are drained. A group's own cloud drains
 // by its own rules, and short-lived nodes are not drained.
 func obeysFlags(r *upgrade.Request) bool {
-	return r.Strategy != upgrade.Delegated && r.Strategy != upgrade.ShortLived
+	return r.Strategy.Traits().Drains
 }
 
 // waitCompleted is the label of pods that are waited for.

@@ -237,7 +237,7 @@ func appliedVersion(object metav1.Object) string {
 
 // findHastyNodes is LB008. Every node is a target, whether it has pods of the service or not.
 func findHastyNodes(s *Scene) []Finding {
-	if len(s.outdated) == 0 || s.World.Request.Strategy == upgrade.ShortLived {
+	if len(s.outdated) == 0 || s.World.Request.Strategy.Traits().Expires {
 		return nil
 	}
 	var found []Finding

@@ -14,7 +14,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // capacityRules are about room for the pods that move.
@@ -51,7 +50,7 @@ func capacityRules() []Rule {
 // launched for one before.
 func findLackOfRoom(s *Scene) []Finding {
 	r := &s.World.Request
-	if r.Strategy == upgrade.ShortLived || r.Strategy == upgrade.AutoscaledBlueGreen {
+	if traits := r.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil // nothing is drained, or new nodes come as pods need them
 	}
 	if !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !n.Status.Allocatable.Pods().IsZero() }) {
@@ -229,7 +228,7 @@ func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 
 // findEmptyZones is CAP002.
 func findEmptyZones(s *Scene) []Finding {
-	if s.World.Request.Strategy == upgrade.ShortLived || s.World.Request.Strategy == upgrade.AutoscaledBlueGreen {
+	if traits := s.World.Request.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil
 	}
 	moving := map[string]int{}

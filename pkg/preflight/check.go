@@ -132,8 +132,7 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 
 // omitForce takes the advice to force a drain out of the remedies where it is forced, and where the strategy deletes in the end what is left.
 func omitForce(w *upgrade.World, found []Finding) []Finding {
-	deletes := w.Request.Strategy == upgrade.BlueGreen || w.Request.Strategy == upgrade.AutoscaledBlueGreen
-	if deletes || w.Request.OnTimeout == upgrade.Force {
+	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == upgrade.Force {
 		for i := range found {
 			found[i].Remedy = drain.OmitForce(found[i].Remedy)
 		}
@@ -147,7 +146,7 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
 	}
 	found = slices.Concat(found, checkVersion(w, facts), checkMachines(w))
-	if w.Request.Strategy == upgrade.ShortLived {
+	if w.Request.Strategy.Traits().Expires {
 		return found // nothing is drained
 	}
 	daemons, covers := map[string]bool{}, &coverage{world: w, facts: &facts}
@@ -200,7 +199,7 @@ func checkOwner(w *upgrade.World) []Finding {
 			continue
 		}
 		owner, owned := nodegroup.OwnerOf(m.Node)
-		if !owned || owner.Expires && w.Request.Strategy == upgrade.ShortLived {
+		if !owned || owner.Expires && w.Request.Strategy.Traits().Expires {
 			continue
 		}
 		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}

@@ -48,7 +48,7 @@ func tellWhyClosed(covers *coverage, pod *Pod, obstacle drain.Obstacle, f *Findi
 // help. Where Deployments were not read it is offered to each.
 func offerMove(w *upgrade.World, pod *Pod) string {
 	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
-	if !isMovable || w.Request.Move == upgrade.MoveBySurge || w.Request.Strategy == upgrade.Delegated {
+	if !isMovable || w.Request.Move == upgrade.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
 	}
 	return "pass --move=surge to bring another pod up first, "

@@ -21,7 +21,7 @@ const longestSurge = time.Hour
 // checkStrategy is NG005: another strategy suits the pods better than the one that was asked for. A surge is advised to nobody:
 // what asks for another strategy may be a wish that no pod shows, such as a quick rollback.
 func checkStrategy(w *upgrade.World) []Finding {
-	if w.Request.Strategy == upgrade.Delegated {
+	if w.Request.Strategy.Traits().ByCloud {
 		return nil
 	}
 	fits, reason := FitStrategy(&w.Group, w.Members, w.Request.Policy(), w.Now)

@@ -13,7 +13,7 @@ import (
 // CheckServices is LB006: a service that is reached only on nodes with pods of its own loses
 // traffic where several of these are drained at once (GKE G21).
 func CheckServices(members []nodegroup.Member, r *upgrade.Request, services []*corev1.Service) []Finding {
-	if r.Window < 2 || r.Strategy == upgrade.ShortLived {
+	if r.Window < 2 || r.Strategy.Traits().Expires {
 		return nil
 	}
 	var found []Finding

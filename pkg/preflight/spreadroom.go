@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // domains are the values that nodes have of a topology key, as one workload sees them: only of
@@ -115,7 +114,7 @@ func (s *Scene) hasAllNodes() bool {
 
 // countSurged is how many nodes the upgrade adds before the first is drained.
 func (s *Scene) countSurged() int {
-	if s.World.Request.Strategy == upgrade.AutoscaledBlueGreen {
+	if s.World.Request.Strategy.Traits().ByAutoscaler {
 		return len(s.outdated) // an autoscaler adds them for pods that wait
 	}
 	return s.World.Request.Surge

@@ -244,7 +244,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *Pod) *Finding {
 func findLongGrace(s *Scene, _ *Workload, pod *Pod) *Finding {
 	request, grace := &s.World.Request, drain.GracePeriod(pod)
 	limit := request.DrainTimeout.Duration
-	if request.Strategy == upgrade.ShortLived || grace <= limit {
+	if request.Strategy.Traits().Expires || grace <= limit {
 		return nil
 	}
 	f := &Finding{}

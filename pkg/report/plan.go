@@ -108,44 +108,7 @@ func planHeaderLines(p *Plan) []string {
 }
 
 func describeStrategy(p *Plan) string {
-	req := &p.Request
-	if bg := req.BlueGreen; bg != nil {
-		return fmt.Sprintf("Strategy    %s: a new node for each outdated one; %s to drain, then what is left is deleted at the end; %s",
-			describeBatches(bg), req.DrainTimeout, describeSoak(bg))
-	}
-	switch req.Strategy {
-	case upgrade.Delegated:
-	case upgrade.AutoscaledBlueGreen:
-		return fmt.Sprintf("Strategy    %s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
-			req.Strategy, req.WaitForDrain, req.Window, req.DrainTimeout)
-	case upgrade.ShortLived:
-		return fmt.Sprintf("Strategy    %s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", req.Strategy)
-	default:
-		turns := ""
-		if req.TakesTurns() && len(p.Surge) > 0 {
-			turns = ", one zone at a time"
-		}
-		return fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable%s; %s to drain a node, then %s; settle %s",
-			req.Strategy, req.Like, req.Window, req.MaxUnavailable, turns, req.DrainTimeout, req.OnTimeout, req.Settle)
-	}
-	kind, late := "rolling update", "the update fails (PodEvictionFailure)"
-	if req.OnTimeout == upgrade.Force {
-		kind, late = "force update", "its pods are deleted past their budgets"
-	}
-	return fmt.Sprintf("Strategy    %s upgrades the group itself, %s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
-		nodegroup.InfoOf(p.Provider).Manager, kind, req.MaxUnavailable, req.DrainTimeout, late, req.Settle)
-}
-
-// describeBatches says how the outdated nodes of a blue-green upgrade are drained.
-func describeBatches(bg *upgrade.BlueGreenRequest) string {
-	if bg.Batch == 0 {
-		return string(upgrade.BlueGreen) + " without a drain"
-	}
-	return fmt.Sprintf("%s, %s at once", upgrade.BlueGreen, formatCount(bg.Batch, "node"))
-}
-
-func describeSoak(bg *upgrade.BlueGreenRequest) string {
-	return fmt.Sprintf("%s after each batch, and %s before the outdated nodes are deleted", bg.BatchSoak, bg.Soak)
+	return "Strategy    " + p.Request.Describe(p.Provider)
 }
 
 // describeOperation says in one line what a cloud is doing with a group, or how that ended.

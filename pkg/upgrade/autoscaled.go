@@ -32,7 +32,7 @@ func autoscaledStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
-		fits:  fitsAutoscaled,
+		check: checkAutoscaled, claims: claimWait, resolve: resolveAutoscaled, describe: describeAutoscaled,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
@@ -62,6 +62,41 @@ func autoscaledStrategy() strategy {
 		stop: (*decision).stopBlueGreen,
 		undo: (*decision).undoUpgrade,
 	}
+}
+
+// claimWait claims the flag of the wait before the drain.
+func claimWait(s *Settings) string {
+	if s.WaitForDrain == nil {
+		return ""
+	}
+	return fmt.Sprintf("--wait-for-drain: only --strategy=%s waits before it drains", AutoscaledBlueGreen)
+}
+
+// checkAutoscaled refuses settings that make no sense with the strategy (GKE G71), and those that it has no use for.
+func checkAutoscaled(s *Settings) error {
+	switch {
+	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
+		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
+	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: leave them out", AutoscaledBlueGreen, mostDrainedAtOnce)
+	case s.OnTimeout != "" && s.OnTimeout != Force:
+		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, AutoscaledBlueGreen)
+	}
+	return nil
+}
+
+// resolveAutoscaled completes the request: what is drained at once, and for how long, are GKE's numbers.
+func resolveAutoscaled(s Settings, req Request, group *nodegroup.Group, _, outdated int) (Request, error) {
+	req.DrainTimeout, req.OnTimeout = Duration{valueOrDefault(s.DrainTimeout, mostBudgetTime)}, Force
+	req.WaitForDrain, req.Window = Duration{valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
+	req.To = cmp.Or(s.To, group.Wanted.Target()) // within the wait a template may move on
+	return req, fitsAutoscaled(group, &req, outdated)
+}
+
+// describeAutoscaled is the line of a plan.
+func describeAutoscaled(r *Request, _ string) string {
+	return fmt.Sprintf("%s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
+		r.Strategy, r.WaitForDrain, r.Window, r.DrainTimeout)
 }
 
 // fitsAutoscaled returns an error where no autoscaler is known to serve the group (GKE G80), or has

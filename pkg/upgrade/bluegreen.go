@@ -20,7 +20,7 @@ func blueGreenStrategy() strategy {
 	early := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
 		begin: (*decision).beginSurge,
-		fits:  fitsBlueGreen,
+		check: checkBlueGreen, claims: claimBatches, resolve: resolveBlueGreen, describe: describeBlueGreen,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
@@ -80,6 +80,59 @@ func (d *decision) setUpBlueGreen() bool {
 		return false
 	}
 	return d.setUpGroup()
+}
+
+// claimBatches claims the flags of batches and soaks.
+func claimBatches(s *Settings) string {
+	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
+		return ""
+	}
+	return fmt.Sprintf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak", BlueGreen)
+}
+
+// checkBlueGreen refuses settings that make no sense with blue-green (GKE G50), and those that it has no use for.
+func checkBlueGreen(s *Settings) error {
+	if err := cmp.Or(checkSoak("batch-soak", s.BatchSoak), checkSoak("soak", s.Soak)); err != nil {
+		return err
+	}
+	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
+	}
+	return nil
+}
+
+// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
+// outdated one, and the target stays the one that it begins with, however long it takes.
+func resolveBlueGreen(s Settings, req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+	if !group.Sized { // what is wrong is the strategy, and no number
+		return Request{}, fitsBlueGreen(group, &req, outdated)
+	}
+	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
+	if err != nil {
+		return Request{}, fmt.Errorf("--batch: %w", err)
+	}
+	req.BlueGreen = &BlueGreenRequest{
+		Batch: batch, BatchSoak: Duration{valueOrDefault(s.BatchSoak, 0)}, Soak: Duration{valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
+	}
+	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
+	s.MaxSurge = &nodegroup.Quantity{N: outdated}
+	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
+		return Request{}, err
+	}
+	return req, fitsBlueGreen(group, &req, outdated)
+}
+
+// describeBlueGreen is the line of a plan.
+func describeBlueGreen(r *Request, _ string) string {
+	bg, batches := r.BlueGreen, " without a drain"
+	switch {
+	case bg.Batch == 1:
+		batches = ", 1 node at once"
+	case bg.Batch > 1:
+		batches = fmt.Sprintf(", %d nodes at once", bg.Batch)
+	}
+	return fmt.Sprintf("%s%s: a new node for each outdated one; %s to drain, then what is left is deleted at the end; %s after each batch, and %s before the outdated nodes are deleted",
+		BlueGreen, batches, r.DrainTimeout, bg.BatchSoak, bg.Soak)
 }
 
 // coverOutdated has a new node be added for each outdated one, those included that joined after the

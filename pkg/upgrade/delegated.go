@@ -28,7 +28,8 @@ const PollOperation = 15 * time.Second
 func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
-		begin: func(d *decision) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
+		begin:   func(d *decision) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
+		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
 			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
 			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
@@ -36,6 +37,48 @@ func delegatedStrategy() strategy {
 		stop: (*decision).leaveOperation,
 		undo: (*decision).leaveOperation,
 	}
+}
+
+// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
+// own, and what was asked for beside them is refused.
+func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, error) {
+	manager := nodegroup.InfoOf(group.Provider).Manager
+	if s.MaxUnavailable != nil || s.MaxSurge != nil {
+		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
+	}
+	if flag := s.firstForOthers(); flag != "" {
+		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
+	}
+	like := nodegroup.InfoOf(group.Provider).Model
+	model := defaultsOf(like)
+	req := Request{
+		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
+		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
+	}
+	var err error
+	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
+		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
+	}
+	req.Window = req.MaxUnavailable
+	if !group.Managed.TerminateFirst {
+		req.Surge = max(2*len(group.Zones), req.MaxUnavailable) // EKS E21
+	}
+	return req, nil
+}
+
+// refuseDelegated returns an error: no cloud upgrades the group by itself.
+func refuseDelegated(_ Settings, _ Request, group *nodegroup.Group, _, _ int) (Request, error) {
+	return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
+}
+
+// describeDelegated is the line of a plan.
+func describeDelegated(r *Request, provider string) string {
+	kind, late := "rolling update", "the update fails (PodEvictionFailure)"
+	if r.OnTimeout == Force {
+		kind, late = "force update", "its pods are deleted past their budgets"
+	}
+	return fmt.Sprintf("%s upgrades the group itself, %s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
+		nodegroup.InfoOf(provider).Manager, kind, r.MaxUnavailable, r.DrainTimeout, late, r.Settle)
 }
 
 // newestOperation is the group's newest operation, the zero Operation without one.

@@ -28,7 +28,7 @@ const (
 // CheckRecordSize returns an error if the record of the upgrade could become larger than a ConfigMap may be, whatever happens to the
 // members. It asks before anything is touched: a record that cannot be written would end the upgrade in the middle of a drain.
 func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Member) error {
-	if r.Strategy == Delegated || r.Strategy == ShortLived {
+	if !r.Strategy.Traits().Drains {
 		return nil // which start no node
 	}
 	rest, outdated := Record{Request: *r}, []*nodegroup.Member{}
@@ -66,7 +66,7 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 // keepsNodes reports whether nodes may stay on record until the end: those that blue-green keeps, those that are set aside, and those that
 // their owner or an autoscaler removes.
 func (r *Request) keepsNodes(group *nodegroup.Group) bool {
-	return r.BlueGreen != nil || r.Strategy == AutoscaledBlueGreen || r.OnTimeout == Skip || !group.Sized
+	return r.Strategy.Traits().KeepsNodes || r.OnTimeout == Skip || !group.Sized
 }
 
 // hasRoomInRecord reports whether the record stays small enough if the member is started as well.

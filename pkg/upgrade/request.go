@@ -31,23 +31,6 @@ const (
 	Delegated Strategy = "delegated"
 )
 
-// recordVersion is the oldest form of Record that knows the strategy, so that older programs may
-// continue the upgrade.
-func (s Strategy) recordVersion() int {
-	switch s {
-	case Delegated:
-		return 2
-	case BlueGreen:
-		return 3
-	case ShortLived:
-		return 4
-	case AutoscaledBlueGreen:
-		return 5
-	default:
-		return 1
-	}
-}
-
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
 const maxSurgeWindow = 20
 
@@ -132,16 +115,17 @@ type BlueGreenRequest struct {
 
 // TakesTurns reports whether the group's zones are replaced one after the other, as GKE's surge
 // upgrades do (GKE G14). Its numbers are then those of each zone.
-func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy == Surge }
+func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy.Traits().TakesWidth }
 
 // RefusesBlocked reports whether an upgrade is not begun where a node could not be drained until a person
 // does something: it would fail there. The other strategies keep such nodes to their end.
 func (r *Request) RefusesBlocked() bool {
-	return (r.Strategy == Surge || r.Strategy == Delegated) && r.OnTimeout == Fail
+	traits := r.Strategy.Traits()
+	return !traits.DeletesRest && !traits.Expires && r.OnTimeout == Fail
 }
 
 // isRefilled reports whether new nodes are left to an autoscaler (GKE G70).
-func (r *Request) isRefilled() bool { return r.Strategy == AutoscaledBlueGreen }
+func (r *Request) isRefilled() bool { return r.Strategy.Traits().ByAutoscaler }
 
 // ignoresUnready reports whether the workload's pods need not become ready. Its kind may be written
 // in lower case.
@@ -149,9 +133,17 @@ func (r *Request) ignoresUnready(name string) bool {
 	return slices.ContainsFunc(r.IgnoreUnready, func(ignored string) bool { return ignored == AllWorkloads || strings.EqualFold(ignored, name) })
 }
 
+// Describe says in one line what an upgrade of a group of the provider does, and in which limits.
+func (r *Request) Describe(provider string) string {
+	if describe := strategyOf(r.Strategy, false).describe; describe != nil {
+		return describe(r, provider)
+	}
+	return describeSurge(r, provider)
+}
+
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
-	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt, IgnoreWishes: r.Strategy == Delegated}
+	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt, IgnoreWishes: r.Strategy.Traits().ByCloud}
 }
 
 // Duration is a time.Duration that reads and writes as "15m0s".

@@ -76,7 +76,21 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	return cmp.Or(s.checkIgnored(), s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkAutoscaled(), s.checkShortLived())
+	return cmp.Or(s.checkIgnored(), s.checkUpdateStrategy(), s.checkStrategy())
+}
+
+// checkStrategy returns an error for settings that the strategy does not take.
+func (s *Settings) checkStrategy() error {
+	asked := strategyOf(s.Strategy, false)
+	for _, other := range allStrategies() {
+		if claims := other.make().claims; claims != nil && other.name != asked.name && claims(s) != "" {
+			return errors.New(claims(s) + ": add it, or leave them out")
+		}
+	}
+	if asked.check == nil {
+		return nil
+	}
+	return asked.check(s)
 }
 
 func (s *Settings) checkIgnored() error {
@@ -105,64 +119,10 @@ func (s *Settings) checkUpdateStrategy() error {
 		return nil
 	case !slices.Contains(UpdateStrategies(), s.UpdateStrategy):
 		return fmt.Errorf("--update-strategy=%s is not known: use %s", s.UpdateStrategy, strings.Join(UpdateStrategies(), " or "))
-	case s.Strategy != "" && s.Strategy != Surge:
+	case !s.Strategy.Traits().TakesWidth:
 		return fmt.Errorf("--update-strategy=%s is of the strategy %s: leave it or --strategy=%s out", s.UpdateStrategy, Surge, s.Strategy)
 	case s.UpdateStrategy == minimal && s.MaxSurge != nil && s.MaxSurge.N > 0:
 		return fmt.Errorf("--update-strategy=%s adds no node: leave --max-surge=%s out", minimal, s.MaxSurge)
-	}
-	return nil
-}
-
-// checkBlueGreen refuses settings of the strategy BlueGreen that make no sense (GKE G50), and those
-// that it has no use for.
-func (s *Settings) checkBlueGreen() error {
-	if s.Strategy != BlueGreen {
-		if s.Batch != nil || s.BatchSoak != nil || s.Soak != nil {
-			return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: add it, or leave them out", BlueGreen)
-		}
-		return nil
-	}
-	if err := cmp.Or(checkSoak("batch-soak", s.BatchSoak), checkSoak("soak", s.Soak)); err != nil {
-		return err
-	}
-	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
-	}
-	return nil
-}
-
-// checkAutoscaled refuses settings of the strategy AutoscaledBlueGreen that make no sense (GKE
-// G71), and those that it has no use for.
-func (s *Settings) checkAutoscaled() error {
-	if s.Strategy != AutoscaledBlueGreen {
-		if s.WaitForDrain != nil {
-			return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
-		}
-		return nil
-	}
-	switch {
-	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
-		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
-	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: leave them out", AutoscaledBlueGreen, mostDrainedAtOnce)
-	case s.OnTimeout != "" && s.OnTimeout != Force:
-		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, AutoscaledBlueGreen)
-	}
-	return nil
-}
-
-// checkShortLived refuses settings of drains, of which there are none.
-func (s *Settings) checkShortLived() error {
-	if s.Strategy != ShortLived {
-		return nil
-	}
-	others := *s
-	others.Strategy, others.Current = "", nil
-	if flag := others.firstForOthers(); flag != "" {
-		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
-	}
-	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
-		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
 	}
 	return nil
 }
@@ -186,9 +146,6 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 	if group.Managed != nil {
 		return s.resolveDelegated(group, size)
 	}
-	if s.Strategy == Delegated {
-		return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
-	}
 	like := cmp.Or(s.Like, nodegroup.InfoOf(group.Provider).Model)
 	model := defaultsOf(like)
 	req := Request{
@@ -199,17 +156,8 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
-	switch s.Strategy {
-	case BlueGreen:
-		return s.resolveBlueGreen(req, group, size, outdated)
-	case AutoscaledBlueGreen:
-		req.DrainTimeout, req.OnTimeout = Duration{valueOrDefault(s.DrainTimeout, mostBudgetTime)}, Force
-		req.WaitForDrain, req.Window = Duration{valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
-		req.To = cmp.Or(s.To, group.Wanted.Target()) // within the wait a template may move on
-		return req, fitsAutoscaled(group, &req, outdated)
-	case ShortLived:
-		req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
-		return req, fitsShortLived(group, &req, outdated)
+	if resolve := strategyOf(s.Strategy, false).resolve; resolve != nil {
+		return resolve(s, req, group, size, outdated)
 	}
 	return s.resolveWidth(req, group, size, outdated)
 }
@@ -272,28 +220,6 @@ func checkPerZone(flag string, q nodegroup.Quantity, group *nodegroup.Group) err
 	return fmt.Errorf("--%s=%s: group %q has no zones: write %d", flag, q, group.Name, q.N)
 }
 
-// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
-// outdated one, and the target stays the one that it begins with, however long it takes.
-func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
-	fits := strategyOf(BlueGreen, false).fits
-	if !group.Sized { // what is wrong is the strategy, and no number
-		return Request{}, fits(group, &req, outdated)
-	}
-	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
-	if err != nil {
-		return Request{}, fmt.Errorf("--batch: %w", err)
-	}
-	req.BlueGreen = &BlueGreenRequest{
-		Batch: batch, BatchSoak: Duration{valueOrDefault(s.BatchSoak, 0)}, Soak: Duration{valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
-	}
-	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
-	s.MaxSurge = &nodegroup.Quantity{N: outdated}
-	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
-		return Request{}, err
-	}
-	return req, fits(group, &req, outdated)
-}
-
 // resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
 // zones, maxUnavailable), outdated) (E21, E23); never more than are outdated, and none without a
 // cloud.
@@ -327,33 +253,6 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: %s, or raise its max", group.Name, group.Max, remedy)
 	}
 	return min(surge, room), nil
-}
-
-// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
-// own, and what was asked for beside them is refused.
-func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, error) {
-	manager := nodegroup.InfoOf(group.Provider).Manager
-	if s.MaxUnavailable != nil || s.MaxSurge != nil {
-		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
-	}
-	if flag := s.firstForOthers(); flag != "" {
-		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
-	}
-	like := nodegroup.InfoOf(group.Provider).Model
-	model := defaultsOf(like)
-	req := Request{
-		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
-		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
-	}
-	var err error
-	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
-		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
-	}
-	req.Window = req.MaxUnavailable
-	if !group.Managed.TerminateFirst {
-		req.Surge = max(2*len(group.Zones), req.MaxUnavailable) // EKS E21
-	}
-	return req, nil
 }
 
 // firstForOthers is a flag that was given and that only a group which this tool drives can obey.

@@ -1,6 +1,8 @@
 package upgrade
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -19,7 +21,7 @@ func shortLivedStrategy() strategy {
 	abort := []Verb{VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
-		fits:  fitsShortLived,
+		check: checkShortLived, resolve: resolveShortLived, describe: describeShortLived,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, calm: true, verbs: abort,
@@ -33,6 +35,30 @@ func shortLivedStrategy() strategy {
 		stop: (*decision).bringToRest,
 		undo: (*decision).undoUpgrade,
 	}
+}
+
+// checkShortLived refuses settings of drains, of which there are none.
+func checkShortLived(s *Settings) error {
+	others := *s
+	others.Strategy, others.Current = "", nil
+	if flag := others.firstForOthers(); flag != "" {
+		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
+	}
+	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
+		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
+	}
+	return nil
+}
+
+// resolveShortLived completes the request.
+func resolveShortLived(s Settings, req Request, group *nodegroup.Group, _, outdated int) (Request, error) {
+	req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
+	return req, fitsShortLived(group, &req, outdated)
+}
+
+// describeShortLived is the line of a plan.
+func describeShortLived(r *Request, _ string) string {
+	return fmt.Sprintf("%s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", r.Strategy)
 }
 
 // fitsShortLived returns an error where nothing but this tool would end a node.

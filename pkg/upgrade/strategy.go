@@ -14,9 +14,15 @@ import (
 type strategy struct {
 	// name is the one that allStrategies has.
 	name Strategy
-	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
-	// this way; nil for strategies that suit every group.
-	fits func(group *nodegroup.Group, r *Request, outdated int) error
+	// check returns an error for settings that make no sense with the strategy, claims the flags that were typed
+	// and that no other strategy takes, as the beginning of an error; both nil for none.
+	check  func(*Settings) error
+	claims func(*Settings) string
+	// resolve completes the request of an upgrade of the group, of whose size nodes so many are outdated; nil for
+	// that of a surge.
+	resolve func(s Settings, r Request, group *nodegroup.Group, size, outdated int) (Request, error)
+	// describe says what the strategy does with a request, in one line; nil for a surge.
+	describe func(r *Request, provider string) string
 	// begin completes the record of a new upgrade, whose census is taken.
 	begin  func(*decision)
 	phases []phase
@@ -84,33 +90,63 @@ const (
 	bothHeld
 )
 
+// Traits are what a strategy does. No other code asks for its name, but to advise or to compare.
+type Traits struct {
+	// Drains is true if this tool drains the outdated nodes, ByCloud if the group's own cloud replaces them, and
+	// Expires if they end by themselves with their pods.
+	Drains, ByCloud, Expires bool
+	// ByAutoscaler is true if an autoscaler brings the new nodes, when pods need them (GKE G70).
+	ByAutoscaler bool
+	// TakesWidth is true if the user says how many nodes are added first, and how many are replaced at once.
+	TakesWidth bool
+	// DeletesRest is true if pods that are left when the time is over are deleted in the end, whatever --on-timeout
+	// says (GKE G53, G75).
+	DeletesRest bool
+	// KeepsNodes is true if nodes stay on record after their drain.
+	KeepsNodes bool
+}
+
 // namedStrategy is a strategy that is yet to be made: most of what asks for one asks in each step.
 type namedStrategy struct {
 	name Strategy
-	make func() strategy
+	// version is the oldest form of Record that knows the strategy, so that older programs may continue the upgrade.
+	version int
+	traits  Traits
+	make    func() strategy
 }
 
 // allStrategies is the list of all there are, Surge first.
 func allStrategies() []namedStrategy {
 	return []namedStrategy{
-		{Surge, surgeStrategy},
-		{BlueGreen, blueGreenStrategy},
-		{AutoscaledBlueGreen, autoscaledStrategy},
-		{ShortLived, shortLivedStrategy},
-		{Delegated, delegatedStrategy},
+		{Surge, 1, Traits{Drains: true, TakesWidth: true}, surgeStrategy},
+		{BlueGreen, 3, Traits{Drains: true, DeletesRest: true, KeepsNodes: true}, blueGreenStrategy},
+		{AutoscaledBlueGreen, 5, Traits{Drains: true, ByAutoscaler: true, DeletesRest: true, KeepsNodes: true}, autoscaledStrategy},
+		{ShortLived, 4, Traits{Expires: true}, shortLivedStrategy},
+		{Delegated, 2, Traits{ByCloud: true}, delegatedStrategy},
 	}
 }
+
+// nameStrategy returns the strategy of the name, Surge for "" and for one that is not known.
+func nameStrategy(name Strategy) namedStrategy {
+	all := allStrategies()
+	return all[max(0, slices.IndexFunc(all, func(s namedStrategy) bool { return s.name == name }))]
+}
+
+// recordVersion is the oldest form of Record that knows the strategy.
+func (s Strategy) recordVersion() int { return nameStrategy(s).version }
+
+// Traits returns what the strategy does, for "" and one that is not known what Surge does.
+func (s Strategy) Traits() Traits { return nameStrategy(s).traits }
 
 // strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
 // upgrade was.
 func strategyOf(name Strategy, back bool) strategy {
-	all := allStrategies()
-	i := slices.IndexFunc(all, func(s namedStrategy) bool { return s.name == name })
-	if i < 0 || back {
-		i = 0
+	if back {
+		name = Surge
 	}
-	s := all[i].make()
-	s.name = all[i].name
+	named := nameStrategy(name)
+	s := named.make()
+	s.name = named.name
 	return s
 }
 

@@ -2,7 +2,9 @@ package upgrade_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -52,4 +54,31 @@ func TestVerbsByPhase(t *testing.T) {
 	checkError(t, record.Allows(upgrade.VerbComplete), "its strategy is surge, which has no soak to end")
 	record.Phase = upgrade.PhaseDone
 	checkError(t, record.Allows(upgrade.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
+}
+
+// TestDescribe holds the line of a plan that says what each strategy does.
+func TestDescribe(t *testing.T) {
+	minutes := func(n int) upgrade.Duration { return upgrade.Duration{Duration: time.Duration(n) * time.Minute} }
+	limits := upgrade.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: upgrade.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
+	for want, change := range map[string]func(*upgrade.Request){
+		"surge like eks: at most 3 in flight, 2 unavailable; 15m0s to drain a node, then fail; settle 1m0s":                       func(r *upgrade.Request) { r.Strategy = upgrade.Surge },
+		"surge like gke: at most 3 in flight, 2 unavailable, one zone at a time; 15m0s to drain a node, then fail; settle 1m0s":   func(r *upgrade.Request) { r.Strategy, r.Like = upgrade.Surge, "gke" },
+		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ": func(r *upgrade.Request) { r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{} },
+		"blue-green, 1 node at once: a new node for each outdated one; ": func(r *upgrade.Request) {
+			r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{Batch: 1}
+		},
+		"blue-green, 4 nodes at once: a new node for each outdated one; ": func(r *upgrade.Request) {
+			r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{Batch: 4}
+		},
+		"autoscaled-blue-green: all outdated nodes are fenced, and idle ones removed for 1h0m0s; then at most 3 drain at once, 15m0s each": func(r *upgrade.Request) { r.Strategy = upgrade.AutoscaledBlueGreen },
+		"short-lived: new nodes are current; nothing is fenced, drained or removed":                                                        func(r *upgrade.Request) { r.Strategy = upgrade.ShortLived },
+		"EKS upgrades the group itself, rolling update: at most 2 unavailable; 15m0s to drain a node, then the update fails":               func(r *upgrade.Request) { r.Strategy = upgrade.Delegated },
+		"EKS upgrades the group itself, force update: at most 2 unavailable; 15m0s to drain a node, then its pods are deleted past":        func(r *upgrade.Request) { r.Strategy, r.OnTimeout = upgrade.Delegated, upgrade.Force },
+	} {
+		r := limits
+		change(&r)
+		if got := r.Describe("aws"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package upgrade
 
+import "fmt"
+
 // surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence
 // the outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
 func surgeStrategy() strategy {
@@ -27,6 +29,16 @@ func surgeStrategy() strategy {
 		stop: (*decision).bringToRest,
 		undo: (*decision).undoUpgrade,
 	}
+}
+
+// describeSurge is the line of a plan.
+func describeSurge(r *Request, _ string) string {
+	turns := ""
+	if r.TakesTurns() {
+		turns = ", one zone at a time"
+	}
+	return fmt.Sprintf("%s like %s: at most %d in flight, %d unavailable%s; %s to drain a node, then %s; settle %s",
+		r.Strategy, r.Like, r.Window, r.MaxUnavailable, turns, r.DrainTimeout, r.OnTimeout, r.Settle)
 }
 
 // beginSurge deals the surge out to the zones.

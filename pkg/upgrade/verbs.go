@@ -229,7 +229,7 @@ func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
 	case strategy != r.Request.Strategy:
 		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
-	case moved && r.Request.Strategy == AutoscaledBlueGreen:
+	case moved && r.Request.Strategy.Traits().ByAutoscaler:
 		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Back && r.Request.BlueGreen != nil:
 		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))

@@ -38,7 +38,8 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 		want []string
 	}{
 		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws, gke or manual"}},
-		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks"}},
+		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks: at most 2 in flight", "the announcement 30m"}},
+		"the strategy upgrades": {[]string{"simulate", "--strategy=example", "--progress=plain"}, []string{"phase announce", "phase replace", "upgraded: 12 of 12 nodes replaced"}},
 		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
 		"the rule finds":        {[]string{"check", "-l", "pool=workers", "-f", "testdata/recipes/cluster.yaml"}, []string{"EXA001", "is a workload: none is needed"}},
 		"the rule is explained": {[]string{"check", "--explain=exa001"}, []string{"EXA001 (warning)", "There is a workload."}},

@@ -1,0 +1,54 @@
+package house
+
+import (
+	"go/ast"
+	"slices"
+	"testing"
+)
+
+// advisers are the files that may name a strategy although they are not of pkg/upgrade: they advise strategies, or compare them.
+func advisers() []string {
+	return []string{"pkg/preflight/fit.go", "pkg/preflight/check.go", "pkg/plugin/compare.go"}
+}
+
+// strategies are the names of strategies in pkg/upgrade.
+func strategies() []string {
+	return []string{"Surge", "BlueGreen", "AutoscaledBlueGreen", "ShortLived", "Delegated"}
+}
+
+// strategyFaults lists where a file asks for a strategy's name instead of its traits: another strategy would get what is done for none.
+func strategyFaults(src source) (faults []string) {
+	if src.isTest() || !under(src.path, "pkg") || under(src.path, "pkg/upgrade") || slices.Contains(advisers(), src.path) {
+		return nil
+	}
+	names := importNames(src)
+	ast.Inspect(src.file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(strategies(), s.Sel.Name) {
+			if pkg, ok := s.X.(*ast.Ident); ok && names[pkg.Name] == module+"/pkg/upgrade" {
+				faults = append(faults, src.fault(s.Pos(), "ask for the Traits of the strategy, not for %s", s.Sel.Name))
+			}
+		}
+		return true
+	})
+	return faults
+}
+
+func TestStrategiesAreAskedForTraits(t *testing.T) {
+	for _, src := range sources(t) {
+		report(t, strategyFaults(src))
+	}
+}
+
+func TestStrategyRule(t *testing.T) {
+	text := "package a\nimport \"" + module + "/pkg/upgrade\"\nvar _ = upgrade.ShortLived\nvar _ = upgrade.Force\n"
+	for name, fault := range map[string]string{
+		"pkg/report/a.go":      "a.go:3: ask for the Traits of the strategy, not for ShortLived",
+		"pkg/report/a_test.go": "", "pkg/upgrade/a.go": "", "pkg/preflight/fit.go": "",
+	} {
+		src, err := parse(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, strategyFaults(src), fault)
+	}
+}
