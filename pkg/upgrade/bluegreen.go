@@ -266,7 +266,7 @@ func (d *decision) deleteBlue() bool {
 		d.advanceNode(name)
 		d.startDeletion(name)
 	}
-	for d.rec.countInFlight() < mostDeleted && !d.holdBack() { // that were never drained, or came late
+	for d.rec.countInFlight() < mostDeleted && !d.deferStarts() { // that were never drained, or came late
 		startable := slices.DeleteFunc(slices.Clone(d.count.pending), d.deferStart)
 		if len(startable) == 0 {
 			break

@@ -10,10 +10,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// holdBack has the upgrade start no further node while a workload does not recover, or while a first node was
-// started and it is not known yet whether a DaemonSet has its pods on current nodes. It notes what is
-// waited for, and returns false if nothing is.
-func (d *decision) holdBack() (held bool) {
+// deferStarts has the upgrade start no further node while a workload does not recover, or while a first node was
+// started and it is not known yet whether a DaemonSet has its pods on current nodes. It says what is
+// waited for.
+func (d *decision) deferStarts() (deferred bool) {
 	if len(d.unhealthy) == 0 && d.unsure != "" && d.rec.Begun > 0 {
 		d.waitFor(fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure))
 		return true
@@ -38,7 +38,7 @@ type startWait struct {
 func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 	wait, waits := d.findStartWait(m)
 	if waits {
-		d.awaitWorkload(wait.workload, wait.what)
+		d.watchWorkload(wait.workload, wait.what)
 	}
 	return waits
 }

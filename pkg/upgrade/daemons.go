@@ -314,7 +314,7 @@ func readySince(pod *corev1.Pod) time.Time {
 func (d *decision) awaitDaemons() (ready bool) {
 	for _, found := range d.collectUnready() {
 		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
-			d.awaitWorkload(found.workload, fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload))
+			d.watchWorkload(found.workload, fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload))
 			return false
 		}
 	}

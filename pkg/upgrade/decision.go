@@ -12,6 +12,58 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
+// decision is one call of Next. It reads the input, changes the record, and collects the step in the outbox. Its
+// methods are in the files of their subjects.
+type decision struct {
+	input
+	// rec is the record as the step stores it. phase is the one that the record is in, and count what the record
+	// makes of the group's members; see recount.
+	rec   Record
+	phase phase
+	count memberCounts
+	// notes are what the next decision of the same process is told.
+	notes Notes
+	workloads
+	evictions
+	outbox
+	// renewing is true while nodes that became current in place still have our fence.
+	renewing bool
+	// fencing is true while the upgrade still has to fence outdated nodes: pods that leave other nodes could land there.
+	fencing bool
+	// pausing is true if nothing more is to be started.
+	pausing bool
+}
+
+// input is what a decision looks at. It does not change.
+type input struct {
+	w *World
+	// fence is the taint of the group's provider.
+	fence corev1.Taint
+}
+
+// workloads is how the workloads are whose pods leave nodes, as far as a decision has found out.
+type workloads struct {
+	// health lists the state of each workload on record, by name. recoveries is the same for the
+	// scheduling of evictions.
+	health     []workloadHealth
+	recoveries map[drain.Workload]schedule.Recovery
+	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
+	shortages map[drain.Workload]shortage
+	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
+	// none.
+	unsure string
+}
+
+// evictions are the pods of the nodes in drain, and what is decided about them.
+type evictions struct {
+	// drains are the pods of each node that is being drained, by node name.
+	drains map[string]*nodePods
+	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
+	// them; nil where nodes are not replaced in this step.
+	stages map[string]schedule.Stage
+	plan   *schedule.Plan
+}
+
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
@@ -108,7 +160,7 @@ const (
 	mostBlocked = 5
 	// mostUnhealthy is how many workloads the record names that have not recovered for as long.
 	mostUnhealthy = 20
-	// mostBlockedOfGroup is the same of a group that its own cloud upgrades.
+	// mostBlockedOfGroup is how many pods the record names of a group that its own cloud upgrades.
 	mostBlockedOfGroup = 20
 )
 
@@ -186,22 +238,24 @@ func (d *decision) rejectForeign() {
 	}
 }
 
-// growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
-// one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
-// who keeps the maximum cannot have it.
+// growAsAWhole has the group grow without naming a zone, once the cloud refuses to launch in one. The books have
+// one zone from then on. A launch without a zone raises the group's maximum, which shows that it landed:
+// with --keep-max the upgrade stops instead.
 func (d *decision) growAsAWhole() {
-	switch refusal := ledger.ZoneLaunchRefusal(d.w.Open); {
-	case refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0:
-	case d.rec.Request.KeepMax:
-		d.stopUpgradeWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
-	default:
-		d.rec.Ledger.MergeZones()
-		for name, n := range d.rec.Nodes {
-			n.Zone = ""
-			d.rec.Nodes[name] = n
-		}
-		d.recount()
+	refusal := ledger.ZoneLaunchRefusal(d.w.Open)
+	if refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0 {
+		return
 	}
+	if d.rec.Request.KeepMax {
+		d.stopUpgradeWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+		return
+	}
+	d.rec.Ledger.MergeZones()
+	for name, n := range d.rec.Nodes {
+		n.Zone = ""
+		d.rec.Nodes[name] = n
+	}
+	d.recount()
 }
 
 // applyRequest does what another actor asks of this upgrade.
@@ -326,59 +380,8 @@ func (d *decision) passPhases(phases []phase) {
 	}
 }
 
-// decision is one call of Next. It reads the input, changes the record, and collects the step in the outbox. Its
-// methods are in the files of their subjects.
-type decision struct {
-	input
-	// rec is the record as the step stores it. phase is the one that the record is in, and count what the record
-	// makes of the group's members; see recount.
-	rec   Record
-	phase phase
-	count memberCounts
-	// notes are what the next decision of the same process is told.
-	notes Notes
-	workloads
-	evictions
-	outbox
-	// renewing is true while nodes that became current in place still have our fence.
-	renewing bool
-	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
-	// nothing more is to be started.
-	fencing, pausing bool
-}
-
-// input is what a decision looks at. It does not change.
-type input struct {
-	w *World
-	// fence is the taint of the group's provider.
-	fence corev1.Taint
-}
-
-// workloads is how the workloads are whose pods leave nodes, as far as a decision has found out.
-type workloads struct {
-	// health lists the state of each workload on record, by name. recoveries is the same for the
-	// scheduling of evictions.
-	health     []workloadHealth
-	recoveries map[drain.Workload]schedule.Recovery
-	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
-	shortages map[drain.Workload]shortage
-	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
-	// none.
-	unsure string
-}
-
-// evictions are the pods of the nodes in drain, and what is decided about them.
-type evictions struct {
-	// drains are the pods of each node that is being drained, by node name.
-	drains map[string]*nodePods
-	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
-	// them; nil where nodes are not replaced in this step.
-	stages map[string]schedule.Stage
-	plan   *schedule.Plan
-}
-
-// stopUpgradeWith stops the upgrade. Nothing new is begun from here on; what can be undone safely
-// is.
+// stopUpgradeWith notes that the upgrade stops, and drops the actions of this step. The next steps bring it to
+// rest (bringToRest). If it stops already, the first reason stays.
 func (d *decision) stopUpgradeWith(result Result, message string) {
 	if d.rec.Stopping == "" {
 		d.rec.Stopping, d.rec.Message = result, message
@@ -395,14 +398,14 @@ func (d *decision) enterPhase(next phase) {
 // moment ago and its effect is still to be observed.
 func (d *decision) addAction(a nodegroup.Action) {
 	attempt, begun := d.w.Open[a.Key()]
-	d.asked = append(d.asked, a.Key())
+	d.requested = append(d.requested, a.Key())
 	if begun && attempt.InFlight {
 		return
 	}
 	due := attempt.NotBefore
 	switch {
 	case d.rec.Stopping != "" && d.isRefused(a):
-		d.undone = append(d.undone, a) // it was tried; the report names it
+		d.leftOut = append(d.leftOut, a) // it was tried; the report names it
 		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
@@ -411,7 +414,7 @@ func (d *decision) addAction(a nodegroup.Action) {
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
 	if begun && d.w.Now.Before(due) {
-		d.unsettled = true
+		d.outstanding = true
 		d.requeueAt(due)
 		return
 	}
@@ -430,23 +433,24 @@ func (d *decision) isRefused(a nodegroup.Action) bool {
 
 // addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
 func (d *decision) addBlocked(b Blocked, key string) {
-	since, was := d.w.Notes.BlockedSince[key]
-	if !was {
-		since, was = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
+	since, known := d.w.Notes.BlockedSince[key]
+	if !known { // another process may have noted it on record
+		since, known = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
 	}
-	if !was {
-		since, was = d.w.Record.Delegation.blockedSince(b.Pod.String())
+	if !known {
+		since, known = d.w.Record.Delegation.blockedSince(b.Pod.String())
 	}
-	if !was {
+	if !known {
 		since = d.w.Now
 	}
 	b.Since, b.Forces = since, d.rec.Request.OnTimeout == Force
 	d.notes.BlockedSince[key] = since
-	if b.IsLast() {
-		d.notes.LastReadySince[key] = d.w.Now
-		if waits, was := d.w.Notes.LastReadySince[key]; was {
-			d.notes.LastReadySince[key] = waits
+	if b.IsLast() { // it may have been blocked by something else before, which does not count
+		waits, waited := d.w.Notes.LastReadySince[key]
+		if !waited {
+			waits = d.w.Now
 		}
+		d.notes.LastReadySince[key] = waits
 	}
 	d.blocked = append(d.blocked, b)
 }
@@ -497,7 +501,7 @@ func (d *decision) hasNothingOpen() bool {
 			return false
 		}
 	}
-	return len(d.actions) == 0 && !d.unsettled
+	return len(d.actions) == 0 && !d.outstanding
 }
 
 // startRecord begins the record of a member, which is to be stored before anything happens to it.

@@ -324,7 +324,7 @@ func (d *decision) awaitWorkloads() (whole bool) {
 		}
 		whole = false
 		d.waitFor(fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready))
-		starts := d.expectPods(h)
+		starts := d.expectMorePods(h)
 		if i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
 			d.waitFor(d.unhealthy[i].String())
 		} else if !starts {
@@ -367,9 +367,9 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 	return first
 }
 
-// expectPods reports whether a pod of the workload is on its way, or may be created at any moment. It has the next
+// expectMorePods reports whether a pod of the workload is on its way, or may be created at any moment. It has the next
 // decision follow when that pod is late.
-func (d *decision) expectPods(h *workloadHealth) bool {
+func (d *decision) expectMorePods(h *workloadHealth) bool {
 	if h.countMissing() > 0 || h.replicas == nil {
 		return true // it is late in its time
 	}
@@ -409,7 +409,7 @@ func (d *decision) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 		u.first = coming
 		return u, true
 	}
-	if d.hasLostCanary(h) && !d.expectPods(h) {
+	if d.hasLostCanary(h) && !d.expectMorePods(h) {
 		why := d.whyNoSuccessor(h)
 		return Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}, why != ""
 	}

@@ -170,7 +170,7 @@ func (d *decision) waitSettled(name string, n NodeRecord, m *nodegroup.Member) {
 			d.requeueAt(end)
 			return
 		}
-		if d.waitForBalancers(name, n, m) {
+		if d.deferForBalancers(name, n, m) {
 			return
 		}
 		if m.Node.Annotations[nodemark.AnnotationDeadline] != nodemark.FormatTime(n.Deadline) {

@@ -22,35 +22,36 @@ const (
 type outbox struct {
 	now     time.Time
 	actions []nodegroup.Action
-	// unsettled is true where an action was asked for and its effect is still to be seen, or its
-	// next try is not due.
-	unsettled bool
-	// asked are the keys of the actions that the step asks for, whether they are begun in it, under
-	// way or to be tried again later; retried is the one that has been tried for longest.
-	asked   []string
+	// outstanding is true if an action was asked for whose effect is still to be seen, or whose next try is not due.
+	outstanding bool
+	// requested are the keys of the actions that the step asks for: those that are begun in it, that are under way, and
+	// that are to be tried again later.
+	requested []string
+	// retried is the request that has been tried again for the longest time.
 	retried Retried
-	// undone are the actions that a stop or an undoing leaves out because they were refused for good.
-	undone []nodegroup.Action
+	// leftOut are the actions that a stop or an abort does not take, because they were refused for good.
+	leftOut []nodegroup.Action
 	// blocked are the pods that stay for now, waiting is what the upgrade waits for.
 	blocked []Blocked
 	waiting string
-	// unhealthy lists the workloads that do not recover, awaited the
-	// workloads whose pods the upgrade waits for, and unscaled the workloads whose controllers the
-	// runner reads next.
+	// unhealthy lists the workloads that do not recover. The runner watches the pods of the workloads in awaited, and
+	// reads the controllers of those in unscaled.
 	unhealthy         []Unhealthy
 	awaited, unscaled []drain.Workload
-	// wake is when the next decision is due at the latest, and due when something of this one is; zero for never.
-	// poll is how often the cloud is read until then, 0 for seldom.
+	// wake is when the runner decides again if nothing happens before. due is the earliest time that anything asked
+	// for: zero if nothing did, and wake is only the usual look then. The simulator skips the usual looks.
 	wake, due time.Time
-	poll      time.Duration
-	targets   TargetWatch
-	finished  bool
+	// poll is how often the cloud is read until then, 0 for seldom.
+	poll     time.Duration
+	targets  TargetWatch
+	finished bool
 }
 
 // waitFor says what the upgrade waits for.
 func (o *outbox) waitFor(what string) { o.waiting = what }
 
-// requeueAt makes the next look happen no later than the time, if that is still to come.
+// requeueAt has the next decision follow at the time, if that is still to come. A time that is over asks for nothing:
+// whoever named it has decided on it in this step.
 func (o *outbox) requeueAt(at time.Time) {
 	if !at.After(o.now) {
 		return
@@ -82,8 +83,8 @@ func (o *outbox) askController(w drain.Workload) {
 	}
 }
 
-// awaitWorkload says what the upgrade waits for of a workload, which the runner watches.
-func (o *outbox) awaitWorkload(w drain.Workload, what string) {
+// watchWorkload says what the upgrade waits for of a workload, which the runner watches.
+func (o *outbox) watchWorkload(w drain.Workload, what string) {
 	o.waitFor(what)
 	o.awaited = append(o.awaited, w)
 }

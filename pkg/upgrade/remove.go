@@ -44,7 +44,7 @@ func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Mem
 	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
-		d.asked = append(d.asked, action.Key())
+		d.requested = append(d.requested, action.Key())
 	case !n.Landed && d.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = d.undoShrink(n)
 		n.Landed = true
@@ -64,7 +64,7 @@ func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Mem
 		d.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
 		d.requeueNow()
 	default:
-		d.unsettled = true // the next readings will tell
+		d.outstanding = true // the next readings will tell
 	}
 }
 

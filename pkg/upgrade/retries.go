@@ -49,11 +49,11 @@ type Retry struct {
 // watchRetries notes since when each request of the step has been tried, names the one that has been
 // for longest, and stops the upgrade when that is longer than new nodes may take to come up.
 func (d *decision) watchRetries() {
-	slices.Sort(d.asked)
+	slices.Sort(d.requested)
 	var longest nodegroup.Attempt
 	var found Retry
 	told := 0
-	for _, key := range slices.Compact(d.asked) {
+	for _, key := range slices.Compact(d.requested) {
 		attempt, begun := d.w.Open[key]
 		retry := d.noteRetry(key, attempt)
 		if !begun {

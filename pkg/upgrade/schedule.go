@@ -35,7 +35,7 @@ func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 
 // chooseNextNode picks the node to start next, nil when none should be started now.
 func (d *decision) chooseNextNode() *nodegroup.Member {
-	if d.holdBack() {
+	if d.deferStarts() {
 		return nil
 	}
 	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, func(m *nodegroup.Member) bool {

@@ -22,7 +22,7 @@ func (d *decision) bringToRest() {
 	rested = d.returnRoom() && rested
 	rested = d.resumeProcesses() && rested
 	if rested {
-		d.undone = append(d.undone, d.w.listRefused()...) // an answer may arrive after the stop began
+		d.leftOut = append(d.leftOut, d.w.listRefused()...) // an answer may arrive after the stop began
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
 		kept := ""
 		if d.returnsSurge() {
@@ -84,7 +84,7 @@ func (d *decision) undoUpgrade() {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
 	case rested:
-		d.undone = append(d.undone, d.w.listRefused()...)
+		d.leftOut = append(d.leftOut, d.w.listRefused()...)
 		d.endUpgradeWith(Interrupted, fmt.Sprintf("%s: run %s to continue",
 			joinNotes("stopped while it was being aborted", d.describeRefused("")), nodegroup.Command("abort", d.w.Group.Name)))
 	}
@@ -115,7 +115,7 @@ func (d *decision) concludeUndo(done bool) {
 		return
 	}
 	if d.rec.Ledger.Contribution() < 0 { // the ledger does not repeat a launch that was refused
-		d.undone = append(d.undone, d.w.listRefusedLaunches()...)
+		d.leftOut = append(d.leftOut, d.w.listRefusedLaunches()...)
 	}
 	refused := d.describeRefused("")
 	switch {
@@ -164,7 +164,7 @@ const mostRefused = 20
 // upgrade continues without, and those that the text names.
 func (d *decision) describeRefused(told string) string {
 	var all []refusals
-	undone := slices.SortedFunc(slices.Values(d.undone), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
+	undone := slices.SortedFunc(slices.Values(d.leftOut), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
 	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.String() == b.String() }) {
 		if isOptional(a) || strings.Contains(told, fmt.Sprintf("to %s: ", a)) {
 			continue

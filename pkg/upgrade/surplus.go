@@ -109,7 +109,7 @@ func (d *decision) driveReturn(name string) {
 		d.keepInstance(name, n)
 	default:
 		d.askCloudOften("") // whether it was asked for will show
-		d.unsettled = true
+		d.outstanding = true
 	}
 }
 
@@ -118,7 +118,7 @@ func (d *decision) forgetReturn(name string, n NodeRecord, attempt nodegroup.Att
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
 		d.askCloudOften("") // a reading from before it came up does not show it either
-		d.unsettled = true
+		d.outstanding = true
 	case d.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}

@@ -104,15 +104,15 @@ func (d *decision) drainingSince(target *nodegroup.Target) time.Time {
 	return d.w.Targets.Observed
 }
 
-// waitForBalancers reports whether an empty node must stay because a load balancer keeps
-// connections to it, or because load balancers were not read since it was empty: what they know of
+// deferForBalancers has an empty node stay while a load balancer keeps
+// connections to it, and while load balancers were not read since it was empty: what they know of
 // it is unknown then.
-func (d *decision) waitForBalancers(name string, n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) deferForBalancers(name string, n NodeRecord, m *nodegroup.Member) (deferred bool) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
 	if !d.w.Targets.Observed.After(d.sinceExcluded(name, n.EmptyAt)) {
-		d.waitForReading()
+		d.awaitBalancerReading()
 		return true
 	}
 	until, reason := d.findLastTarget(name, n, m)
@@ -122,12 +122,12 @@ func (d *decision) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 		d.requeueAt(until)
 		return true
 	}
-	return d.waitForOverdue(name, n, m)
+	return d.deferForOverdue(name, n, m)
 }
 
-// waitForReading has load balancers read, and stops the upgrade when they could not be for as long as
+// awaitBalancerReading has load balancers read, and stops the upgrade when they could not be for as long as
 // new nodes may take to come up.
-func (d *decision) waitForReading() {
+func (d *decision) awaitBalancerReading() {
 	since := d.w.Notes.UnreadSince.Add(d.w.Idle)
 	if d.w.Notes.UnreadSince.IsZero() {
 		since = d.w.Now
@@ -143,10 +143,10 @@ func (d *decision) waitForReading() {
 	d.requeueAt(limit)
 }
 
-// waitForOverdue reports whether an empty node must stay because a target of it is still there that
+// deferForOverdue has an empty node stay while a target of it is still there that
 // should have gone by now. It is named, and when the node's time is over it is given up as
 // --on-timeout says. A node whose pods are deleted in the end is terminated all the same.
-func (d *decision) waitForOverdue(name string, n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) deferForOverdue(name string, n NodeRecord, m *nodegroup.Member) (deferred bool) {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
 		if end := d.endOfTarget(name, n, target); !end.IsZero() {

@@ -18,7 +18,7 @@ func (d *decision) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.awaitWindow(d.leastUnavailableCost()) {
 		m := d.nextNode()
 		if m == nil {
-			d.awaitRoomForPods()
+			d.waitForMissingNodes()
 			return
 		}
 		if !d.awaitWindow(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
@@ -31,11 +31,11 @@ func (d *decision) startMoreNodes() {
 	}
 }
 
-// awaitRoomForPods waits until the group has all of its nodes again, or until the boot timeout. It does so if no further
+// waitForMissingNodes waits until the group has all of its nodes again, or until the boot timeout. It does so if no further
 // node may be started: the pods that must become ready before may be Pending because nodes are missing.
-func (d *decision) awaitRoomForPods() {
+func (d *decision) waitForMissingNodes() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
-	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.holdBack() {
+	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.deferStarts() {
 		d.waitForReplacement()
 	}
 }
@@ -44,7 +44,7 @@ func (d *decision) awaitRoomForPods() {
 // time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order
 // (EKS E40).
 func (d *decision) nextNode() *nodegroup.Member {
-	if d.w.Drawn == 0 || d.holdBack() {
+	if d.w.Drawn == 0 || d.deferStarts() {
 		return d.chooseNextNode()
 	}
 	return slices.MinFunc(d.count.pending, func(a, b *nodegroup.Member) int {
