@@ -20,10 +20,20 @@
 //     what is observed, never as a return value that a decision hangs on.
 //  5. Wait for a change, an outcome or Step.Wake, and begin again.
 //
-// A group goes through setup → scale up → upgrade → scale down (EKS E01). A node of
-// it goes Pending → Fenced → Draining → Empty → Settled → Removing → Gone, with
-// Forcing and Quarantined beside. How many nodes the group has meanwhile, and where,
-// is kept by package ledger.
+// A group goes through the phases of a strategy:
+//
+//   - surge: setup → scale up → upgrade → scale down → done (EKS E01)
+//   - blue-green: setup → create green → cordon blue → drain blue → soak → delete blue →
+//     scale down → done (GKE G40)
+//   - autoscaled-blue-green: setup → cordon blue → wait → drain blue → delete blue →
+//     scale down → done (GKE G70)
+//   - short-lived: setup → expire → done (GKE G90)
+//   - delegated: setup → follow → done, of a group that its own cloud upgrades
+//
+// A node of it goes Pending → Fenced → Draining → Empty → Removing → Gone. A node whose
+// time is over is Forcing or Quarantined, one that blue-green keeps is Parked, and one
+// whose machine its owner takes away is Drained. How many nodes the group has meanwhile,
+// and where, is kept by package ledger.
 //
 // What others ask of an upgrade (World.Asked) is heeded by whoever carries it out: a pause
 // lets the nodes that were started finish, then it stops; for a rollback or an abort it

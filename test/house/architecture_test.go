@@ -1,0 +1,98 @@
+package house
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestArchitectureHasTheImports: the table of packages says what each of them imports.
+func TestArchitectureHasTheImports(t *testing.T) {
+	imported := map[string]map[string]bool{}
+	for _, src := range sources(t) {
+		if src.isTest() || !under(src.path, "pkg") && !under(src.path, "cmd") {
+			continue
+		}
+		if imported[src.dir()] == nil {
+			imported[src.dir()] = map[string]bool{}
+		}
+		for name := range src.imports() {
+			if rest, ours := strings.CutPrefix(name, module+"/"); ours {
+				imported[src.dir()][rest] = true
+			}
+		}
+	}
+	report(t, importTableFaults(read(t, "docs/architecture.md"), imported))
+}
+
+// importTableFaults lists the packages without a row, and the rows whose last cell does not name what the package imports. A row has
+// a folder, and may have others in it: those have no row.
+func importTableFaults(page string, imported map[string]map[string]bool) (faults []string) {
+	row := regexp.MustCompile("(?m)^\\|[^|]*\\| `((?:pkg|cmd)/[\\w/-]+)`(?: with [^|]*)? \\|[^|]*\\| ([^|]*) \\|$")
+	known := map[string]bool{}
+	for _, cells := range row.FindAllStringSubmatch(page, -1) {
+		known[cells[1]] = true
+	}
+	for _, cells := range row.FindAllStringSubmatch(page, -1) {
+		names := map[string]bool{}
+		for folder, imports := range imported {
+			if folder != cells[1] && (known[folder] || !under(folder, cells[1])) {
+				continue
+			}
+			for name := range imports {
+				if name != cells[1] && (known[name] || !under(name, cells[1])) {
+					names["`"+path.Base(name)+"`"] = true
+				}
+			}
+		}
+		want := strings.Join(slices.Sorted(maps.Keys(names)), ", ")
+		if want == "" {
+			want = "–"
+		}
+		if cells[2] != want && cells[2] != "everything below" {
+			faults = append(faults, fmt.Sprintf("%s imports %s, and its row says %s", cells[1], want, cells[2]))
+		}
+	}
+	for _, folder := range slices.Sorted(maps.Keys(imported)) {
+		if !known[folder] && !known[path.Dir(folder)] {
+			faults = append(faults, folder+" has no row")
+		}
+	}
+	return faults
+}
+
+func TestImportTableRule(t *testing.T) {
+	imported := map[string]map[string]bool{"pkg/a": {"pkg/b": true, "pkg/c/d": true}, "pkg/c": {"pkg/c/d": true}, "pkg/c/d": {}, "pkg/b": {}}
+	for page, fault := range map[string]string{
+		"| x | `pkg/a` | is a | `b`, `d` |\n| | `pkg/b` | is b | – |\n| | `pkg/c` with `d` | is c | – |\n": "",
+		"| x | `pkg/a` | is a | `b` |\n| | `pkg/b` | is b | – |\n| | `pkg/c` with `d` | is c | – |\n":      "pkg/a imports `b`, `d`, and its row says `b`",
+		"| x | `pkg/a` | is a | `b`, `d` |\n| | `pkg/c` with `d` | is c | – |\n":                           "pkg/b has no row",
+	} {
+		want(t, importTableFaults(page, imported), fault)
+	}
+}
+
+// TestStateMachineIsDocumented: the package comment names each phase and each state of a node.
+func TestStateMachineIsDocumented(t *testing.T) {
+	doc := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "pkg/upgrade/doc.go"), "//", "")), " ")
+	for _, name := range upgrade.Strategies() {
+		var phases []string
+		for _, phase := range upgrade.Phases(name) {
+			phases = append(phases, string(phase))
+		}
+		if line := string(name) + ": " + strings.Join(phases, " → "); !strings.Contains(doc, line) {
+			t.Errorf("the package comment does not say %q", line)
+		}
+	}
+	for _, decl := range regexp.MustCompile(`(?m)^\tNode\w+ +NodeState = "(\w+)"$`).FindAllStringSubmatch(read(t, "pkg/upgrade/noderecord.go"), -1) {
+		if !strings.Contains(doc, decl[1]) {
+			t.Errorf("the package comment does not name the state %s", decl[1])
+		}
+	}
+}
