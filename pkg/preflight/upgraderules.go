@@ -30,7 +30,7 @@ func groupRules() []Rule {
 				"Nodes of Flex Start may be followed by --strategy=short-lived.",
 			"karpenter.sh, concepts/disruption; cluster-api, common_types.go; machine-api-operator, nodelink; GKE node pool upgrade strategies; this project"),
 		upgradeRule("NG002", Refuse,
-			"The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group: "+
+			"The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group that EKS cannot update now: "+
 				"two that replace nodes at once take more of them away than either means to.",
 			"docs.aws.amazon.com, asg-instance-refresh; this project"),
 		upgradeRule("NG003", Refuse,
