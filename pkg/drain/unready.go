@@ -61,6 +61,15 @@ func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
+// PlacedAt returns when the scheduler found a node for the pod, or when it was created if it does not tell.
+func PlacedAt(pod *corev1.Pod) time.Time {
+	scheduled := conditionOf(pod, corev1.PodScheduled)
+	if scheduled == nil || scheduled.Status != corev1.ConditionTrue || scheduled.LastTransitionTime.IsZero() {
+		return pod.CreationTimestamp.Time
+	}
+	return scheduled.LastTransitionTime.Time
+}
+
 // placedAt is when the pod was last known to begin: created, bound to its node or started there.
 func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	began := pod.CreationTimestamp.Time

@@ -543,6 +543,40 @@ func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
 	}
 }
 
+// TestPodsThatTheSurgeHadRoomForAreNotOwed: a pod was Pending before the upgrade, and became ready on a node that the upgrade brought. At the end
+// another pod of the workload has no room. As many are ready as before, unless that pod had its node before.
+func TestPodsThatTheSurgeHadRoomForAreNotOwed(t *testing.T) {
+	for name, c := range map[string]struct {
+		placed, added time.Duration
+		want          upgrade.Result
+	}{
+		"it had no node before":          {placed: time.Second, added: time.Second, want: upgrade.Succeeded},
+		"it had a node before":           {placed: -time.Minute, added: -time.Hour, want: upgrade.WorkloadUnhealthy},
+		"a node that was there had room": {placed: time.Second, added: -time.Hour, want: upgrade.WorkloadUnhealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 2)
+			g.at("cur-a-1").Node.CreationTimestamp.Time = start.Add(c.added)
+			g.step()
+			g.pass(2 * time.Second)
+			g.add("web-8")
+			g.add("web-7", build.Created(start.Add(-time.Hour)), func(pod *corev1.Pod) {
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+					Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Add(c.placed)},
+				})
+			})
+			g.step()
+			g.add("web-9", build.Unready, build.On(""), build.Phase(corev1.PodPending))
+			g.pass(time.Minute)
+			g.step()
+			g.pass(10 * time.Minute)
+			if step := g.step(); step.Record.Result != c.want {
+				t.Errorf("it ends with %q (%s), want %q: %v", step.Record.Result, step.Record.Message, c.want, step.Record.Workloads)
+			}
+		})
+	}
+}
+
 // TestTheEndIsAwaited: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
 func TestTheEndIsAwaited(t *testing.T) {
 	g := newGateScene(t, 1)

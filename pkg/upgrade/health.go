@@ -198,7 +198,7 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
 			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 		}
-		if w = w.withPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
+		if w = w.withPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAdded(r)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}
 		known[r.String()] = w
@@ -207,6 +207,22 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	d.shortages = nil
 	sumUpOthers(known, func(name string, w WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 	d.rec.Workloads = known
+}
+
+// countOnAdded counts the ready pods that were Pending before the upgrade and are on a node that it added. They had no room
+// without that node, so the workload has no claim to as many when the surge is given back.
+func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
+	started := d.rec.Started.Truncate(time.Second)
+	for _, pod := range r.Pods[:r.Ready] {
+		if !pod.CreationTimestamp.Time.Before(started) || drain.PlacedAt(pod).Before(started) {
+			continue
+		}
+		i, found := indexOfMember(d.w.Members, pod.Spec.NodeName)
+		if found && d.w.Members[i].Node != nil && !d.w.Members[i].Node.CreationTimestamp.Time.Before(started) {
+			pods++
+		}
+	}
+	return pods
 }
 
 // hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
