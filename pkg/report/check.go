@@ -296,8 +296,8 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 		out.addLines("It refuses the upgrade and cannot be left out.")
 	} else {
 		out.addLines(
-			fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
-			"  "+shell.Command("kubectl annotate deployment NAME", preflight.AnnotationSkip+r.ID+"=the reason"))
+			fmt.Sprintf("Leave it out with --skip-check=%s, or for the workload that a finding names with an annotation that says why:", r.ID),
+			"  "+shell.Command("kubectl annotate -n NAMESPACE KIND NAME", preflight.AnnotationSkip+r.ID+"=the reason"))
 	}
 	return out.err
 }

@@ -181,7 +181,7 @@ func listZoneSurges(surge map[string]int) []string {
 }
 
 func planFooterLines(p *Plan, o Options) []string {
-	lines := forecastLines(p)
+	lines := append(beginLines(p), forecastLines(p)...)
 	for _, unread := range p.Unread {
 		lines = append(lines, "Assumed     "+unread)
 	}
@@ -205,6 +205,24 @@ func planFooterLines(p *Plan, o Options) []string {
 		lines = append([]string{""}, lines...)
 	}
 	return lines
+}
+
+// beginLines say that an upgrade would not begin, and by what it would: the forecast is of that.
+func beginLines(p *Plan) []string {
+	if !p.refusesBlocked() {
+		return nil
+	}
+	var rules []string
+	for i := range p.Findings {
+		if f := &p.Findings[i]; f.Severity == preflight.Block && f.Skipped == "" && !slices.Contains(rules, f.Rule) {
+			rules = append(rules, f.Rule)
+		}
+	}
+	if len(rules) == 0 {
+		return nil
+	}
+	slices.Sort(rules)
+	return []string{"Begins      not before what is Blocked is mended (exit 3, nothing is touched); what follows is the upgrade with --skip-check=" + strings.Join(rules, ",")}
 }
 
 // forecastLines sum the forecast up.
