@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestWordsReachTheProgram runs each command in a real shell, with a program that records its arguments.
+// TestWordsReachTheProgram runs each command in a real shell, with a program that records its arguments (S37).
 func TestWordsReachTheProgram(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		t.Run(word, func(t *testing.T) {

@@ -32,7 +32,7 @@ func autoscaledStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
-		check: checkAutoscaled, claims: claimWait, resolve: resolveAutoscaled, describe: describeAutoscaled,
+		check: checkAutoscaled, claim: claimWait, resolve: resolveAutoscaled, describe: describeAutoscaled,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
@@ -64,12 +64,12 @@ func autoscaledStrategy() strategy {
 	}
 }
 
-// claimWait claims the flag of the wait before the drain.
-func claimWait(s *Settings) string {
+// claimWait refuses the flag of the wait before the drain with another strategy.
+func claimWait(s *Settings) error {
 	if s.WaitForDrain == nil {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("--wait-for-drain: only --strategy=%s waits before it drains", AutoscaledBlueGreen)
+	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
 }
 
 // checkAutoscaled refuses settings that make no sense with the strategy (GKE G71), and those that it has no use for.

@@ -20,7 +20,7 @@ func blueGreenStrategy() strategy {
 	early := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
 		begin: (*decision).beginSurge,
-		check: checkBlueGreen, claims: claimBatches, resolve: resolveBlueGreen, describe: describeBlueGreen,
+		check: checkBlueGreen, claim: claimBatches, resolve: resolveBlueGreen, describe: describeBlueGreen,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
@@ -82,12 +82,12 @@ func (d *decision) setUpBlueGreen() bool {
 	return d.setUpGroup()
 }
 
-// claimBatches claims the flags of batches and soaks.
-func claimBatches(s *Settings) string {
+// claimBatches refuses the flags of batches and soaks with another strategy.
+func claimBatches(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak", BlueGreen)
+	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: add it, or leave them out", BlueGreen)
 }
 
 // checkBlueGreen refuses settings that make no sense with blue-green (GKE G50), and those that it has no use for.

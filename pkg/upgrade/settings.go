@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,8 +82,12 @@ func (s Settings) Check() error {
 func (s *Settings) checkStrategy() error {
 	asked := strategyOf(s.Strategy, false)
 	for _, other := range allStrategies() {
-		if claims := other.make().claims; claims != nil && other.name != asked.name && claims(s) != "" {
-			return errors.New(claims(s) + ": add it, or leave them out")
+		claim := other.make().claim
+		if claim == nil || other.name == asked.name {
+			continue
+		}
+		if err := claim(s); err != nil {
+			return err
 		}
 	}
 	if asked.check == nil {

@@ -14,10 +14,9 @@ import (
 type strategy struct {
 	// name is the one that allStrategies has.
 	name Strategy
-	// check returns an error for settings that make no sense with the strategy, claims the flags that were typed
-	// and that no other strategy takes, as the beginning of an error; both nil for none.
-	check  func(*Settings) error
-	claims func(*Settings) string
+	// check returns an error for settings that make no sense with the strategy, claim one for flags that were typed with
+	// another strategy, and that no other takes; both are nil where there are none.
+	check, claim func(*Settings) error
 	// resolve completes the request of an upgrade of the group, of whose size nodes so many are outdated; nil for
 	// that of a surge.
 	resolve func(s Settings, r Request, group *nodegroup.Group, size, outdated int) (Request, error)
@@ -126,17 +125,17 @@ func allStrategies() []namedStrategy {
 	}
 }
 
-// nameStrategy returns the strategy of the name, Surge for "" and for one that is not known.
-func nameStrategy(name Strategy) namedStrategy {
+// findStrategy returns the strategy of the name, Surge for "" and for one that is not known.
+func findStrategy(name Strategy) namedStrategy {
 	all := allStrategies()
 	return all[max(0, slices.IndexFunc(all, func(s namedStrategy) bool { return s.name == name }))]
 }
 
 // recordVersion is the oldest form of Record that knows the strategy.
-func (s Strategy) recordVersion() int { return nameStrategy(s).version }
+func (s Strategy) recordVersion() int { return findStrategy(s).version }
 
 // Traits returns what the strategy does, for "" and one that is not known what Surge does.
-func (s Strategy) Traits() Traits { return nameStrategy(s).traits }
+func (s Strategy) Traits() Traits { return findStrategy(s).traits }
 
 // strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
 // upgrade was.
@@ -144,7 +143,7 @@ func strategyOf(name Strategy, back bool) strategy {
 	if back {
 		name = Surge
 	}
-	named := nameStrategy(name)
+	named := findStrategy(name)
 	s := named.make()
 	s.name = named.name
 	return s
