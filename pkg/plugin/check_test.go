@@ -49,6 +49,7 @@ func TestCheckCommand(t *testing.T) {
 		"a rule that refuses":          {[]string{"check", "blue", "--skip-check=NG002"}, nil, 2, nil, "--skip-check=NG002: it refuses the upgrade and cannot be left out"},
 		"a rule to explain":            {[]string{"check", "--explain", "pdb001"}, nil, 0, []string{"PDB001 (block)", "Source: ", "--skip-check=PDB001"}, ""},
 		"a refusal to explain":         {[]string{"check", "--explain=VER001"}, nil, 0, []string{"VER001 (refuse)", "cannot be left out"}, ""},
+		"a rule of plans to explain":   {[]string{"check", "--explain=ng004"}, nil, 0, []string{"NG004 (warning)", "Only a plan looks at it"}, ""},
 		"nothing to explain":           {[]string{"check", "--explain=X"}, nil, 2, nil, "--explain=X: there is no such rule"},
 		"kinds that may not be listed": {[]string{"check", "blue", current, "-o", "wide"}, forbiddingKind("ingresses"), 3, []string{"not looked at: you may not list ingresses"}, ""},
 		"pods that may not be listed":  {[]string{"check", "blue", current}, forbiddingKind("pods"), 1, nil, "ask for a role that allows it"},

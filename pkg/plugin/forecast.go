@@ -34,7 +34,8 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		return nil, err
 	}
 	if !g.record.IsResumable() { // or some of the nodes are there already
-		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
+		addresses := preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets)
+		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(s.skipChecks, f.Rule) }))
 	}
 	var leaving []*drain.Replicas
 	if s.objects != nil && g.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them

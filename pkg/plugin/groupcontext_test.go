@@ -94,12 +94,15 @@ func TestPlanCountsAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.request.Surge = 1
-	plan, err := p.makePlan(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(plan.Findings, func(f preflight.Finding) bool { return f.Rule == "NG004" }) {
-		t.Errorf("found %v", plan.Findings)
+	for skipped, want := range map[string]bool{"PDB001": true, "NG004": false} {
+		s.skipChecks = []string{skipped}
+		plan, err := p.makePlan(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := slices.ContainsFunc(plan.Findings, func(f preflight.Finding) bool { return f.Rule == "NG004" }); found != want {
+			t.Errorf("without %s it finds %v", skipped, plan.Findings)
+		}
 	}
 }
 

@@ -33,12 +33,13 @@ func listFlagValues(flag string) []string {
 	}[flag]
 }
 
-// listRuleIDs are the ids of all rules.
+// listRuleIDs are the ids of all rules, sorted.
 func listRuleIDs() []string {
 	var ids []string
-	for _, rule := range preflight.Catalogue() {
+	for _, rule := range append(preflight.Catalogue(), preflight.PlanRules()...) {
 		ids = append(ids, rule.ID)
 	}
+	slices.Sort(ids)
 	return ids
 }
 

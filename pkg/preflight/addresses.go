@@ -10,6 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
+// ruleAddresses is the rule of CheckAddresses.
+const ruleAddresses = "NG004"
+
 // CheckAddresses is NG004: a zone has fewer free addresses than the nodes that may be added there
 // take (GKE G41). A new node takes one, and one for each pod of the node it replaces whose address
 // is of the zone's subnets, as those of the Amazon VPC CNI are.
@@ -28,7 +31,7 @@ func CheckAddresses(members []nodegroup.Member, r *upgrade.Request, subnets []no
 			continue
 		}
 		found = append(found, Finding{
-			Rule: "NG004", Severity: Warn, Object: "zone " + zone,
+			Rule: ruleAddresses, Severity: Warn, Object: "zone " + zone,
 			Message: fmt.Sprintf("needs up to %d addresses for new nodes and their pods, and has %d free in its subnets", needed, free[zone]),
 			Remedy:  describeAddressRemedy(r),
 		})

@@ -19,6 +19,8 @@ type Rule struct {
 	Reads []string
 	// More are kinds in which it may find more: what it finds without them holds.
 	More []string
+	// OfPlans is true if only plans look at it: it needs what the provider tells when a plan is made.
+	OfPlans bool
 
 	find func(*Scene) []Finding
 }
@@ -39,9 +41,19 @@ func VolumeRules() []Rule {
 	return slices.DeleteFunc(podRules(), func(r Rule) bool { return r.Severity != Block || !slices.Contains(r.Reads, "persistentvolumeclaims") })
 }
 
+// PlanRules are the rules that only plans look at.
+func PlanRules() []Rule {
+	return []Rule{{
+		ID: ruleAddresses, Severity: Warn, OfPlans: true,
+		Text: "A zone's subnets have fewer free addresses than the nodes that may be added there take, with their pods where these have addresses of the subnets. " +
+			"New nodes or their pods wait until some are free.",
+		Source: "GKE G41",
+	}}
+}
+
 // FindRule is the rule of the id, in upper or lower case.
 func FindRule(id string) (Rule, bool) {
-	rules := Catalogue()
+	rules := append(Catalogue(), PlanRules()...)
 	i := slices.IndexFunc(rules, func(r Rule) bool { return strings.EqualFold(r.ID, id) })
 	if i < 0 {
 		return Rule{}, false

@@ -292,9 +292,12 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	}
 	out := page{w: w}
 	out.addLines(append(lines, "")...)
-	if r.Severity == preflight.Refuse {
+	switch {
+	case r.OfPlans:
+		out.addLines("Only a plan looks at it (--dry-run). Leave it out with --skip-check=" + r.ID + ".")
+	case r.Severity == preflight.Refuse:
 		out.addLines("It refuses the upgrade and cannot be left out.")
-	} else {
+	default:
 		out.addLines(
 			fmt.Sprintf("Leave it out with --skip-check=%s, or for the workload that a finding names with an annotation that says why:", r.ID),
 			"  "+shell.Command("kubectl annotate -n NAMESPACE KIND NAME", preflight.AnnotationSkip+r.ID+"=the reason"))
