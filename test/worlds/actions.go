@@ -249,7 +249,7 @@ func (c *cluster) justCrashed(leaver types.UID) bool {
 			continue
 		}
 		for _, pod := range c.pods {
-			if covers(pdb, pod) && isCrashing(pod) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
+			if covers(pdb, pod) && (isCrashing(pod) || c.falling[pod.UID]) && c.now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < time.Second {
 				return true
 			}
 		}

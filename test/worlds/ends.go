@@ -236,8 +236,8 @@ func (r *rules) whole(record upgrade.Record) {
 		}
 		ready := 0
 		for _, pod := range r.c.pods {
-			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && podIsReady(pod) {
-				ready++
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && (podIsReady(pod) || r.c.falling[pod.UID]) {
+				ready++ // one that falls where it is, and is ready again in a moment, is not the upgrade's doing
 			}
 		}
 		switch {

@@ -71,8 +71,10 @@ func (c *cluster) fall(m *maker, uid types.UID) {
 		}
 		c.putPod(pod)
 	}
+	c.falling[uid] = true
 	turn(false, corev1.ContainerStatus{Name: "main", State: waits, LastTerminationState: ended})
 	c.after(m.FallsFor, func() {
+		delete(c.falling, uid)
 		turn(true, corev1.ContainerStatus{Name: "main", LastTerminationState: ended, RestartCount: 1})
 	})
 }
