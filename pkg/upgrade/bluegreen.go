@@ -124,7 +124,7 @@ func resolveBlueGreen(s Settings, req Request, group *nodegroup.Group, size, out
 
 // describeBlueGreen is the line of a plan.
 func describeBlueGreen(r *Request, _ string) string {
-	bg, batches := r.BlueGreen, " without a drain"
+	bg, batches := cmp.Or(r.BlueGreen, &BlueGreenRequest{}), " without a drain" // a record that another actor wrote may lack it
 	switch {
 	case bg.Batch == 1:
 		batches = ", 1 node at once"

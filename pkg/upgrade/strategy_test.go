@@ -61,9 +61,10 @@ func TestDescribe(t *testing.T) {
 	minutes := func(n int) upgrade.Duration { return upgrade.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := upgrade.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: upgrade.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
 	for want, change := range map[string]func(*upgrade.Request){
-		"surge like eks: at most 3 in flight, 2 unavailable; 15m0s to drain a node, then fail; settle 1m0s":                       func(r *upgrade.Request) { r.Strategy = upgrade.Surge },
-		"surge like gke: at most 3 in flight, 2 unavailable, one zone at a time; 15m0s to drain a node, then fail; settle 1m0s":   func(r *upgrade.Request) { r.Strategy, r.Like = upgrade.Surge, "gke" },
-		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ": func(r *upgrade.Request) { r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{} },
+		"surge like eks: at most 3 in flight, 2 unavailable; 15m0s to drain a node, then fail; settle 1m0s":                               func(r *upgrade.Request) { r.Strategy = upgrade.Surge },
+		"surge like gke: at most 3 in flight, 2 unavailable, one zone at a time; 15m0s to drain a node, then fail; settle 1m0s":           func(r *upgrade.Request) { r.Strategy, r.Like = upgrade.Surge, "gke" },
+		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ":         func(r *upgrade.Request) { r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{} },
+		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; 0s after": func(r *upgrade.Request) { r.Strategy = upgrade.BlueGreen },
 		"blue-green, 1 node at once: a new node for each outdated one; ": func(r *upgrade.Request) {
 			r.Strategy, r.BlueGreen = upgrade.BlueGreen, &upgrade.BlueGreenRequest{Batch: 1}
 		},
