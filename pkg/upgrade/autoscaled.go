@@ -69,7 +69,7 @@ func claimWait(s *Settings) error {
 	if s.WaitForDrain == nil {
 		return nil
 	}
-	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
+	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: pass that strategy, or remove the flag", AutoscaledBlueGreen)
 }
 
 // checkAutoscaled refuses settings that make no sense with the strategy (GKE G71), and those that it has no use for.
@@ -78,7 +78,7 @@ func checkAutoscaled(s *Settings) error {
 	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
 		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
 	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: leave them out", AutoscaledBlueGreen, mostDrainedAtOnce)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: remove the flags", AutoscaledBlueGreen, mostDrainedAtOnce)
 	case s.OnTimeout != "" && s.OnTimeout != Force:
 		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, AutoscaledBlueGreen)
 	}

@@ -87,7 +87,7 @@ func claimBatches(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
 		return nil
 	}
-	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: add it, or leave them out", BlueGreen)
+	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: pass that strategy, or remove the flags", BlueGreen)
 }
 
 // checkBlueGreen refuses settings that make no sense with blue-green (GKE G50), and those that it has no use for.
@@ -96,7 +96,7 @@ func checkBlueGreen(s *Settings) error {
 		return err
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: remove the flags", BlueGreen)
 	}
 	return nil
 }

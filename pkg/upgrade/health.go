@@ -353,7 +353,7 @@ func (d *decision) awaitWorkloads() (whole bool) {
 	return whole
 }
 
-// describeRest says why a workload lacks ready pods of which none is late.
+// describeRest returns why a workload has too few ready pods although none of its pods is late.
 func (d *decision) describeRest(h *workloadHealth) string {
 	switch {
 	case h.ready < h.replicas.Ready:
@@ -508,7 +508,7 @@ func (d *decision) addUnhealthy(u Unhealthy, usual time.Duration) {
 	d.recoveries[u.Workload] = recovery
 }
 
-// isSettled reports whether the pod is one of the workload's that are ready, and are likely to stay so.
+// isSettled reports whether the workload's pod is ready and will probably stay ready; see drain.Replicas.IsUnsettled.
 func isSettled(r *drain.Replicas, uid types.UID, usual time.Duration, now time.Time) bool {
 	return slices.ContainsFunc(r.Pods[:r.Ready], func(pod *corev1.Pod) bool {
 		_, unsettled := r.IsUnsettled(pod, usual, now)

@@ -107,8 +107,8 @@ func (d *decision) findComing(replicas *drain.Replicas, usual time.Duration) (co
 	return coming, found
 }
 
-// keepLate keeps the note that a pod was late while the pod is ready for a short time. A pod that crashes
-// again and again may be ready longer between two crashes than IsUnsettled counts it as unsettled.
+// keepLate keeps the note that a pod was late until the pod has been ready for lateKept. A pod that crashes
+// repeatedly may be ready for longer than 30 s between two crashes, and IsUnsettled then returns false.
 func (d *decision) keepLate(pod *corev1.Pod) {
 	if late, was := d.lastLate(pod); was && d.w.Now.Sub(late.Seen) <= lateKept {
 		d.notes.Late[pod.UID] = late

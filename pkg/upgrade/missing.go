@@ -14,7 +14,7 @@ import (
 )
 
 // describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
-// as the end of a sentence; "" where none is known.
+// as the end of a sentence. It returns "" if no such pod is known.
 func (d *decision) describeEnding(w drain.Workload) string {
 	var first *corev1.Pod
 	var on *nodegroup.Member

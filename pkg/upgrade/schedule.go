@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// deferForCurrentNode reports whether the node must not be drained before a current node takes pods. After the
+// deferForCurrentNode returns true while the node must wait for a current node that takes pods. After the
 // target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). Nodes without
 // pods and nodes that are not Ready do not wait. The others wait for the boot timeout at most, and do not wait if no
 // current node is expected.

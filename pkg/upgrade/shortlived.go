@@ -42,10 +42,10 @@ func checkShortLived(s *Settings) error {
 	others := *s
 	others.Strategy, others.Current = "", nil
 	if flag := others.firstForOthers(); flag != "" {
-		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
+		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: remove the flag", flag, ShortLived)
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
-		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
+		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: remove the flags")
 	}
 	return nil
 }

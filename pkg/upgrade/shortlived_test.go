@@ -119,7 +119,7 @@ func TestShortLivedHasNoSettings(t *testing.T) {
 		"nothing":      {func(*upgrade.Settings) {}, true, ""},
 		"a target":     {func(s *upgrade.Settings) { s.To = "7" }, true, ""},
 		"a surge":      {func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{N: 1} }, true, "--max-surge"},
-		"a limit":      {func(s *upgrade.Settings) { s.DrainTimeout = &minute }, true, "--drain-timeout: --strategy=short-lived drains and removes no node: leave it out"},
+		"a limit":      {func(s *upgrade.Settings) { s.DrainTimeout = &minute }, true, "--drain-timeout: --strategy=short-lived drains and removes no node: remove the flag"},
 		"an end":       {func(s *upgrade.Settings) { s.OnTimeout = upgrade.Force }, true, "--on-timeout"},
 		"a soak":       {func(s *upgrade.Settings) { s.Soak = &minute }, true, "--soak"},
 		"GKE's":        {func(s *upgrade.Settings) { s.Like = "gke" }, true, "--like"},

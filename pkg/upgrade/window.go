@@ -294,7 +294,7 @@ func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request
 // See docs/decisions/0008.
 const maxCandidates = 32
 
-// listCandidates returns the pending members that may be started now, in their preferred order.
+// listCandidates returns the pending members that may be started now, the best first.
 // Members that do not serve come first, the most urgent before the others: no workload loses
 // anything with them. The next one is always from the zone with the most outdated nodes, so that
 // all zones finish at about the same time. Equal members are in the order of their names.
