@@ -109,7 +109,7 @@ func readPolicies(ctx context.Context, client kubernetes.Interface, o *inventory
 // ListBindings lists TargetGroupBindings, of which a cluster without the AWS Load Balancer
 // Controller has no kind. It returns the server's error otherwise, which is forbidden where the
 // user may not list them.
-func ListBindings(ctx context.Context, client kubernetes.Interface) ([]inventory.TargetGroupBinding, error) {
+func ListBindings(ctx context.Context, client kubernetes.Interface) ([]*inventory.TargetGroupBinding, error) {
 	const path = "/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings"
 	text, err := client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
@@ -119,14 +119,10 @@ func ListBindings(ctx context.Context, client kubernetes.Interface) ([]inventory
 		return nil, fmt.Errorf("listing targetgroupbindings: %w", err)
 	}
 	var list struct {
-		Items []inventory.BindingObject `json:"items"`
+		Items []*inventory.TargetGroupBinding `json:"items"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("listing targetgroupbindings: %w", err)
 	}
-	var bindings []inventory.TargetGroupBinding
-	for i := range list.Items {
-		bindings = append(bindings, list.Items[i].Binding())
-	}
-	return bindings, nil
+	return list.Items, nil
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // collector takes objects in, one after the other.
@@ -23,7 +25,7 @@ type collector struct {
 	count, known int
 	// current names the next object, once that is known.
 	current string
-	kinds   map[string]kind
+	kinds   map[string]*inventory.Kind
 	// met holds the kinds, by apiVersion/kind, of which there is an object or a list.
 	met  map[string]bool
 	seen map[identity]bool
@@ -42,7 +44,7 @@ func (i identity) String() string {
 
 func newCollector(limits Limits, trim func(object any)) *collector {
 	d := &Dump{Ignored: map[string]int{}}
-	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsOf(d), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
+	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsByType(), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
 // head is what is looked at first.
@@ -65,11 +67,11 @@ func (c *collector) nameNext() string {
 }
 
 func (c *collector) refuseTruncated() error {
-	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", countNoun(c.count, "whole object"), Command)
+	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", countNoun(c.count, "whole object"), Command())
 }
 
 func (c *collector) refuseText() error {
-	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nameNext(), Command)
+	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nameNext(), Command())
 }
 
 // addObject takes in an item of a list, or without one an object that stands by itself. Items of a
@@ -80,13 +82,13 @@ func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 	case len(raw) == 0 || raw[0] != '{':
 		return c.refuseText()
 	case !utf8.Valid(raw):
-		return fmt.Errorf("%s is not UTF-8: write the file with %s", c.nameNext(), Command)
+		return fmt.Errorf("%s is not UTF-8: write the file with %s", c.nameNext(), Command())
 	}
 	if err := c.decodeObject(raw, &h); err != nil {
 		return err
 	}
 	if list != nil && isList(h.Kind) && (h.Kind == "List" || h.Items != nil) {
-		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nameNext(), clipText(h.Kind), Command)
+		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nameNext(), clipText(h.Kind), Command())
 	}
 	if list != nil && h.Kind == "" {
 		h.Kind, h.APIVersion = strings.TrimSuffix(list.Kind, "List"), list.APIVersion
@@ -102,7 +104,7 @@ func (c *collector) endList(list metav1.TypeMeta) error {
 	case list.Kind == "":
 		return c.refuseTruncated() // kubectl writes kind last
 	case !isList(list.Kind):
-		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command)
+		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command())
 	default:
 		c.met[list.APIVersion+"/"+strings.TrimSuffix(list.Kind, "List")] = true
 		return nil
@@ -122,7 +124,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	c.met[h.APIVersion+"/"+h.Kind] = true
 	switch {
 	case h.Kind == "":
-		return fmt.Errorf("%s has no kind: write the file with %s", c.nameNext(), Command)
+		return fmt.Errorf("%s has no kind: write the file with %s", c.nameNext(), Command())
 	case !known:
 		c.count++
 		c.dump.Ignored[h.Kind]++
@@ -131,7 +133,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.nameNext(), h.Kind)
 	}
 	id := identity{kind: h.Kind, name: h.Metadata.Name}
-	if k.namespaced {
+	if k.Namespaced {
 		id.namespace = h.Metadata.Namespace
 		if id.namespace == "" {
 			id.namespace = "default"
@@ -141,14 +143,12 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.nameNext(), id)
 	}
 	c.seen[id] = true
-	if k.keep != nil {
-		c.current = id.String()
-		if endlessNumber.Match(raw) {
-			return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nameNext(), Command)
-		}
-		if err := k.keep(c, raw, id); err != nil {
-			return err
-		}
+	c.current = id.String()
+	if endlessNumber.Match(raw) {
+		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nameNext(), Command())
+	}
+	if err := c.keepDecoded(k, raw, id); err != nil {
+		return err
 	}
 	c.current = ""
 	c.count++
@@ -160,7 +160,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 // know.
 func (c *collector) decodeObject(raw []byte, into any) error {
 	if err := kjson.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("%s: %s: write the file with %s", c.nameNext(), clipText(err.Error()), Command)
+		return fmt.Errorf("%s: %s: write the file with %s", c.nameNext(), clipText(err.Error()), Command())
 	}
 	return nil
 }
@@ -180,11 +180,11 @@ func (c *collector) completeDump() (*Dump, error) {
 	d := c.dump
 	switch {
 	case c.count == 0:
-		return nil, fmt.Errorf("it is empty: write it with %s", Command)
+		return nil, fmt.Errorf("it is empty: write it with %s", Command())
 	case c.known == 0:
-		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", nameKinds(d.Ignored), Command)
+		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", nameKinds(d.Ignored), Command())
 	case len(d.Nodes) == 0:
-		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command)
+		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command())
 	}
 	for _, node := range d.Nodes { // nothing detaches volumes in a simulation
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
@@ -193,7 +193,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	d.IsDump = true
 	for name, k := range c.kinds {
 		if !c.met[name] {
-			d.Unread = append(d.Unread, k.plural)
+			d.Unread = append(d.Unread, k.Resource)
 		}
 	}
 	slices.Sort(d.Unread)

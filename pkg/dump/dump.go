@@ -4,24 +4,46 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// What plans and rules look at. Kinds that a user may not list are left out of what kubectl prints. Target group bindings
-// are not a kind of every cluster, and ConfigMaps may be many: a dump that lacks them says so.
-const (
-	// Command prints a dump.
-	Command = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,quota,pvc,pv,csinodes,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
-	// Script is Command as lines that fit a narrow terminal. It writes dump.json.
-	Script = `  KINDS=nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress
-  KINDS=$KINDS,quota,pvc,pv,csinodes
-  KINDS=$KINDS,mutatingwebhookconfigurations,validatingwebhookconfigurations
-  kubectl get $KINDS -A -o json > dump.json`
-)
+// Command returns the command that prints a dump. kubectl leaves out the kinds that the user may not list. Kinds that the
+// command does not name may be in a dump, too.
+func Command() string {
+	return shell.Join([]string{"kubectl", "get", strings.Join(printedKinds(), ","), "-A", "-o", "json"})
+}
+
+// Script returns Command as lines that fit a narrow terminal. It writes dump.json.
+func Script() string {
+	script := "  KINDS="
+	for i, kind := range printedKinds() {
+		switch {
+		case kind == "quota", kind == "mutatingwebhookconfigurations": // begin a line
+			script += "\n  KINDS=$KINDS,"
+		case i > 0:
+			script += ","
+		}
+		script += kind
+	}
+	return script + "\n  kubectl get $KINDS -A -o json > dump.json"
+}
+
+// printedKinds lists the kinds that Command names, by the names that it has for them.
+func printedKinds() []string {
+	var names []string
+	for _, kind := range inventory.Kinds() {
+		if kind.Short != "" {
+			names = append(names, kind.Short)
+		}
+	}
+	return names
+}
 
 // Dump is a cluster at the moment it was written down. Lists are in the order of the input.
 type Dump struct {
@@ -71,7 +93,7 @@ func Read(r io.Reader, limits Limits, trim func(object any)) (*Dump, error) {
 		tooLarge := fmt.Errorf("more than %s of text: leave out namespaces or kinds that the node group has nothing to do with", formatSize(limits.JSON))
 		err = c.readJSON(&bounded{in, limits.JSON, tooLarge}, metav1.TypeMeta{})
 	} else {
-		tooLarge := fmt.Errorf("more than %s of YAML, which is read whole: use JSON, which is not: %s", formatSize(limits.YAML), Command)
+		tooLarge := fmt.Errorf("more than %s of YAML, which is read whole: use JSON, which is not: %s", formatSize(limits.YAML), Command())
 		err = c.readYAML(&bounded{in, limits.YAML, tooLarge})
 	}
 	if err != nil {

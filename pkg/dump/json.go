@@ -24,7 +24,7 @@ type jsonReader struct {
 
 // readJSON reads documents until the input ends. The type is that of a list, where it is known.
 func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
-	tooLarge := fmt.Errorf("more than %s without the end of an object: that is no object of Kubernetes: write the file with %s", formatSize(c.limits.Object), Command)
+	tooLarge := fmt.Errorf("more than %s without the end of an object: that is no object of Kubernetes: write the file with %s", formatSize(c.limits.Object), Command())
 	object := &bounded{in, c.limits.Object, tooLarge}
 	r := jsonReader{c, json.NewDecoder(object), object, listType}
 	for {
@@ -36,7 +36,7 @@ func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
 			return r.explainError(err)
 		case token == nil: // an empty document of YAML
 		case token == json.Delim('['):
-			return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", r.c.nameNext(), Command)
+			return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", r.c.nameNext(), Command())
 		case token != json.Delim('{'):
 			return r.c.refuseText()
 		default:
@@ -92,7 +92,7 @@ func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 	case token == nil:
 		return nil
 	case token != json.Delim('['):
-		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nameNext(), Command)
+		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nameNext(), Command())
 	}
 	raw, _ := json.Marshal(fields) // as they were read
 	list := typeOf(raw)
@@ -128,7 +128,7 @@ func (r *jsonReader) explainError(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return r.c.refuseTruncated()
 	case errors.As(err, &syntax):
-		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", r.c.nameNext(), r.dec.InputOffset(), err, Command)
+		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", r.c.nameNext(), r.dec.InputOffset(), err, Command())
 	default:
 		return fmt.Errorf("%s: %w", r.c.nameNext(), err)
 	}

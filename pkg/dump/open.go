@@ -53,9 +53,9 @@ func (u unpacker) Read(p []byte) (int, error) {
 
 func explainGzip(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		return fmt.Errorf("gzip data ends too early: the file was cut short: write it again with %s | gzip", Command)
+		return fmt.Errorf("gzip data ends too early: the file was cut short: write it again with %s | gzip", Command())
 	}
-	return fmt.Errorf("unpacking: %w: write it again with %s | gzip", err, Command)
+	return fmt.Errorf("unpacking: %w: write it again with %s | gzip", err, Command())
 }
 
 // bounded hands an input on up to a size.
@@ -100,7 +100,7 @@ func detectJSON(in *bufio.Reader) (bool, error) {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
 		return false, errors.New("not UTF-8 but UTF-16, as PowerShell's > writes it: use | Out-File -Encoding utf8 instead")
 	case bytes.IndexByte(head, 0) >= 0:
-		return false, fmt.Errorf("not UTF-8, so neither JSON nor YAML: write it with %s", Command)
+		return false, fmt.Errorf("not UTF-8, so neither JSON nor YAML: write it with %s", Command())
 	default:
 		return looksLikeJSON(bytes.TrimSpace(head)), nil
 	}

@@ -166,16 +166,15 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 	}
 }
 
-// TestReadCountsObjectsOneByOne reads lists of many objects.
 // TestScriptIsTheCommand: both print the same kinds.
 func TestScriptIsTheCommand(t *testing.T) {
-	lines := strings.Split(Script, "\n")
+	lines := strings.Split(Script(), "\n")
 	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
 	second, _ := strings.CutPrefix(strings.TrimSpace(lines[1]), "KINDS=$KINDS")
 	third, _ := strings.CutPrefix(strings.TrimSpace(lines[2]), "KINDS=$KINDS")
 	last := strings.TrimSuffix(strings.TrimSpace(lines[3]), " > dump.json")
-	if got := strings.Replace(last, "$KINDS", first+second+third, 1); got != Command {
-		t.Errorf("the script runs\n%s\nand the command is\n%s", got, Command)
+	if got := strings.Replace(last, "$KINDS", first+second+third, 1); got != Command() {
+		t.Errorf("the script runs\n%s\nand the command is\n%s", got, Command())
 	}
 }
 
@@ -216,6 +215,7 @@ func TestReadKnowsWhichKindsThereAre(t *testing.T) {
 	}
 }
 
+// TestReadCountsObjectsOneByOne reads lists of many objects.
 func TestReadCountsObjectsOneByOne(t *testing.T) {
 	const n = 2000
 	var inJSON, inYAML strings.Builder
@@ -262,62 +262,62 @@ func TestReadRefuses(t *testing.T) {
 		limits Limits
 		want   string
 	}{
-		"nothing":       {in: strings.NewReader(""), want: "it is empty: write it with " + Command},
-		"blank lines":   {in: strings.NewReader("\n# nothing\n---\n"), want: "it is empty: write it with " + Command},
-		"an empty List": {in: strings.NewReader(`{"kind":"List","items":[]}`), want: "it is empty: write it with " + Command},
+		"nothing":       {in: strings.NewReader(""), want: "it is empty: write it with " + Command()},
+		"blank lines":   {in: strings.NewReader("\n# nothing\n---\n"), want: "it is empty: write it with " + Command()},
+		"an empty List": {in: strings.NewReader(`{"kind":"List","items":[]}`), want: "it is empty: write it with " + Command()},
 
-		"JSON cut in an object":    {in: strings.NewReader(listJSON[:len(listJSON)-80]), want: "the text ends in the middle, after 1 whole object: the file was cut short: write it again with " + Command},
-		"JSON cut behind a name":   {in: strings.NewReader(`{"items"`), want: "the text ends in the middle, after 0 whole objects: the file was cut short: write it again with " + Command},
-		"JSON cut in the List":     {in: strings.NewReader(listJSON[:len(listJSON)-2]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
-		"YAML cut behind an item":  {in: strings.NewReader(before(listYAML, "kind: List")), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
-		"YAML cut in a string":     {in: strings.NewReader("items:\n- kind: \"No"), want: "document 1 is not YAML: line 3: found unexpected end of stream: write the file with " + Command},
-		"gzip cut":                 {in: strings.NewReader(pack(listYAML, 1)[:60]), want: "document 1: gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
-		"gzip cut at once":         {in: strings.NewReader(gzipMagic), want: "gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
-		"gzip with a flipped bit":  {in: strings.NewReader(flip(pack(listJSON, 1))), want: "object 3: unpacking: gzip: invalid checksum: write it again with " + Command + " | gzip"},
+		"JSON cut in an object":    {in: strings.NewReader(listJSON[:len(listJSON)-80]), want: "the text ends in the middle, after 1 whole object: the file was cut short: write it again with " + Command()},
+		"JSON cut behind a name":   {in: strings.NewReader(`{"items"`), want: "the text ends in the middle, after 0 whole objects: the file was cut short: write it again with " + Command()},
+		"JSON cut in the List":     {in: strings.NewReader(listJSON[:len(listJSON)-2]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command()},
+		"YAML cut behind an item":  {in: strings.NewReader(before(listYAML, "kind: List")), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command()},
+		"YAML cut in a string":     {in: strings.NewReader("items:\n- kind: \"No"), want: "document 1 is not YAML: line 3: found unexpected end of stream: write the file with " + Command()},
+		"gzip cut":                 {in: strings.NewReader(pack(listYAML, 1)[:60]), want: "document 1: gzip data ends too early: the file was cut short: write it again with " + Command() + " | gzip"},
+		"gzip cut at once":         {in: strings.NewReader(gzipMagic), want: "gzip data ends too early: the file was cut short: write it again with " + Command() + " | gzip"},
+		"gzip with a flipped bit":  {in: strings.NewReader(flip(pack(listJSON, 1))), want: "object 3: unpacking: gzip: invalid checksum: write it again with " + Command() + " | gzip"},
 		"gzip inside gzip":         {in: strings.NewReader(pack(listJSON, 2)), want: "gzip inside gzip: unpack it with gunzip first"},
 		"ten levels of gzip":       {in: strings.NewReader(pack(listJSON, 10)), want: "gzip inside gzip: unpack it with gunzip first"},
 		"a reader that fails":      {in: iotest.ErrReader(errors.New("disk on fire")), want: "disk on fire"},
 		"a reader that fails late": {in: io.MultiReader(strings.NewReader(listJSON[:80]), iotest.ErrReader(errors.New("disk on fire"))), want: "object 1: disk on fire"},
 
 		"UTF-16":                    {in: strings.NewReader("\xff\xfe{\x00"), want: "not UTF-8 but UTF-16, as PowerShell's > writes it: use | Out-File -Encoding utf8 instead"},
-		"a program":                 {in: strings.NewReader("\x7fELF\x00\x01"), want: "not UTF-8, so neither JSON nor YAML: write it with " + Command},
-		"Latin-1 far behind":        {in: strings.NewReader(nodeYAML + strings.Repeat("#\n", 400) + "x: \xe9\n"), want: "document 1 is not YAML: incomplete UTF-8 octet sequence: write the file with " + Command},
-		"Latin-1 in a JSON string":  {in: strings.NewReader("{" + strings.Repeat(" ", 600) + strings.ReplaceAll(nodeJSON[1:], `"a"`, "\"\xe9\"")), want: "object 1 is not UTF-8: write the file with " + Command},
-		"a table":                   {in: strings.NewReader("NAME   STATUS\nip-10  Ready\n"), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command},
-		"a word":                    {in: strings.NewReader(`"word"`), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command},
-		"an array":                  {in: strings.NewReader("[" + nodeJSON + "]"), want: "object 1 is an array, not a List of Kubernetes: write it with " + Command},
-		"broken JSON":               {in: strings.NewReader(`{"kind":List}`), want: "object 1 is not JSON from byte 8 on: invalid character 'L' looking for beginning of value: write the file with " + Command},
-		"broken YAML":               {in: strings.NewReader("items:\n- kind: Node\n  metadata: {name: a\n"), want: "document 1 is not YAML: line 3: did not find expected ',' or '}': write the file with " + Command},
-		"items that are no array":   {in: strings.NewReader(`{"kind":"List","items":{}}`), want: "object 1: items is not an array: write the file with " + Command},
-		"items that are no list":    {in: strings.NewReader("kind: List\nitems:\n  a: 1\n"), want: "object 1: items is not an array: write the file with " + Command},
-		"an item that is no object": {in: strings.NewReader(`{"kind":"List","items":[1]}`), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command},
+		"a program":                 {in: strings.NewReader("\x7fELF\x00\x01"), want: "not UTF-8, so neither JSON nor YAML: write it with " + Command()},
+		"Latin-1 far behind":        {in: strings.NewReader(nodeYAML + strings.Repeat("#\n", 400) + "x: \xe9\n"), want: "document 1 is not YAML: incomplete UTF-8 octet sequence: write the file with " + Command()},
+		"Latin-1 in a JSON string":  {in: strings.NewReader("{" + strings.Repeat(" ", 600) + strings.ReplaceAll(nodeJSON[1:], `"a"`, "\"\xe9\"")), want: "object 1 is not UTF-8: write the file with " + Command()},
+		"a table":                   {in: strings.NewReader("NAME   STATUS\nip-10  Ready\n"), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command()},
+		"a word":                    {in: strings.NewReader(`"word"`), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command()},
+		"an array":                  {in: strings.NewReader("[" + nodeJSON + "]"), want: "object 1 is an array, not a List of Kubernetes: write it with " + Command()},
+		"broken JSON":               {in: strings.NewReader(`{"kind":List}`), want: "object 1 is not JSON from byte 8 on: invalid character 'L' looking for beginning of value: write the file with " + Command()},
+		"broken YAML":               {in: strings.NewReader("items:\n- kind: Node\n  metadata: {name: a\n"), want: "document 1 is not YAML: line 3: did not find expected ',' or '}': write the file with " + Command()},
+		"items that are no array":   {in: strings.NewReader(`{"kind":"List","items":{}}`), want: "object 1: items is not an array: write the file with " + Command()},
+		"items that are no list":    {in: strings.NewReader("kind: List\nitems:\n  a: 1\n"), want: "object 1: items is not an array: write the file with " + Command()},
+		"an item that is no object": {in: strings.NewReader(`{"kind":"List","items":[1]}`), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command()},
 
-		"another kind":                {in: strings.NewReader("kind: Config\napiVersion: v1\n"), want: "found 1 Config, but nothing of a cluster: write it with " + Command},
-		"four other kinds":            {in: strings.NewReader(`{"kind":"A"}{"kind":"B"}{"kind":"C"}{"kind":"D"}`), want: "found 1 A, 1 B, 1 C, more, but nothing of a cluster: write it with " + Command},
-		"no nodes":                    {in: strings.NewReader(podJSON), want: "found 1 object, but no nodes: write it with " + Command},
-		"no kind":                     {in: strings.NewReader("replicaCount: 1\n"), want: "object 1 has no kind: write the file with " + Command},
-		"items of something else":     {in: strings.NewReader(`{"kind":"Table","items":[` + nodeJSON + `]}`), want: "found a Table with items instead of a List: write the file with " + Command},
-		"a List inside a List":        {in: strings.NewReader(`{"kind":"List","items":[` + listJSON + `]}`), want: "object 1 is a List inside a List: write the file with one command: " + Command},
-		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a NodeList inside a List: write the file with one command: " + Command},
+		"another kind":                {in: strings.NewReader("kind: Config\napiVersion: v1\n"), want: "found 1 Config, but nothing of a cluster: write it with " + Command()},
+		"four other kinds":            {in: strings.NewReader(`{"kind":"A"}{"kind":"B"}{"kind":"C"}{"kind":"D"}`), want: "found 1 A, 1 B, 1 C, more, but nothing of a cluster: write it with " + Command()},
+		"no nodes":                    {in: strings.NewReader(podJSON), want: "found 1 object, but no nodes: write it with " + Command()},
+		"no kind":                     {in: strings.NewReader("replicaCount: 1\n"), want: "object 1 has no kind: write the file with " + Command()},
+		"items of something else":     {in: strings.NewReader(`{"kind":"Table","items":[` + nodeJSON + `]}`), want: "found a Table with items instead of a List: write the file with " + Command()},
+		"a List inside a List":        {in: strings.NewReader(`{"kind":"List","items":[` + listJSON + `]}`), want: "object 1 is a List inside a List: write the file with one command: " + Command()},
+		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 is a NodeList inside a List: write the file with one command: " + Command()},
 		"the same node twice":         {in: strings.NewReader(nodeJSON + nodeJSON), want: "object 2 is Node a, which was there before: every object may stand in the file once"},
 		"the same pod twice":          {in: strings.NewReader(podJSON + nodeJSON + podJSON), want: "object 3 is Pod shop/p, which was there before: every object may stand in the file once"},
 		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 (Node b) has the uid of Node a: every object has its own; leave it out and one is made"},
 		"an object without a name":    {in: strings.NewReader(node("")), want: "object 1 is a Node without a name: give it metadata.name"},
-		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command},
-		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1e-99999999"}}}`), want: "object 1 (Node a) holds a number that is too long to be one: write the file with " + Command},
-		"another field's type":        {in: strings.NewReader(nodeYAML + "spec: {taints: 1}\n"), want: "object 1 (Node a): json: cannot unmarshal number into Go struct field NodeSpec.spec.taints of type []v1.Taint: write the file with " + Command},
-		"a line without an end":       {in: endlessLine('x'), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command},
-		"spaces without an end":       {in: endlessLine(' '), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command},
-		"a string without an end":     {in: io.MultiReader(strings.NewReader(`{"kind":"`), endlessLine('x')), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command},
-		"brackets without an end":     {in: io.MultiReader(strings.NewReader(`{"items":`), endlessLine('[')), want: "object 1 is not JSON from byte 10 on: invalid character '[' exceeded max depth: write the file with " + Command},
-		"an object over the limit":    {in: strings.NewReader(`{"kind":"` + strings.Repeat("x", 700) + `"}`), limits: small, want: "object 1: more than 200 bytes without the end of an object: that is no object of Kubernetes: write the file with " + Command},
-		"a YAML over the limit":       {in: strings.NewReader(nodeYAML + strings.Repeat("#\n", 20_000)), limits: small, want: "document 1: more than 300 bytes of YAML, which is read whole: use JSON, which is not: " + Command},
+		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command()},
+		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1e-99999999"}}}`), want: "object 1 (Node a) holds a number that is too long to be one: write the file with " + Command()},
+		"another field's type":        {in: strings.NewReader(nodeYAML + "spec: {taints: 1}\n"), want: "object 1 (Node a): json: cannot unmarshal number into Go struct field NodeSpec.spec.taints of type []v1.Taint: write the file with " + Command()},
+		"a line without an end":       {in: endlessLine('x'), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command()},
+		"spaces without an end":       {in: endlessLine(' '), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command()},
+		"a string without an end":     {in: io.MultiReader(strings.NewReader(`{"kind":"`), endlessLine('x')), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command()},
+		"brackets without an end":     {in: io.MultiReader(strings.NewReader(`{"items":`), endlessLine('[')), want: "object 1 is not JSON from byte 10 on: invalid character '[' exceeded max depth: write the file with " + Command()},
+		"an object over the limit":    {in: strings.NewReader(`{"kind":"` + strings.Repeat("x", 700) + `"}`), limits: small, want: "object 1: more than 200 bytes without the end of an object: that is no object of Kubernetes: write the file with " + Command()},
+		"a YAML over the limit":       {in: strings.NewReader(nodeYAML + strings.Repeat("#\n", 20_000)), limits: small, want: "document 1: more than 300 bytes of YAML, which is read whole: use JSON, which is not: " + Command()},
 		"a text over the limit":       {in: strings.NewReader(nodeJSON + strings.Repeat(" ", 20_000)), limits: Limits{JSON: 1000}, want: "object 2: more than 1000 bytes of text: leave out namespaces or kinds that the node group has nothing to do with"},
 		"text behind a document":      {in: strings.NewReader(nodeYAML + "...\n" + podJSON), want: "document 1 has text behind its end: put --- between documents"},
-		"text behind a separator":     {in: strings.NewReader(nodeYAML + "--- a: 1\n"), want: "document 1 is not YAML: invalid Yaml document separator: a: 1: write the file with " + Command},
+		"text behind a separator":     {in: strings.NewReader(nodeYAML + "--- a: 1\n"), want: "document 1 is not YAML: invalid Yaml document separator: a: 1: write the file with " + Command()},
 		"a bomb":                      {in: strings.NewReader(pack("{"+strings.Repeat(" ", 8<<20), 1)), limits: Limits{JSON: 1000}, want: "object 1: more than 1000 bytes of text: leave out namespaces or kinds that the node group has nothing to do with"},
 		"objects over the limit":      {in: strings.NewReader(node("a") + node("b") + node("c")), limits: small, want: "more than 2 objects: leave out namespaces or kinds that the node group has nothing to do with"},
-		"a word longer than a reader": {in: strings.NewReader(`{"kind":"` + strings.Repeat("x", 300) + `"}`), want: "found 1 " + strings.Repeat("x", 200) + "…, but nothing of a cluster: write it with " + Command},
+		"a word longer than a reader": {in: strings.NewReader(`{"kind":"` + strings.Repeat("x", 300) + `"}`), want: "found 1 " + strings.Repeat("x", 200) + "…, but nothing of a cluster: write it with " + Command()},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

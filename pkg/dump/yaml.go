@@ -34,7 +34,7 @@ func (c *collector) readYAML(in io.Reader) error {
 		}
 		if err != nil {
 			why := strings.TrimPrefix(err.Error(), "yaml: ")
-			return fmt.Errorf("document %d is not YAML: %s: write the file with %s", n, clipText(why), Command)
+			return fmt.Errorf("document %d is not YAML: %s: write the file with %s", n, clipText(why), Command())
 		}
 		if _, rest, ended := bytes.Cut(text, []byte("\n...\n")); ended && len(bytes.TrimSpace(rest)) > 0 {
 			return fmt.Errorf("document %d has text behind its end: put --- between documents", n)
@@ -57,7 +57,7 @@ func checkAliases(text []byte, most int64) error {
 	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}
 	// The conversion to JSON reports what is wrong with a document that cannot be read.
 	if goyaml.Unmarshal(text, &document) == nil && e.measure(&document) > e.most {
-		return fmt.Errorf("repeats more than %s by aliases: write the file with %s", formatSize(most), Command)
+		return fmt.Errorf("repeats more than %s by aliases: write the file with %s", formatSize(most), Command())
 	}
 	return nil
 }

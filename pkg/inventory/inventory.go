@@ -45,7 +45,7 @@ type Objects struct {
 	// ConfigMaps are those that hold the descheduler's policy.
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.
-	Bindings []TargetGroupBinding
+	Bindings []*TargetGroupBinding
 	// Unread are the kinds, as RBAC names them, of whose objects nothing is known: the user may not list them or, where
 	// IsDump, the dump has none of them and no empty list of them either.
 	Unread []string
@@ -76,31 +76,19 @@ func (o *Objects) EndingNamespaces() map[string]bool {
 	return ending
 }
 
-// TargetGroupBinding is what is read of one of the AWS Load Balancer Controller's objects
-// (elbv2.k8s.aws/v1beta1).
+// TargetGroupBinding is what is read of an object of the AWS Load Balancer Controller.
 type TargetGroupBinding struct {
-	Namespace, Name string
-	// Service is the service it binds, of the same namespace; TargetType is "ip" or "instance", and
-	// TargetGroup the target group's ARN.
-	Service, TargetType, TargetGroup string
-}
-
-// BindingObject is a TargetGroupBinding as the API server writes it.
-type BindingObject struct {
 	metav1.ObjectMeta `json:"metadata"`
-	Spec              struct {
-		TargetType string `json:"targetType"`
-		// TargetGroup is filled in by the controller's webhook where the object names it.
-		TargetGroup string `json:"targetGroupARN"`
-		ServiceRef  struct {
-			Name string `json:"name"`
-		} `json:"serviceRef"`
-	} `json:"spec"`
+	Spec              TargetGroupBindingSpec `json:"spec"`
 }
 
-// Binding is what is kept of it.
-func (o *BindingObject) Binding() TargetGroupBinding {
-	return TargetGroupBinding{
-		Namespace: o.Namespace, Name: o.Name, Service: o.Spec.ServiceRef.Name, TargetType: o.Spec.TargetType, TargetGroup: o.Spec.TargetGroup,
-	}
+// TargetGroupBindingSpec binds a service of the binding's namespace to a target group.
+type TargetGroupBindingSpec struct {
+	// TargetType is "ip" or "instance".
+	TargetType string `json:"targetType"`
+	// TargetGroup is the target group's ARN. The controller's webhook fills it in where the object has the group's name.
+	TargetGroup string `json:"targetGroupARN"`
+	ServiceRef  struct {
+		Name string `json:"name"`
+	} `json:"serviceRef"`
 }

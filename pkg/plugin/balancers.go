@@ -76,7 +76,7 @@ func (b *balancers) addNote(what, why string) {
 
 // listBound lists the target groups that TargetGroupBindings of the cluster name.
 func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
-	var bindings []inventory.TargetGroupBinding
+	var bindings []*inventory.TargetGroupBinding
 	var err error
 	forbidden := false
 	if objects != nil {
@@ -90,8 +90,8 @@ func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]s
 	}
 	var arns []string
 	for _, binding := range bindings {
-		if binding.TargetGroup != "" {
-			arns = append(arns, binding.TargetGroup)
+		if binding.Spec.TargetGroup != "" {
+			arns = append(arns, binding.Spec.TargetGroup)
 		}
 	}
 	return arns, err

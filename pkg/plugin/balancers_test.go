@@ -37,7 +37,7 @@ func (*harbor) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]no
 func TestLoadBalancers(t *testing.T) {
 	const otherwise = " are not followed, nodes leave them by label and --settle"
 	web := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: time.Minute, Bound: true}
-	bindings := []inventory.TargetGroupBinding{{Name: "web", TargetGroup: "arn:web"}, {Name: "young"}}
+	bindings := []*inventory.TargetGroupBinding{{Spec: inventory.TargetGroupBindingSpec{TargetGroup: "arn:web"}}, {}}
 	cases := map[string]struct {
 		harbor   harbor
 		strategy upgrade.Strategy

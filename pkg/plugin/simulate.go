@@ -28,16 +28,19 @@ type simulation struct {
 	file string
 }
 
-const simulateExamples = `  # the built-in example, and what happens in it
+// simulateExamples returns the examples of the help.
+func simulateExamples() string {
+	return `  # the built-in example, and what happens in it
   kubectl nodeupgrade simulate --progress=plain
 
   # a cluster of yours, which is not touched
-` + dump.Script + `
+` + dump.Script() + `
   kubectl nodeupgrade simulate workers -f dump.json
 
   # what another choice would mean, and which fits best
   kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3
   kubectl nodeupgrade simulate workers -f dump.json --compare`
+}
 
 func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
@@ -46,7 +49,7 @@ func newSimulateCommand(f *flags) *cobra.Command {
 		Long: `Runs a whole upgrade in virtual time and prints its plan; with --progress=plain
 also each event. It needs neither a cluster nor a cloud: it reads what kubectl
 get printed, or takes a built-in example.`,
-		Example:           simulateExamples,
+		Example:           simulateExamples(),
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +112,7 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command, name))
+			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command(), name))
 		}
 		defer file.Close() // it was only read
 		source, in = name, file
@@ -204,13 +207,13 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	}
 	var notes []string
 	if s.file == "" {
-		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command+" | kubectl nodeupgrade simulate -f -")
+		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.settings.Current) == 0 {
 		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", g.countOutdated()))
 	}
 	if len(d.Pods) == 0 {
-		notes = append(notes, "there is no pod in it: "+dump.Command+" prints all that counts")
+		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")
 	}
 	if g.group.Sized && g.findOwner() == nil {
 		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))

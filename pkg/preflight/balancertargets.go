@@ -43,7 +43,7 @@ func findAddressTarget(w *Workload) string {
 		}
 	}
 	for _, binding := range w.Bindings {
-		if binding.TargetType == "ip" {
+		if binding.Spec.TargetType == "ip" {
 			return fmt.Sprintf("TargetGroupBinding %s/%s", binding.Namespace, binding.Name)
 		}
 	}
@@ -95,7 +95,7 @@ const usualDelay = 300 * time.Second
 // pods, and which binding names that; 0 where it tells none, or the usual one.
 func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	for _, binding := range w.Bindings {
-		if delay := s.Facts.Delays[binding.TargetGroup]; binding.TargetType == "ip" && delay > 0 && delay != usualDelay {
+		if delay := s.Facts.Delays[binding.Spec.TargetGroup]; binding.Spec.TargetType == "ip" && delay > 0 && delay != usualDelay {
 			return fmt.Sprintf("the target group of TargetGroupBinding %s/%s", binding.Namespace, binding.Name), delay
 		}
 	}
@@ -105,8 +105,8 @@ func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 // isDelayRead reports whether the cloud told the deregistration delay of a target group of the
 // workload's pods.
 func isDelayRead(s *Scene, w *Workload) bool {
-	return slices.ContainsFunc(w.Bindings, func(b inventory.TargetGroupBinding) bool {
-		return b.TargetType == "ip" && s.Facts.Delays[b.TargetGroup] > 0
+	return slices.ContainsFunc(w.Bindings, func(b *inventory.TargetGroupBinding) bool {
+		return b.Spec.TargetType == "ip" && s.Facts.Delays[b.Spec.TargetGroup] > 0
 	})
 }
 
@@ -117,9 +117,9 @@ func isFollowed(s *Scene, object metav1.Object) bool {
 	if ingress, ok := object.(*networkingv1.Ingress); ok {
 		services = backendServices(ingress)
 	}
-	return slices.ContainsFunc(s.Bindings, func(b inventory.TargetGroupBinding) bool {
-		_, followed := s.Facts.Delays[b.TargetGroup]
-		return followed && b.Namespace == object.GetNamespace() && slices.Contains(services, b.Service)
+	return slices.ContainsFunc(s.Bindings, func(b *inventory.TargetGroupBinding) bool {
+		_, followed := s.Facts.Delays[b.Spec.TargetGroup]
+		return followed && b.Namespace == object.GetNamespace() && slices.Contains(services, b.Spec.ServiceRef.Name)
 	})
 }
 

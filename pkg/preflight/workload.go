@@ -34,7 +34,7 @@ type Workload struct {
 	Budgets   []*drain.Budget
 	Services  []*corev1.Service
 	Ingresses []*networkingv1.Ingress
-	Bindings  []inventory.TargetGroupBinding
+	Bindings  []*inventory.TargetGroupBinding
 	// Deployment, StatefulSet and Job are set for a workload of that kind which was read, Scaler
 	// where an autoscaler changes its size.
 	Deployment  *appsv1.Deployment
@@ -232,7 +232,7 @@ func (w *Workload) addExposure(s *Scene) {
 		}
 	}
 	for _, binding := range s.Bindings {
-		if binding.Namespace == w.Namespace && isOurs(binding.Service) {
+		if binding.Namespace == w.Namespace && isOurs(binding.Spec.ServiceRef.Name) {
 			w.Bindings = append(w.Bindings, binding)
 		}
 	}

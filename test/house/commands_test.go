@@ -71,7 +71,7 @@ func isQuoted(expr ast.Expr) bool {
 		name = types.ExprString(e.Fun) + "()"
 	}
 	switch name {
-	case "shell.Quote()", "shell.Command()", "shell.Option()", "shell.Join()", "nodegroup.Command()", "dump.Command", "dump.Script":
+	case "shell.Quote()", "shell.Command()", "shell.Option()", "shell.Join()", "nodegroup.Command()", "dump.Command()", "dump.Script()":
 		return true
 	default:
 		return false

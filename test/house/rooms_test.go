@@ -47,7 +47,7 @@ func rooms() map[string]room {
 		"pkg/trim":      {libs: scheduling},
 		"pkg/inventory": {libs: values},
 		"pkg/deadline":  {},
-		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/trim", "pkg/inventory"}},
+		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/inventory", "pkg/shell"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},
