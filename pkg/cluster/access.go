@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -20,22 +20,12 @@ import (
 // docs/permissions/kubernetes-read.yaml grants it. Each says what it does
 // without.
 func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
-	kinds := map[string][]string{
-		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"},
-		"policy":                       {"poddisruptionbudgets"},
-		"storage.k8s.io":               {"csinodes"},
-		"resource.k8s.io":              {"resourceclaims"},
-		"apps":                         {"deployments", "replicasets", "statefulsets", "daemonsets"},
-		"batch":                        {"jobs"},
-		"networking.k8s.io":            {"ingresses"},
-		"autoscaling":                  {"horizontalpodautoscalers"},
-		"admissionregistration.k8s.io": {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
-		"elbv2.k8s.aws":                {"targetgroupbindings"},
-	}
+	kinds := inventory.Kinds()
+	slices.SortStableFunc(kinds, func(a, b inventory.Kind) int { return strings.Compare(a.Group(), b.Group()) })
 	var needed []authorizationv1.ResourceAttributes
-	for _, group := range slices.Sorted(maps.Keys(kinds)) {
-		for _, kind := range kinds[group] {
-			needed = append(needed, authorizationv1.ResourceAttributes{Verb: "list", Group: group, Resource: kind})
+	for i := range kinds {
+		if len(kinds[i].Names) == 0 {
+			needed = append(needed, authorizationv1.ResourceAttributes{Verb: "list", Group: kinds[i].Group(), Resource: kinds[i].Resource})
 		}
 	}
 	needed = append(needed,

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -81,9 +82,9 @@ func testFacts(t *testing.T, s *space) {
 			s.allow(t, user, c.rules)
 			w, err := WatchCluster(t.Context(), client, time.Now)
 			must(t, err)
-			background, err := ReadBackground(t.Context(), client)
+			background, err := ReadObjects(t.Context(), client, inventory.ForForecasts)
 			must(t, err)
-			if first, planned := s.tiers(w.View().Facts), s.tiers(background.Facts); first != c.want || planned != c.want {
+			if first, planned := s.tiers(w.View().Facts), s.tiers(background.Facts()); first != c.want || planned != c.want {
 				t.Errorf("tiers %v when watched, %v when planned, want %v", first, planned, c.want)
 			}
 		})

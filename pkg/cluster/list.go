@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,44 +13,36 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // readAhead is how many bytes are read at a time.
 const readAhead = 64 << 10
 
-// message is a pointer to an object that protobuf decodes.
-type message[T any] interface {
-	*T
-	runtime.Object
-	Unmarshal([]byte) error
-}
-
-// listObjects hands every object of a kind to keep, without its managed fields, as the API server's
-// watch cache has them: pages would be read from etcd, each object decoded again. Each is decoded
-// here when the one before is kept: neither the answer nor its objects are held as a whole, which
-// of 150,000 pods are 600 MB. A server that answers in pages nevertheless is asked for all of them.
-func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
-	return readListing(ctx, listing{client: client, kind: kind, drop: prunedMetadata()}, keep)
-}
-
 // listing is a list to ask for: of a kind, of those objects that a field selector chooses, without
 // some of their fields.
 type listing struct {
-	client         rest.Interface
-	kind, selector string
-	drop           prunedFields
+	// client may be that of any API group.
+	client   rest.Interface
+	kind     *inventory.Kind
+	selector string
+	drop     prunedFields
 }
 
-func readListing[T any, P message[T]](ctx context.Context, l listing, keep func(P)) error {
+// read hands every object of the list to keep, as the API server's watch cache has them: pages
+// would be read from etcd, each object decoded again. Each is decoded here when the one before is
+// kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
+// server that answers in pages nevertheless is asked for all of them.
+func (l *listing) read(ctx context.Context, keep func(metav1.Object)) error {
 	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: l.selector}
 	for {
-		meta, err := readPage(ctx, l.client.Get().Resource(l.kind).VersionedParams(&options, scheme.ParameterCodec), l.drop, keep)
+		meta, err := l.readPage(ctx, &options, keep)
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", l.kind, err)
+			return fmt.Errorf("listing %s: %w", l.kind.Resource, err)
 		}
 		if options = (metav1.ListOptions{Continue: meta.Continue, FieldSelector: l.selector}); options.Continue == "" {
 			return nil
@@ -58,7 +51,8 @@ func readListing[T any, P message[T]](ctx context.Context, l listing, keep func(
 }
 
 // readPage hands over the objects of one answer, and returns what it says of itself.
-func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, drop prunedFields, keep func(P)) (metav1.ListMeta, error) {
+func (l *listing) readPage(ctx context.Context, options *metav1.ListOptions, keep func(metav1.Object)) (metav1.ListMeta, error) {
+	request := l.client.Get().AbsPath(l.kind.Path()).Resource(l.kind.Resource).VersionedParams(options, scheme.ParameterCodec)
 	body, err := request.UseProtobufAsDefault().Stream(ctx)
 	if err != nil {
 		return metav1.ListMeta{}, err
@@ -66,13 +60,17 @@ func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, d
 	defer body.Close()
 	in := bufio.NewReaderSize(body, readAhead)
 	if start, err := in.Peek(len(protobufPrefix)); err != nil || string(start) != protobufPrefix {
-		return readJSONPage(in, keep)
+		return l.readJSONPage(in, keep)
 	}
 	var kept []byte
 	return readList(in, func(item []byte) error {
-		object := P(new(T))
-		kept = drop.appendPruned(kept[:0], item)
-		if err := object.Unmarshal(kept); err != nil {
+		object := l.kind.New()
+		message, ok := object.(interface{ Unmarshal(message []byte) error })
+		if !ok {
+			return fmt.Errorf("a %T cannot be decoded from protobuf", object)
+		}
+		kept = l.drop.appendPruned(kept[:0], item)
+		if err := message.Unmarshal(kept); err != nil {
 			return err
 		}
 		keep(object)
@@ -81,25 +79,30 @@ func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, d
 }
 
 // readJSONPage reads the answer of a server that does not know protobuf, as proxies before an API
-// server may.
-func readJSONPage[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMeta, error) {
+// server may, or that has none for the kind, as for custom resources.
+func (l *listing) readJSONPage(in io.Reader, keep func(metav1.Object)) (metav1.ListMeta, error) {
 	var list struct {
 		Kind            string `json:"kind"`
 		metav1.ListMeta `json:"metadata"`
-		Items           []T `json:"items"`
+		Items           []json.RawMessage `json:"items"`
 	}
 	text, err := io.ReadAll(in)
 	if err != nil {
 		return list.ListMeta, err
 	}
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := kjson.Unmarshal(text, &list); err != nil {
 		return list.ListMeta, err
 	}
 	if !strings.HasSuffix(list.Kind, "List") {
 		return list.ListMeta, fmt.Errorf("a %q in the place of a list", list.Kind)
 	}
-	for i := range list.Items {
-		keep(&list.Items[i])
+	for i, item := range list.Items {
+		object := l.kind.New()
+		if err := kjson.Unmarshal(item, object); err != nil {
+			return list.ListMeta, err
+		}
+		list.Items[i] = nil // one copy of the object is enough
+		keep(object)
 	}
 	return list.ListMeta, nil
 }

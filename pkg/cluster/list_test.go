@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // encoded is a list of so many pods as the API server encodes it.
@@ -44,6 +46,13 @@ func answering(t *testing.T, answer []byte) rest.Interface {
 	return client.CoreV1().RESTClient()
 }
 
+// listAll lists the objects of a resource.
+func listAll(ctx context.Context, client rest.Interface, resource string, keep func(metav1.Object)) error {
+	kind := inventory.FindKind(resource)
+	list := listing{client: client, kind: &kind, drop: prunedMetadata()}
+	return list.read(ctx, keep)
+}
+
 func TestListReadsEveryAnswer(t *testing.T) {
 	const pods = 300 // of up to 300 bytes: more than is read at a time
 	unknownField := slices.Concat(encoded(t, 0), []byte{5<<3 | 2, 1, 'x'})
@@ -60,9 +69,9 @@ func TestListReadsEveryAnswer(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			err := listObjects(t.Context(), answering(t, c.answer), "pods", func(pod *corev1.Pod) {
-				if want := fmt.Sprintf("web-%d", n); pod.Name != want {
-					t.Errorf("read %q, want %q", pod.Name, want)
+			err := listAll(t.Context(), answering(t, c.answer), "pods", func(pod metav1.Object) {
+				if want := fmt.Sprintf("web-%d", n); pod.GetName() != want {
+					t.Errorf("read %q, want %q", pod.GetName(), want)
 				}
 				n++
 			})
@@ -80,7 +89,7 @@ func TestListOfAnAnswerThatIsCut(t *testing.T) {
 	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // behind it only fields that are empty
 	for cut := range end {
 		client := answering(t, whole[:cut])
-		if err := listObjects(context.Background(), client, "pods", func(*corev1.Pod) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
+		if err := listAll(context.Background(), client, "pods", func(metav1.Object) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
 			t.Fatalf("cut after %d of %d bytes: got error %v", cut, len(whole), err)
 		}
 	}
@@ -98,7 +107,7 @@ func TestListOfNonsense(t *testing.T) {
 	}
 	for name, answer := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := listObjects(t.Context(), answering(t, answer), "pods", func(*corev1.Pod) {}); err == nil {
+			if err := listAll(t.Context(), answering(t, answer), "pods", func(metav1.Object) {}); err == nil {
 				t.Error("no error")
 			}
 		})

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -30,19 +28,11 @@ const movedPod = nodemark.Domain + "/moved-pod"
 // ReadMovable lists the Deployments and the claims once. It returns an error when they may not be
 // listed.
 func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movable, error) {
-	var deployments []*appsv1.Deployment
-	var claims []*corev1.PersistentVolumeClaim
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return listForChecks(ctx, client.AppsV1().RESTClient(), "deployments", prunedMetadata(), &deployments)
-	})
-	g.Go(func() error {
-		return listForChecks(ctx, client.CoreV1().RESTClient(), "persistentvolumeclaims", prunedMetadata(), &claims)
-	})
-	if err := g.Wait(); err != nil {
+	o, err := ReadObjects(ctx, client, inventory.ForMoves)
+	if err != nil {
 		return drain.Movable{}, fmt.Errorf("reading what --move=surge may restart: %w", err)
 	}
-	return drain.NewMovable(deployments, claims), nil
+	return drain.NewMovable(o.Deployments, o.Claims), nil
 }
 
 // restartDeployment writes a rolling restart once: the Deployment says for which pod, so that one

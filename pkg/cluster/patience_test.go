@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -29,7 +27,7 @@ func TestRetryAfterOfYears(t *testing.T) {
 			return err
 		},
 		"a list": func(ctx context.Context, c Connection) error {
-			return listObjects(ctx, c.Client.CoreV1().RESTClient(), "nodes", func(*corev1.Node) {})
+			return listAll(ctx, c.Client.CoreV1().RESTClient(), "nodes", func(metav1.Object) {})
 		},
 		"a watch": func(ctx context.Context, c Connection) error {
 			w, err := c.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
@@ -47,7 +45,7 @@ func TestRetryAfterOfYears(t *testing.T) {
 			return err
 		},
 		"a budget": func(ctx context.Context, c Connection) error {
-			return listObjects(ctx, c.Client.PolicyV1().RESTClient(), "poddisruptionbudgets", func(*policyv1.PodDisruptionBudget) {})
+			return listAll(ctx, c.Client.CoreV1().RESTClient(), "poddisruptionbudgets", func(metav1.Object) {})
 		},
 		"an eviction": func(ctx context.Context, c Connection) error {
 			return Evict(ctx, c.Client, upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "u"}, metav1.DeleteOptions{})

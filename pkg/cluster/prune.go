@@ -1,11 +1,32 @@
 package cluster
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+)
 
 // prunedFields names fields of an encoded object that package trim would drop, by number: a field
 // without fields of its own is dropped, one with it is a message of which the same is done. Most
 // of a pod is such fields, and what is not decoded is no garbage either.
 type prunedFields map[protowire.Number]prunedFields
+
+// prunedFieldsOf returns what is dropped of the objects of a resource that are read for a use.
+func prunedFieldsOf(resource string, use inventory.Use) prunedFields {
+	checked := use == inventory.ForChecks
+	switch resource {
+	case "pods":
+		if checked {
+			return prunedCheckedPodFields()
+		}
+		return prunedPodFields()
+	case "deployments", "replicasets", "statefulsets":
+		if checked { // their pods show what is in the template, which forecasts look at
+			return prunedTemplateFields()
+		}
+	}
+	return prunedMetadata()
+}
 
 // prunedMetadata is what is dropped of any object, and prunedPodFields what is dropped of a pod
 // (k8s.io/api/core/v1/generated.proto): of its metadata the managed fields; of each container

@@ -7,10 +7,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -19,26 +20,18 @@ import (
 // milliseconds old. now is the clock by which it tells times. It returns an error when a kind cannot
 // be read.
 func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.Time) (upgrade.View, error) {
-	x, core := newClusterIndex(), client.CoreV1().RESTClient()
-	var nodes []*corev1.Node
-	var budgets []*policyv1.PodDisruptionBudget
-	var namespaces []*corev1.Namespace
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return listObjects(ctx, core, "nodes", trimInto(&nodes)) })
-	g.Go(func() error { return listObjects(ctx, core, "namespaces", trimInto(&namespaces)) })
-	g.Go(func() error {
-		return listObjects(ctx, client.PolicyV1().RESTClient(), "poddisruptionbudgets", trimInto(&budgets))
-	})
-	if err := g.Wait(); err != nil {
+	o, err := ReadObjects(ctx, client, inventory.ForViews)
+	if err != nil {
 		return upgrade.View{}, err
 	}
-	for _, node := range nodes {
+	x := newClusterIndex()
+	for _, node := range o.Nodes {
 		x.storeNode(node)
 	}
-	for _, budget := range budgets {
+	for _, budget := range o.Budgets {
 		x.storeBudget(budget, now())
 	}
-	for _, namespace := range namespaces {
+	for _, namespace := range o.Namespaces {
 		x.storeNamespace(namespace)
 	}
 	return x.buildView(), nil
@@ -72,14 +65,19 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelLists)
+	kind := inventory.FindKind("pods")
 	for node := range wanted {
 		g.Go(func() error {
-			var own []*corev1.Pod
+			var own inventory.Objects
 			selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-			err := readListing(ctx, listing{client: client.CoreV1().RESTClient(), kind: "pods", selector: selector, drop: prunedPodFields()}, trimInto(&own))
+			list := listing{client: client.CoreV1().RESTClient(), kind: &kind, selector: selector, drop: prunedPodFields()}
+			err := list.read(ctx, func(pod metav1.Object) {
+				trim.Object(pod)
+				kind.Keep(&own, pod)
+			})
 			mu.Lock()
 			defer mu.Unlock()
-			byNode[node] = own
+			byNode[node] = own.Pods
 			return err
 		})
 	}
@@ -87,9 +85,10 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 }
 
 func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
-	byNode, sharer := map[string][]*corev1.Pod{}, trim.NewSharer()
-	err := readListing(ctx, listing{client: client.CoreV1().RESTClient(), kind: "pods", drop: prunedPodFields()}, func(pod *corev1.Pod) {
-		if wanted(pod) {
+	byNode, sharer, kind := map[string][]*corev1.Pod{}, trim.NewSharer(), inventory.FindKind("pods")
+	list := listing{client: client.CoreV1().RESTClient(), kind: &kind, drop: prunedPodFields()}
+	err := list.read(ctx, func(object metav1.Object) {
+		if pod, ok := object.(*corev1.Pod); ok && wanted(pod) {
 			trim.Object(pod)
 			sharer.Pod(pod)
 			byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
@@ -98,17 +97,9 @@ func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*cor
 	return byNode, err
 }
 
-// trimInto keeps objects, trimmed.
-func trimInto[P any](into *[]P) func(P) {
-	return func(object P) {
-		trim.Object(object)
-		*into = append(*into, object)
-	}
-}
-
 // ListNodes lists the nodes alone.
 func ListNodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
-	nodes := []*corev1.Node{}
-	err := listObjects(ctx, client.CoreV1().RESTClient(), "nodes", trimInto(&nodes))
-	return nodes, err
+	o, kind := &inventory.Objects{Nodes: []*corev1.Node{}}, inventory.FindKind("nodes")
+	err := readKind(ctx, client.CoreV1().RESTClient(), &kind, inventory.ForViews, o)
+	return o.Nodes, err
 }

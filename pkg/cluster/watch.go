@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -75,11 +76,11 @@ func watchWithin(ctx context.Context, client kubernetes.Interface, now func() ti
 	if err := waitForSync(ctx, synced, failed, limit/syncPatience); err != nil {
 		return nil, err
 	}
-	_, facts, err := readServices(ctx, client, &forbiddenKinds{})
+	o, err := ReadObjects(ctx, client, inventory.ForFacts)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
-	w.setFacts(facts)
+	w.setFacts(o.Facts())
 	return w, nil
 }
 

@@ -1,5 +1,5 @@
-// Package inventory holds the objects of a cluster as they were read, from its API server or from
-// a file.
+// Package inventory has the table of the kinds that are read of a cluster, and holds their objects as they were read, from its
+// API server or from a file.
 package inventory
 
 import (
@@ -16,6 +16,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // Objects are the objects of a cluster as they were read, by kind. Of each there is what
@@ -63,6 +65,18 @@ func (o *Objects) WhyUnread(kinds ...string) string {
 	default:
 		return "you may not list " + strings.Join(unread, ", ")
 	}
+}
+
+// Facts returns which pods others need, as far as services and admission webhooks were read.
+func (o *Objects) Facts() drain.Facts {
+	webhooks := drain.Webhooks{}
+	for _, config := range o.Mutating {
+		webhooks.AddMutating(config)
+	}
+	for _, config := range o.Validating {
+		webhooks.AddValidating(config)
+	}
+	return webhooks.FactsOf(o.Services)
 }
 
 // EndingNamespaces are those that are being deleted.

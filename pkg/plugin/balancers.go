@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -76,20 +74,17 @@ func (b *balancers) addNote(what, why string) {
 
 // listBound lists the target groups that TargetGroupBindings of the cluster name.
 func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
-	var bindings []*inventory.TargetGroupBinding
 	var err error
-	forbidden := false
-	if objects != nil {
-		bindings, forbidden = objects.Bindings, slices.Contains(objects.Unread, "targetgroupbindings")
-	} else {
-		bindings, err = cluster.ListBindings(ctx, s.Client)
-		forbidden = apierrors.IsForbidden(err)
+	if objects == nil {
+		if objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForBalancers); err != nil {
+			return nil, err
+		}
 	}
-	if forbidden {
+	if slices.Contains(objects.Unread, "targetgroupbindings") {
 		err = errors.New("you may not list targetgroupbindings")
 	}
 	var arns []string
-	for _, binding := range bindings {
+	for _, binding := range objects.Bindings {
 		if binding.Spec.TargetGroup != "" {
 			arns = append(arns, binding.Spec.TargetGroup)
 		}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
@@ -19,7 +19,7 @@ func BenchmarkCompare(b *testing.B) {
 	const nodes = 300
 	spec := fleet.New(nodes)
 	g := &groupContext{
-		provider: everyNode{}, group: spec.Group, request: fleet.Request(1), now: spec.Now, clusterWorkloads: &cluster.Background{},
+		provider: everyNode{}, group: spec.Group, request: fleet.Request(1), now: spec.Now, clusterWorkloads: &inventory.Objects{},
 		view: upgrade.View{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets},
 	}
 	for _, pod := range spec.Pods {

@@ -119,7 +119,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		return err
 	}
 	command := &command{c.commandLine, conn}
-	objects, err := cluster.ReadInventory(ctx, command.Client)
+	objects, err := cluster.ReadObjects(ctx, command.Client, inventory.ForChecks)
 	if err != nil {
 		return explainReadError(err)
 	}
@@ -128,7 +128,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	s := &session{command: command, provider: provider, view: view, clusterWorkloads: workloadsOf(objects)}
+	s := &session{command: command, provider: provider, view: view, clusterWorkloads: objects}
 	names, err := c.chooseGroups(ctx, s, groupNames(groups))
 	if err != nil {
 		return err

@@ -5,22 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
-
-// workloadsOf is what forecasts look at of the objects that were read.
-func workloadsOf(o *inventory.Objects) *cluster.Background {
-	webhooks := drain.Webhooks{}
-	for _, config := range o.Mutating {
-		webhooks.AddMutating(config)
-	}
-	for _, config := range o.Validating {
-		webhooks.AddValidating(config)
-	}
-	return &cluster.Background{Objects: *o, Facts: webhooks.FactsOf(o.Services)}
-}
 
 // describeUnread says what a plan assumes in the place of kinds that were not read, and why they were not.
 func describeUnread(o *inventory.Objects) []string {

@@ -123,16 +123,16 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, err := cluster.ReadBackground(t.Context(), client)
+	live, err := cluster.ReadObjects(t.Context(), client, inventory.ForForecasts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dumped := workloadsOf(&inventory.Objects{
+	dumped := &inventory.Objects{
 		Services: []*corev1.Service{&services[0], &services[1]},
 		Mutating: []*admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{ClientConfig: named}}}},
-	})
-	for name, background := range map[string]*cluster.Background{"live": live, "dumped": dumped} {
-		if h, w := drain.TierOf(hook, background.Facts), drain.TierOf(build.Pod("web-0"), background.Facts); h != drain.Serving || w != drain.Ordinary {
+	}
+	for name, background := range map[string]*inventory.Objects{"live": live, "dumped": dumped} {
+		if h, w := drain.TierOf(hook, background.Facts()), drain.TierOf(build.Pod("web-0"), background.Facts()); h != drain.Serving || w != drain.Ordinary {
 			t.Errorf("%s: the webhook's pod is of tier %d, another of %d", name, h, w)
 		}
 		local := slices.ContainsFunc(background.Services, func(s *corev1.Service) bool {

@@ -43,7 +43,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	unread := g.group.Unread
 	if g.clusterWorkloads != nil && g.findOwner() == nil {
-		unread = slices.Concat(unread, describeUnread(&g.clusterWorkloads.Objects))
+		unread = slices.Concat(unread, describeUnread(g.clusterWorkloads))
 	}
 	unread = slices.Concat(unread, g.describeReplacements(&forecast))
 	return report.NewPlan(report.Plan{
@@ -209,7 +209,7 @@ func (g *groupContext) makeSpec() simulate.Spec {
 		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.survey.Launched, Terminations: g.survey.Terminations,
 		Targets: nodegroup.Targets{Groups: g.balancers.Groups, List: g.balancers.targets},
-		Facts:   g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
+		Facts:   g.clusterWorkloads.Facts(), Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
 		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		CSINodes: g.clusterWorkloads.CSINodes, ResourceClaims: g.clusterWorkloads.ResourceClaims, Namespaces: g.clusterWorkloads.Namespaces,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },

@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -71,7 +72,7 @@ type groupContext struct {
 	survey    cloud.Survey
 	surveyErr error
 	// background is what a plan knows of controllers and volumes.
-	clusterWorkloads *cluster.Background
+	clusterWorkloads *inventory.Objects
 }
 
 // loadGroup observes a group and resolves the request against it. It changes nothing.
@@ -185,8 +186,8 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 }
 
 // readForecastBackground reads what a forecast knows of controllers and volumes.
-func readForecastBackground(ctx context.Context, s *session) (*cluster.Background, error) {
-	background, err := cluster.ReadBackground(ctx, s.Client)
+func readForecastBackground(ctx context.Context, s *session) (*inventory.Objects, error) {
+	background, err := cluster.ReadObjects(ctx, s.Client, inventory.ForForecasts)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
@@ -234,14 +235,14 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	switch {
 	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
 		var err error
-		if objects, err = cluster.ReadInventory(ctx, s.Client); err != nil {
+		if objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)
 		}
 		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
 	case !s.podsOfGroupOnly:
 		facts.Pods = eachPod(g.view.Pods)
 		if s.clusterWorkloads != nil {
-			facts.Scales, facts.Counted = preflight.ScalesOf(&s.clusterWorkloads.Objects), preflight.CountedIn(&s.clusterWorkloads.Objects)
+			facts.Scales, facts.Counted = preflight.ScalesOf(s.clusterWorkloads), preflight.CountedIn(s.clusterWorkloads)
 		}
 	}
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -107,7 +107,7 @@ type forecaster struct {
 // restData is what a forecast of the rest knows beside the group and its nodes: controllers and volumes,
 // and the load balancers that the upgrade waits for.
 type restData struct {
-	background *cluster.Background
+	background *inventory.Objects
 	balancers  balancers
 	readAt     time.Time
 }

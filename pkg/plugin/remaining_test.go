@@ -11,8 +11,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -23,7 +23,7 @@ import (
 func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, upgrade.Record) {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
-		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &cluster.Background{},
+		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{},
 		group: nodegroup.Group{
 			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
 		},

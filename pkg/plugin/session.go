@@ -76,7 +76,7 @@ type session struct {
 	// of their group alone.
 	podsOfGroupOnly bool
 	// background is read with the first plan.
-	clusterWorkloads *cluster.Background
+	clusterWorkloads *inventory.Objects
 	// objects are what rules look at, of a session that makes plans; nil of others.
 	objects *inventory.Objects
 	// checkedBy is the command that checks a dump as this session does; "" for a cluster.
@@ -94,8 +94,8 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 		s.view.Pods, err = cluster.PodsOn(ctx, s.Client, listOutdatedNodes(members))
 	case len(s.view.Pods) > 0:
 	case m == modeUpgrade: // a plan, which says what rules find
-		if s.objects, err = cluster.ReadInventory(ctx, s.Client); err == nil {
-			s.view.Pods, s.clusterWorkloads = podsByNode(s.objects.Pods), workloadsOf(s.objects)
+		if s.objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForChecks); err == nil {
+			s.view.Pods, s.clusterWorkloads = podsByNode(s.objects.Pods), s.objects
 		}
 	default:
 		s.view.Pods, err = cluster.ListPods(ctx, s.Client)
@@ -111,10 +111,10 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 
 // indexWorkloads sorts pods by what keeps them running. Without background no one knows which of
 // them are behind Services.
-func indexWorkloads(pods map[string][]*corev1.Pod, background *cluster.Background) *drain.WorkloadIndex {
+func indexWorkloads(pods map[string][]*corev1.Pod, background *inventory.Objects) *drain.WorkloadIndex {
 	var facts drain.Facts
 	if background != nil {
-		facts = background.Facts
+		facts = background.Facts()
 	}
 	index := drain.NewWorkloadIndex(facts)
 	for _, onNode := range pods {

@@ -131,7 +131,7 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 func openDump(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
-		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: workloadsOf(&d.Objects), objects: &d.Objects,
+		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: &d.Objects, objects: &d.Objects,
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -20,7 +20,7 @@ import (
 func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Record) {
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
 	g := &groupContext{
-		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &cluster.Background{}, view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
+		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{}, view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
 		group: nodegroup.Group{
 			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
 		},

@@ -45,7 +45,7 @@ func rooms() map[string]room {
 		},
 
 		"pkg/trim":      {libs: scheduling},
-		"pkg/inventory": {libs: values},
+		"pkg/inventory": {libs: values, own: []string{"pkg/drain"}}, // it derives drain.Facts
 		"pkg/deadline":  {},
 		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/inventory", "pkg/shell"}},
 

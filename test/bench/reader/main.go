@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	_ "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/plugin"
 )
 
@@ -31,6 +32,6 @@ func read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = cluster.ReadInventory(ctx, conn.Client)
+	_, err = cluster.ReadObjects(ctx, conn.Client, inventory.ForChecks)
 	return err
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // background makes one object of each kind, and none that runs.
@@ -84,7 +86,7 @@ func own[T metav1.Object](t *testing.T, name string, all []T) T {
 // testBackground reads what plans look at, and nothing else of the objects.
 func testBackground(t *testing.T, s *space) {
 	s.background(t)
-	b, err := ReadBackground(t.Context(), s.client)
+	b, err := ReadObjects(t.Context(), s.client, inventory.ForForecasts)
 	must(t, err)
 	none := int32(0)
 	deployment, set := own(t, s.name, b.Deployments), own(t, s.name, b.ReplicaSets)
@@ -121,7 +123,7 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 	s.background(t)
 	client := s.clientOf(t, s.name)
 	s.allow(t, s.name, []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{"apps"}, Resources: []string{"replicasets", "statefulsets"}}})
-	b, err := ReadBackground(t.Context(), client)
+	b, err := ReadObjects(t.Context(), client, inventory.ForForecasts)
 	must(t, err)
 	want := []string{
 		"csinodes", "deployments", "mutatingwebhookconfigurations", "namespaces", "persistentvolumeclaims", "persistentvolumes", "resourceclaims", "services",
@@ -140,7 +142,7 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 func TestBackgroundOfAServerThatIsAway(t *testing.T) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	must(t, err)
-	if _, err := ReadBackground(t.Context(), client); err == nil || apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing ") {
+	if _, err := ReadObjects(t.Context(), client, inventory.ForForecasts); err == nil || apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing ") {
 		t.Errorf("got error %v, want one that names the kind", err)
 	}
 }
