@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -64,6 +65,17 @@ func TestEveryRuleHasManifests(t *testing.T) {
 			files = slices.DeleteFunc(files, func(f string) bool { return !strings.Contains(pattern, "pass") && strings.Contains(f, ".pass") })
 			if err != nil || len(files) == 0 {
 				t.Errorf("rule %s has no testdata/rules/%s", rule.ID, pattern)
+			}
+		}
+	}
+}
+
+// TestRulesReadKindsOfTheTable: a check reads every kind that a rule names, so that a misspelled kind is not taken for one that was read.
+func TestRulesReadKindsOfTheTable(t *testing.T) {
+	for _, rule := range preflight.Catalogue() {
+		for _, resource := range slices.Concat(rule.Reads, rule.More) {
+			if kind := inventory.FindKind(resource); !kind.IsReadFor(inventory.ForChecks) {
+				t.Errorf("rule %s reads %q, which no check reads", rule.ID, resource)
 			}
 		}
 	}
