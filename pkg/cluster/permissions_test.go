@@ -52,6 +52,22 @@ func publishedGrants(t *testing.T, files ...string) []grant {
 	return all
 }
 
+// TestReadRoleGrantsTheKinds compares the published role with the table of kinds; testPermissions shows that a server needs each line.
+func TestReadRoleGrantsTheKinds(t *testing.T) {
+	var granted, needed []string
+	for _, g := range publishedGrants(t, "kubernetes-read.yaml") {
+		granted = append(granted, g.rule.APIGroups[0]+": "+g.String())
+	}
+	for _, right := range listReadRights("kube-system") {
+		needed = append(needed, right.Group+": "+describeRight(&right))
+	}
+	slices.Sort(granted)
+	slices.Sort(needed)
+	if !slices.Equal(granted, needed) {
+		t.Errorf("kubernetes-read.yaml grants\n%s\nand it takes\n%s", strings.Join(granted, "\n"), strings.Join(needed, "\n"))
+	}
+}
+
 // testPermissions takes each single line of the published roles away: what is missing is that line, and nothing is missing when all
 // are there (RBAC001).
 func testPermissions(t *testing.T, s *space) {
