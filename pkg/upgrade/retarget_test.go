@@ -316,3 +316,17 @@ func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 	}
 	t.Error("the abort does not point the group back")
 }
+
+// serving counts the nodes that are Ready and not being replaced, fenced or not.
+func serving(w upgrade.World, record upgrade.Record) int {
+	n := 0
+	for i := range w.Members {
+		m := &w.Members[i]
+		state := record.Nodes[m.Name()].State
+		leaving := state != "" && state != upgrade.NodeQuarantined
+		if m.Node != nil && !leaving && m.HasStarted(nil) {
+			n++
+		}
+	}
+	return n
+}

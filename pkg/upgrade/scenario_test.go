@@ -207,11 +207,7 @@ func (s *scenario) begin(t *testing.T, c command) {
 	s.driver.leave = c.flag("leave", false)
 	s.driver.faults = s.faults
 	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}, evictions: c.flag("evictions", false)}
-	rules := newInvariants(t, s.driver)
-	s.driver.watch = func(w upgrade.World, step upgrade.Step) {
-		rules.check(w, step)
-		s.transcript.add(w, step)
-	}
+	s.driver.watch = s.transcript.add
 }
 
 // run upgrades the group in virtual time and returns the transcript.

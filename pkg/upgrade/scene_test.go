@@ -90,7 +90,7 @@ func (s *scene) next() upgrade.Step {
 }
 
 // stored is the record as it comes back from the cluster.
-func stored(t tester, record upgrade.Record) upgrade.Record {
+func stored(t *testing.T, record upgrade.Record) upgrade.Record {
 	t.Helper()
 	text, err := json.Marshal(record)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,13 +18,6 @@ import (
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func duration(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
-
-// tester is what a *testing.T and a *rapid.T have in common.
-type tester interface {
-	Helper()
-	Errorf(format string, args ...any)
-	Fatal(args ...any)
-}
 
 // groupSketch is a node group in a few words: how many outdated and current nodes each zone has.
 type groupSketch struct {
@@ -111,7 +105,7 @@ type fault struct {
 // driver carries an upgrade out in a simulated cluster, as Cluster.Run does, and lets things go
 // wrong: requests fail, the user stops, the process dies.
 type driver struct {
-	t       tester
+	t       *testing.T
 	cluster *simulate.Cluster
 	req     upgrade.Request
 	watch   func(upgrade.World, upgrade.Step)
@@ -132,7 +126,7 @@ type driver struct {
 	forgotten map[string]int
 }
 
-func newDriver(t tester, spec simulate.Spec, req upgrade.Request) *driver {
+func newDriver(t *testing.T, spec simulate.Spec, req upgrade.Request) *driver {
 	return &driver{
 		t: t, cluster: simulate.New(spec), req: req, watch: func(upgrade.World, upgrade.Step) {},
 		failed: map[string]nodegroup.Attempt{}, forgotten: map[string]int{},

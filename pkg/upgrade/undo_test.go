@@ -367,19 +367,16 @@ func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill 
 		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 	})
-	rules := newInvariants(t, d)
 	undo := d.abort
 	if verb == upgrade.VerbRollback {
 		undo = d.rollBack
 	}
-	d.watch = rules.check
 	d.run(start.Add(at))
 	d.ask(verb)
 	d.run(time.Time{})
 	undo()
 	evicted := 0
-	d.watch = func(w upgrade.World, step upgrade.Step) {
-		rules.check(w, step)
+	d.watch = func(_ upgrade.World, step upgrade.Step) {
 		evicted += len(actionsOf(step, "evict"))
 		steps++
 	}
