@@ -22,7 +22,7 @@ RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO
 UNVETTED  := -vet=off
 # These tests upgrade nodes of real control planes, as many packages at once as there are cores, the longest first. They run
 # the tool as a process of its own, where the race detector would only watch the tests.
-LIVE      := $(addprefix ./test/,e2e crash rivals stage fidelity controlplane gaps)
+LIVE      := $(addprefix ./test/,e2e crash rivals fixture fidelity controlplane gaps)
 UNIT       = $(filter-out $(patsubst ./%,$(MODULE)/%,$(LIVE) $(RACED)),$(shell $(GO) list ./...))
 FUZZTIME  ?= 30s
 NODES     ?= 6

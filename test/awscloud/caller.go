@@ -92,7 +92,7 @@ func (c *Cloud) Uses(key string) map[string]int {
 	return maps.Clone(c.callers.used[key])
 }
 
-// denies reports whether the key's denial strikes, and counts the use otherwise.
+// denies reports whether the key's denial applies, and counts the use otherwise.
 func (b *callerBook) denies(key, action string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

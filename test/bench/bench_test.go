@@ -7,29 +7,29 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 func TestDrainFloor(t *testing.T) {
-	workload := stage.Workload{Replicas: 8, Ready: 2 * second, Gone: 3 * second}
-	with := func(change func(*stage.Workload)) []stage.Workload {
+	workload := fixture.Workload{Replicas: 8, Ready: 2 * second, Gone: 3 * second}
+	with := func(change func(*fixture.Workload)) []fixture.Workload {
 		changed := workload
 		change(&changed)
-		return []stage.Workload{workload, changed}
+		return []fixture.Workload{workload, changed}
 	}
 	cases := map[string]struct {
 		nodes, window int
-		workloads     []stage.Workload
+		workloads     []fixture.Workload
 		want          time.Duration
 	}{
-		"the window decides":            {24, 4, with(func(w *stage.Workload) { w.MaxUnavailable = "1" }), 18 * second},
-		"a turn that is not full":       {5, 4, with(func(*stage.Workload) {}), 6 * second},
-		"the slowest pod":               {4, 4, with(func(w *stage.Workload) { w.Gone = 7 * second }), 7 * second},
-		"a budget decides":              {4, 4, with(func(w *stage.Workload) { w.MaxUnavailable = "1" }), 16 * second},
-		"all but one needed":            {4, 4, with(func(w *stage.Workload) { w.MinAvailable = "7" }), 16 * second},
-		"half":                          {4, 4, with(func(w *stage.Workload) { w.MinAvailable, w.Ready = "50%", 5*second }), 10 * second},
-		"a share rounded up":            {4, 4, with(func(w *stage.Workload) { w.MaxUnavailable = "30%" }), 6 * second},
-		"a budget that lets nothing go": {4, 4, with(func(w *stage.Workload) { w.MinAvailable = "8" }), 3 * second},
+		"the window decides":            {24, 4, with(func(w *fixture.Workload) { w.MaxUnavailable = "1" }), 18 * second},
+		"a turn that is not full":       {5, 4, with(func(*fixture.Workload) {}), 6 * second},
+		"the slowest pod":               {4, 4, with(func(w *fixture.Workload) { w.Gone = 7 * second }), 7 * second},
+		"a budget decides":              {4, 4, with(func(w *fixture.Workload) { w.MaxUnavailable = "1" }), 16 * second},
+		"all but one needed":            {4, 4, with(func(w *fixture.Workload) { w.MinAvailable = "7" }), 16 * second},
+		"half":                          {4, 4, with(func(w *fixture.Workload) { w.MinAvailable, w.Ready = "50%", 5*second }), 10 * second},
+		"a share rounded up":            {4, 4, with(func(w *fixture.Workload) { w.MaxUnavailable = "30%" }), 6 * second},
+		"a budget that lets nothing go": {4, 4, with(func(w *fixture.Workload) { w.MinAvailable = "8" }), 3 * second},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTable(t *testing.T) {
 		return figure{way: way, ended: ended{took: took, cpu: second}, requests: requests{all: 100, evictions: evictions, refused: 2, other: 40}, busy: -1}
 	}
 	sc := &scenario{
-		name: "small", title: "one", nodes: 4, floor: floor{"nodes", 10 * second}, workloads: []stage.Workload{{Replicas: 10}},
+		name: "small", title: "one", nodes: 4, floor: floor{"nodes", 10 * second}, workloads: []fixture.Workload{{Replicas: 10}},
 		targets: []target{toFloor(1.2), toRival(loop, 0.3), toRival(four, 0.5)},
 	}
 	var text bytes.Buffer

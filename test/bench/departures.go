@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // never is longer than any target.
@@ -27,8 +27,8 @@ type departures struct {
 	hosts map[string]map[string]bool
 }
 
-// watchDepartures follows the pods until the context or the stage ends, where that is looked at: no other scenario pays for the watch.
-func (sc *scenario) watchDepartures(ctx context.Context, s *stage.Stage) (*departures, error) {
+// watchDepartures follows the pods until the context or the fixture ends, where that is looked at: no other scenario pays for the watch.
+func (sc *scenario) watchDepartures(ctx context.Context, s *fixture.Fixture) (*departures, error) {
 	if sc.broken == nil {
 		return &departures{}, nil
 	}

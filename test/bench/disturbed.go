@@ -8,8 +8,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
 // undisturbed is the tool beside itself.
@@ -27,7 +27,7 @@ func disturbance() hostile.Plan {
 }
 
 // measure runs the line, disturbs the tool where the scenario wants that, and lists the moments at which a budget was broken.
-func (sc *scenario) measure(ctx context.Context, s *stage.Stage, way, line string) (e ended, broken []string, err error) {
+func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line string) (e ended, broken []string, err error) {
 	if !sc.disturbed {
 		e, err = measure(ctx, s, line)
 		return e, nil, err
@@ -50,7 +50,7 @@ func (sc *scenario) measure(ctx context.Context, s *stage.Stage, way, line strin
 
 // measureDisturbed leads the line through a front. Watches are cut from the start on, and answers fail from the moment on at
 // which the upgrade's record is written: what cannot begin ends with an error, as kubectl drain does.
-func measureDisturbed(ctx context.Context, s *stage.Stage, line string) (ended, error) {
+func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	plan := disturbance()
 	front, err := hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{CutWatches: plan.CutWatches})
 	if err != nil {
@@ -61,8 +61,8 @@ func measureDisturbed(ctx context.Context, s *stage.Stage, line string) (ended, 
 	front.After(1, func() { front.Obey(plan) })
 	e, err := measure(ctx, s, strings.Join(front.Env(), " ")+" "+line)
 	tally := front.Tally()
-	fmt.Fprintf(os.Stderr, "of %d requests %d were struck: %v\n", tally.Asked(), tally.Struck(), tally.Harms)
-	if err == nil && tally.Struck() == 0 {
+	fmt.Fprintf(os.Stderr, "of %d requests %d were disturbed: %v\n", tally.Asked(), tally.Harmed(), tally.Harms)
+	if err == nil && tally.Harmed() == 0 {
 		err = errors.New("nothing was disturbed")
 	}
 	return e, err

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // floor is the time that no way to drain can be faster than, and how it is reckoned.
@@ -17,7 +17,7 @@ type floor struct {
 
 // drainFloor is for nodes whose replacements are there: each turn of the window takes as long as the slowest pod's end,
 // and each budget lets so many pods go at a time, of which the next go when those are ready elsewhere.
-func drainFloor(nodes, window int, workloads []stage.Workload) floor {
+func drainFloor(nodes, window int, workloads []fixture.Workload) floor {
 	var gone, budgets time.Duration
 	for i := range workloads {
 		w := &workloads[i]
@@ -47,7 +47,7 @@ func cloudFloor(nodes, surge, window int, boot, drain time.Duration) floor {
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 // missing is how many pods the workload's budget lets be missing while all are well, 0 without a budget.
-func missing(w *stage.Workload) int {
+func missing(w *fixture.Workload) int {
 	replicas := int(w.Replicas)
 	switch {
 	case w.MaxUnavailable != "":

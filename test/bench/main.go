@@ -72,7 +72,7 @@ func (b *bench) drains(ctx context.Context) error {
 		if !b.run.MatchString(sc.name) || (sc.heavy && !b.all) {
 			continue
 		}
-		figures, err := b.play(ctx, &sc)
+		figures, err := b.runWays(ctx, &sc)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // reading is a cluster that is read as a whole, by a plan for a few of its nodes and, beside it, by kubectl.
@@ -80,7 +80,7 @@ func (b *bench) readings(ctx context.Context) error {
 
 // read measures both ways on one control plane, of several runs each way's median by time.
 func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
-	s, err := stage.New(ctx, stage.Options{Log: os.Stderr, Cluster: controlplane.Options{Still: true, Seed: newCrowd(r.nodes).fill}})
+	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{Still: true, Seed: newLargeCluster(r.nodes).fill}})
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +112,16 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 }
 
 // awaitCache waits until the API server answers a list of pods from its watch cache, which it fills after it is ready.
-func awaitCache(ctx context.Context, s *stage.Stage) error {
+func awaitCache(ctx context.Context, s *fixture.Fixture) error {
 	pods := s.Cluster.Client().CoreV1().RESTClient()
-	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
 		var code int
 		err := pods.Get().Resource("pods").Param("resourceVersion", "0").Param("labelSelector", "none=such").MaxRetries(0).Do(ctx).StatusCode(&code).Error()
 		return err == nil && code == 200, nil
 	})
 }
 
-func readOnce(ctx context.Context, s *stage.Stage, way string) (read, error) {
+func readOnce(ctx context.Context, s *fixture.Fixture, way string) (read, error) {
 	r := read{way: way}
 	before, err := answered(ctx, s)
 	if err != nil {
@@ -143,7 +143,7 @@ func readOnce(ctx context.Context, s *stage.Stage, way string) (read, error) {
 }
 
 // measureLineApart measures a line as measure does, from a small process in between, whose memory is not taken for the line's.
-func measureLineApart(ctx context.Context, s *stage.Stage, line string) (ended, error) {
+func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	dir, err := os.MkdirTemp("", "nodeupgrade-bench-")
 	if err != nil {
 		return ended{}, err
@@ -174,7 +174,7 @@ func measureLineApart(ctx context.Context, s *stage.Stage, line string) (ended, 
 var answerSize = regexp.MustCompile(`(?m)^apiserver_response_sizes_sum\{(.*)\} (\S+)$`)
 
 // answered is how many bytes the API server has answered lists with so far.
-func answered(ctx context.Context, s *stage.Stage) (int64, error) {
+func answered(ctx context.Context, s *fixture.Fixture) (int64, error) {
 	metrics, err := s.Cluster.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("reading the API server's metrics: %w", err)
@@ -195,7 +195,7 @@ func answered(ctx context.Context, s *stage.Stage) (int64, error) {
 
 // write writes what was measured, and which targets hold: of the plan without a forecast, which is read first.
 func (r *reading) write(w io.Writer, reads []read) error {
-	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes and by a check of all\n\n", r.name, r.nodes, newCrowd(r.nodes).pods(), crowdGroup)
+	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes and by a check of all\n\n", r.name, r.nodes, newLargeCluster(r.nodes).pods(), nodesOfGroup)
 	var rows [][]string
 	for i := range reads {
 		m := &reads[i]

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // requests are those of one way to drain, as the API server's audit log has them.
@@ -22,7 +22,7 @@ type requests struct {
 }
 
 // countRequests counts what kubectl and its plugins asked for since.
-func countRequests(ctx context.Context, s *stage.Stage, since time.Time) (requests, error) {
+func countRequests(ctx context.Context, s *fixture.Fixture, since time.Time) (requests, error) {
 	events, err := s.Cluster.AuditEvents(ctx)
 	if err != nil {
 		return requests{}, err

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // scenario is a group whose nodes are drained, in each of several ways.
@@ -17,9 +17,9 @@ type scenario struct {
 	nodes, window, spare int
 	zones                []string
 	boot                 time.Duration
-	workloads            []stage.Workload
+	workloads            []fixture.Workload
 	// broken joins the workloads when they have settled: its pods crash, so that its budget never opens.
-	broken *stage.Workload
+	broken *fixture.Workload
 	// limit is how long a node may take, 0 for ever.
 	limit  time.Duration
 	rivals []rival
@@ -37,13 +37,13 @@ const second = time.Second
 // scenarios are all there are.
 func scenarios() []scenario {
 	mixed := guarded(2*second, 3*second)
-	broken := stage.Workload{
+	broken := fixture.Workload{
 		Name: "broken", Replicas: 8, Ready: second, Gone: 3 * second, MaxUnavailable: "1",
 		Annotations: map[string]string{controlplane.AnnotationCrashLoop: "true"},
 	}
 	bare := unguarded(mixed)
-	single := func(pods int32) []stage.Workload {
-		return []stage.Workload{{
+	single := func(pods int32) []fixture.Workload {
+		return []fixture.Workload{{
 			Name: "web", Replicas: pods, Ready: second, Gone: 500 * time.Millisecond, MaxUnavailable: "1", Annotations: terse(),
 		}}
 	}
@@ -104,10 +104,10 @@ func terse() map[string]string {
 }
 
 // guarded are thirty workloads: a fifth each under a budget of one missing, of all but one needed and of half, without one, and alone.
-func guarded(ready, gone time.Duration) []stage.Workload {
-	var all []stage.Workload
+func guarded(ready, gone time.Duration) []fixture.Workload {
+	var all []fixture.Workload
 	for i := range 6 {
-		for _, w := range []stage.Workload{
+		for _, w := range []fixture.Workload{
 			{Name: "one-missing", Replicas: 8, MaxUnavailable: "1"},
 			{Name: "all-but-one", Replicas: 8, MinAvailable: "7"},
 			{Name: "half", Replicas: 8, MinAvailable: "50%"},
@@ -121,8 +121,8 @@ func guarded(ready, gone time.Duration) []stage.Workload {
 	return all
 }
 
-func unguarded(guarded []stage.Workload) []stage.Workload {
-	var all []stage.Workload
+func unguarded(guarded []fixture.Workload) []fixture.Workload {
+	var all []fixture.Workload
 	for _, w := range guarded {
 		w.MaxUnavailable, w.MinAvailable = "", ""
 		all = append(all, w)
@@ -131,10 +131,10 @@ func unguarded(guarded []stage.Workload) []stage.Workload {
 }
 
 // thousands are a hundred workloads of forty pods, a quarter each under a budget of a tenth missing, of nine tenths needed and of half, and without one.
-func thousands() []stage.Workload {
-	var all []stage.Workload
+func thousands() []fixture.Workload {
+	var all []fixture.Workload
 	for i := range 25 {
-		for _, w := range []stage.Workload{
+		for _, w := range []fixture.Workload{
 			{Name: "tenth", MaxUnavailable: "10%"}, {Name: "nine-tenths", MinAvailable: "90%"}, {Name: "half", MinAvailable: "50%"}, {Name: "free"},
 		} {
 			w.Name, w.Replicas, w.Ready, w.Gone, w.Annotations = fmt.Sprintf("%s-%d", w.Name, i), 40, 20*second, 30*second, terse()

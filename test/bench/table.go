@@ -17,7 +17,7 @@ type target struct {
 	value func(*result) (value float64, known bool)
 }
 
-// result is a scenario that was played; the tool's figure is the last.
+// result is a scenario that was run; the tool's figure is the last.
 type result struct {
 	*scenario
 	figures []figure

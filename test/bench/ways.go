@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // pool is the name of the nodes that are drained, or of their group.
@@ -18,7 +18,7 @@ const pool = "bench"
 // rival is how people drain nodes without the tool.
 type rival struct {
 	way string
-	// each is one of the ways of a stage to drain a pool's nodes.
+	// each is one of the ways of a fixture to drain a pool's nodes.
 	each  string
 	heavy bool
 	// self is the tool itself.
@@ -27,8 +27,8 @@ type rival struct {
 
 // The rivals.
 var (
-	loop      = rival{way: "kubectl drain, one by one", each: stage.OneByOne}
-	four      = rival{way: "xargs -P 4 kubectl drain", each: stage.FourAtOnce}
+	loop      = rival{way: "kubectl drain, one by one", each: fixture.OneByOne}
+	four      = rival{way: "xargs -P 4 kubectl drain", each: fixture.FourAtOnce}
 	heavyLoop = rival{way: loop.way, each: loop.each, heavy: true}
 )
 
@@ -44,12 +44,12 @@ func (r rival) line(sc *scenario) string {
 	if sc.limit > 0 {
 		flags = append(flags, "--timeout="+sc.limit.String())
 	}
-	return stage.DrainLine(pool, r.each, flags...)
+	return fixture.DrainLine(pool, r.each, flags...)
 }
 
 // line is the tool's command.
 func (sc *scenario) line() string {
-	line := stage.UpgradeLine(pool, sc.window)
+	line := fixture.UpgradeLine(pool, sc.window)
 	if len(sc.zones) > 0 {
 		line = "kubectl nodeupgrade " + pool + " --settle=0s --yes --progress=json"
 	}
@@ -68,8 +68,8 @@ type ended struct {
 	stderr string
 }
 
-// measure runs the shell's line with the stage's tools. CPU is that of all processes which the shell waited for.
-func measure(ctx context.Context, s *stage.Stage, line string) (ended, error) {
+// measure runs the shell's line with the fixture's tools. CPU is that of all processes which the shell waited for.
+func measure(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	var stderr bytes.Buffer
 	cmd := s.Shell(ctx, line)
 	cmd.Stderr = &stderr

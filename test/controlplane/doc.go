@@ -12,7 +12,7 @@
 //	pods, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 //
 // Scheduling, eviction, budgets, admission, taints, garbage collection and the audit log are the real thing. What a
-// kubelet does is played by the stages in stages.yaml and steered by the annotations below: no image is pulled, no probe
+// kubelet does is done by the stages in stages.yaml and steered by the annotations below: no image is pulled, no probe
 // is called, no preStop hook runs, and a pod's grace period is not counted, except that grace 0 removes it at once.
 //
 // The programs come from a nested module, kubernetes/, because k8s.io/kubernetes needs replace lines, with which this

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane/programs"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // forward is how far clocks are set forward: sixty times as long as a lease lasts.
@@ -109,19 +109,19 @@ func writeOverlay(ctx context.Context, folder string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// addSettable puts the plugin with a clock that can be set beside the stage's own.
-func addSettable(ctx context.Context, s *stage.Stage) error {
+// addSettable puts the plugin with a clock that can be set beside the fixture's own.
+func addSettable(ctx context.Context, s *fixture.Fixture) error {
 	return buildSettable(ctx, "./cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
 }
 
 // settableIn is the folder of the plugin with a clock that can be set.
-func settableIn(s *stage.Stage) string { return filepath.Join(s.Dir, "settable") }
+func settableIn(s *fixture.Fixture) string { return filepath.Join(s.Dir, "settable") }
 
 // wallClock is the file that sets the wall clock of the commands that were started with its environment.
 type wallClock string
 
-// wallClock is the trial's.
-func (t *trial) wallClock() wallClock { return wallClock(filepath.Join(t.Dir, t.group()+".clock")) }
+// wallClock returns the wall clock of the case.
+func (t *testCase) wallClock() wallClock { return wallClock(filepath.Join(t.Dir, t.group()+".clock")) }
 
 // setForward makes the clock right but for so many seconds, at once and whether commands run or are halted. It has to be set before they start.
 func (w wallClock) setForward(by time.Duration) error {
@@ -139,11 +139,11 @@ func (w wallClock) setForward(by time.Duration) error {
 // env is what has a command use this clock.
 func (w wallClock) env() []string { return []string{"TEST_CLOCK_AHEAD=" + string(w)} }
 
-// onClock sets the trial's clock, and returns what has the plugin be one that uses it.
-func (t *trial) onClock(by time.Duration) ([]string, error) {
+// onClock sets the clock of the case, and returns the environment of a command that uses it.
+func (t *testCase) onClock(by time.Duration) ([]string, error) {
 	if err := t.wallClock().setForward(by); err != nil {
 		return nil, err
 	}
-	path := []string{settableIn(t.Stage), t.Dir, os.Getenv("PATH")}
+	path := []string{settableIn(t.Fixture), t.Dir, os.Getenv("PATH")}
 	return append(t.wallClock().env(), "PATH="+strings.Join(path, string(os.PathListSeparator))), nil
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestSample tries two points of a small upgrade, and two of one that EKS carries out and of a blue-green one.
@@ -18,37 +18,37 @@ func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	s, err := stage.ForTrials(t.Context(), t.Output())
+	s, err := fixture.NewShared(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
 	t.Run("driven", func(t *testing.T) {
 		t.Parallel()
-		c := course{counts: []int{2, 1}}
+		c := setup{counts: []int{2, 1}}
 		writes, err := c.undisturbed(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.playSample(t, s, sample(t, writes))
+		c.runSample(t, s, sample(t, writes))
 	})
 	t.Run("blue-green", func(t *testing.T) {
 		t.Parallel()
-		c := course{counts: []int{1, 1}, strategy: string(upgrade.BlueGreen)}
+		c := setup{counts: []int{1, 1}, strategy: string(upgrade.BlueGreen)}
 		writes, err := c.undisturbed(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		drained, deleted := first(t, writes, "/eviction"), first(t, writes, "TerminateInstanceInAutoScalingGroup")
-		outcomes := c.playSample(t, s, []point{{deleted, lose}, {drained, rollback}})
+		outcomes := c.runSample(t, s, []point{{deleted, lose}, {drained, rollback}})
 		if outcomes[1].obeyed != upgrade.VerbRollback {
 			t.Error("the group was not taken back out of the drain")
 		}
 	})
 	t.Run("managed", func(t *testing.T) {
 		t.Parallel()
-		c := course{counts: []int{1, 1}, managed: true}
-		for _, o := range c.playSample(t, s, []point{{4, kill}, {5, lose}}) {
+		c := setup{counts: []int{1, 1}, managed: true}
+		for _, o := range c.runSample(t, s, []point{{4, kill}, {5, lose}}) {
 			if want := []string{"/configmaps", "/update-version"}[o.point.n-4]; !strings.HasSuffix(o.where(), want) {
 				t.Errorf("%s is %s, want %s", o.point, o.where(), want)
 			}
@@ -56,10 +56,10 @@ func TestSample(t *testing.T) {
 	})
 }
 
-// playSample plays the points at once, and wants each reached and ended as an undisturbed upgrade does.
-func (c course) playSample(t *testing.T, s *stage.Stage, points []point) []outcome {
+// runSample runs the cases of the points at the same time, and wants each reached and ended as an undisturbed upgrade does.
+func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []outcome {
 	t.Helper()
-	outcomes, err := c.playAll(t.Context(), s, points, len(points), t.Output())
+	outcomes, err := c.runAll(t.Context(), s, points, len(points), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +79,12 @@ func (c course) playSample(t *testing.T, s *stage.Stage, points []point) []outco
 func sample(t *testing.T, writes []string) []point {
 	t.Helper()
 	var points []point
-	for blow, kinds := range map[blow][]string{
+	for fault, kinds := range map[fault][]string{
 		kill: {"LaunchInstances"},
 		lose: {"/eviction"},
 	} {
 		for _, kind := range kinds {
-			points = append(points, point{first(t, writes, kind), blow})
+			points = append(points, point{first(t, writes, kind), fault})
 		}
 	}
 	return points
@@ -140,14 +140,14 @@ func TestMeet(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			tap := &tap{point: c.point}
+			proxy := &proxy{point: c.point}
 			for i, write := range c.writes {
-				if got := tap.meet(write); got != c.want[i] {
+				if got := proxy.meet(write); got != c.want[i] {
 					t.Errorf("write %d is the point's: %t, want %t", i+1, got, c.want[i])
 				}
 			}
-			if len(tap.writes) != len(c.writes) {
-				t.Errorf("%d writes are remembered, want %d", len(tap.writes), len(c.writes))
+			if len(proxy.writes) != len(c.writes) {
+				t.Errorf("%d writes are remembered, want %d", len(proxy.writes), len(c.writes))
 			}
 		})
 	}
@@ -219,7 +219,7 @@ func TestOutOfBounds(t *testing.T) {
 func TestReport(t *testing.T) {
 	outcomes := []outcome{
 		{point: point{1, kill}, writes: []string{"POST /a", "PUT /b"}},
-		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, faults: []string{"nodes: x", "lease: y"}},
+		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, problems: []string{"nodes: x", "lease: y"}},
 		{point: point{3, kill}, writes: []string{"POST /a", "PUT /b"}},
 	}
 	var lines []string

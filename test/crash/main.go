@@ -17,12 +17,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // options are the flags.
 type options struct {
-	how                  blow
+	how                  fault
 	from, to, every, few int
 	atOnce               int
 	managed              bool
@@ -32,7 +32,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar((*string)(&o.how), "how", string(kill), fmt.Sprintf("What happens at the write, one of %q", blows()))
+	flag.StringVar((*string)(&o.how), "how", string(kill), fmt.Sprintf("What happens at the write, one of %q", faults()))
 	flag.IntVar(&o.from, "from", 1, "The first write to try")
 	flag.IntVar(&o.to, "to", 0, "The last write to try; 0 for the last there is")
 	flag.IntVar(&o.every, "every", 1, "Try every so manieth write")
@@ -55,15 +55,15 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if o.from < 1 || o.every < 1 || o.atOnce < 1 {
 		return errors.New("-from, -every and -at-once have to be 1 or more")
 	}
-	if !slices.Contains(blows(), o.how) {
-		return fmt.Errorf("-how=%s is none of %q", o.how, blows())
+	if !slices.Contains(faults(), o.how) {
+		return fmt.Errorf("-how=%s is none of %q", o.how, faults())
 	}
-	s, err := stage.ForTrials(ctx, os.Stderr)
+	s, err := fixture.NewShared(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	c := course{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep}
+	c := setup{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep}
 	if o.how.setsClock() {
 		if err := addSettable(ctx, s); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "undisturbed: %d writes in %s\n", len(writes), since(began))
 	began = time.Now()
-	outcomes, err := c.playAll(ctx, s, o.points(len(writes)), o.atOnce, out)
+	outcomes, err := c.runAll(ctx, s, o.points(len(writes)), o.atOnce, out)
 	if err != nil {
 		return err
 	}
@@ -100,13 +100,13 @@ func (o options) points(writes int) []point {
 	return points
 }
 
-// playAll plays the points on one stage, so many at the same time, prints what is wrong as it is found, and returns their
+// runAll runs the cases of the points on one fixture, so many at the same time, prints what is wrong as it is found, and returns their
 // outcomes in the same order.
-func (c course) playAll(ctx context.Context, s *stage.Stage, points []point, atOnce int, out io.Writer) ([]outcome, error) {
-	return stage.PlayAll(ctx, len(points), atOnce, func(ctx context.Context, i int) (outcome, error) {
-		o, err := c.play(ctx, s, points[i])
+func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, atOnce int, out io.Writer) ([]outcome, error) {
+	return fixture.RunAll(ctx, len(points), atOnce, func(ctx context.Context, i int) (outcome, error) {
+		o, err := c.run(ctx, s, points[i])
 		if err != nil {
-			err = fmt.Errorf("playing %s: %w", points[i], err)
+			err = fmt.Errorf("running %s: %w", points[i], err)
 		}
 		return o, err
 	}, func(o *outcome) {
@@ -123,7 +123,7 @@ func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	for i := range outcomes {
 		if outcomes[i].reached() {
 			tried++
-			if len(outcomes[i].faults) == 0 {
+			if len(outcomes[i].problems) == 0 {
 				well++
 			}
 			if outcomes[i].obeyed != "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // stateSpace is the namespace that upgrades keep their records and leases in unless told otherwise.
@@ -39,8 +39,8 @@ func differences(found, wanted state) []string {
 	return all
 }
 
-// picture is what there was before the upgrade.
-type picture struct {
+// snapshot is what there was before the upgrade.
+type snapshot struct {
 	group awscloud.GroupStatus
 	// instances and pods are who has to go, by instance ID and by UID.
 	instances, pods map[string]bool
@@ -48,9 +48,9 @@ type picture struct {
 	ready map[string]int
 }
 
-// photograph takes the picture of a group whose nodes are all outdated.
-func (t *trial) photograph(ctx context.Context) (picture, error) {
-	p := picture{instances: map[string]bool{}, pods: map[string]bool{}}
+// takeSnapshot reads the state of a group whose nodes are all outdated.
+func (t *testCase) takeSnapshot(ctx context.Context) (snapshot, error) {
+	p := snapshot{instances: map[string]bool{}, pods: map[string]bool{}}
 	var err error
 	if p.group, err = t.Cloud.Group(t.scaling); err != nil {
 		return p, err
@@ -71,8 +71,8 @@ func (t *trial) photograph(ctx context.Context) (picture, error) {
 	return p, nil
 }
 
-// goal is what an upgrade has to leave behind: all is current, and all else is as it was.
-func (p *picture) goal() state {
+// expected returns what an upgrade has to leave behind: all is current, and all else is as it was.
+func (p *snapshot) expected() state {
 	return state{
 		"budgets below their need": "",
 		"sizes":                    sizes(p.group),
@@ -92,7 +92,7 @@ func (p *picture) goal() state {
 }
 
 // look finds out what was left behind, once everything runs again.
-func (t *trial) look(ctx context.Context) (state, error) {
+func (t *testCase) look(ctx context.Context) (state, error) {
 	found := state{}
 	if err := t.Settle(ctx); err != nil {
 		found["workloads"] = err.Error()
@@ -112,7 +112,7 @@ func (t *trial) look(ctx context.Context) (state, error) {
 
 // lookAtCloud compares what the group is now, what it was meanwhile and whom it was asked to terminate. Requests with no
 // answer had their effect.
-func (t *trial) lookAtCloud(ctx context.Context, found state) error {
+func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
 	group, err := t.Cloud.Group(t.scaling)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func sizes(g awscloud.GroupStatus) string {
 	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
 }
 
-// odd lists who was not struck exactly once and was due, or was struck and was not due.
+// odd lists the instances or pods that were due and were not removed exactly once, and those that were removed and not due.
 func odd(times map[string]int, due map[string]bool) string {
 	var all []string
 	for id := range due {
@@ -177,7 +177,7 @@ func odd(times map[string]int, due map[string]bool) string {
 	return strings.Join(all, ", ")
 }
 
-func (t *trial) lookAtNodes(ctx context.Context, found state) error {
+func (t *testCase) lookAtNodes(ctx context.Context, found state) error {
 	list, err := t.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + t.group()})
 	if err != nil {
 		return err
@@ -186,10 +186,10 @@ func (t *trial) lookAtNodes(ctx context.Context, found state) error {
 	var left []string
 	for i := range list.Items {
 		node := &list.Items[i]
-		if cmp.Or(node.Labels["image"], node.Labels["eks.amazonaws.com/nodegroup-image"]) == stage.NewImage {
+		if cmp.Or(node.Labels["image"], node.Labels["eks.amazonaws.com/nodegroup-image"]) == fixture.NewImage {
 			current++
 		}
-		for _, mark := range stage.Marks(node) {
+		for _, mark := range fixture.Marks(node) {
 			left = append(left, mark+" on "+node.Name)
 		}
 	}
@@ -198,7 +198,7 @@ func (t *trial) lookAtNodes(ctx context.Context, found state) error {
 	return nil
 }
 
-func (t *trial) lookAtPods(ctx context.Context, found state) error {
+func (t *testCase) lookAtPods(ctx context.Context, found state) error {
 	pods, err := t.pods(ctx)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (t *trial) lookAtPods(ctx context.Context, found state) error {
 	return nil
 }
 
-func (t *trial) pods(ctx context.Context) ([]corev1.Pod, error) {
+func (t *testCase) pods(ctx context.Context) ([]corev1.Pod, error) {
 	list, err := t.Cluster.Client().CoreV1().Pods(t.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func readyPods(pods []corev1.Pod) map[string]int {
 }
 
 // lookAtMemory looks at the lease and at the record.
-func (t *trial) lookAtMemory(ctx context.Context, found state) error {
+func (t *testCase) lookAtMemory(ctx context.Context, found state) error {
 	lease, err := t.lease(ctx)
 	if err != nil {
 		return err
@@ -259,12 +259,12 @@ func (t *trial) lookAtMemory(ctx context.Context, found state) error {
 }
 
 // record is what is stored of the upgrade.
-func (t *trial) record(ctx context.Context) (upgrade.Record, error) {
+func (t *testCase) record(ctx context.Context) (upgrade.Record, error) {
 	return cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 }
 
 // lease is the group's.
-func (t *trial) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// verb is the one that is asked for at the blow; "" for none.
-func (b blow) verb() upgrade.Verb {
-	switch verb := upgrade.Verb(b); verb {
+// verb returns the verb that is asked for after the fault; "" for none.
+func (f fault) verb() upgrade.Verb {
+	switch verb := upgrade.Verb(f); verb {
 	case upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbComplete, upgrade.VerbAbort:
 		return verb
 	default:
@@ -22,7 +22,7 @@ func (b blow) verb() upgrade.Verb {
 
 // askVerb asks for the verb from a home directory that knows nothing of the upgrade, and returns the exit code of the command that ended
 // the upgrade. A phase that does not have the verb refuses it, and the upgrade continues; so does one that was paused.
-func (t *trial) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
+func (t *testCase) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
 	record, err := t.record(ctx)
 	if err != nil {
 		return 0, err
@@ -55,29 +55,29 @@ func (t *trial) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
 	}
 }
 
-// goalBack is what a group that was taken back has to be: as before, with other nodes of the revision
+// expectedBack is what a group that was taken back has to be: as before, with other nodes of the revision
 // from before in the place of those that were replaced. How many those are depends on the point.
-func (t *trial) goalBack() state {
-	goal := t.before.goal()
-	goal["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
-	goal["record"] = describe(upgrade.Record{
+func (t *testCase) expectedBack() state {
+	expected := t.before.expected()
+	expected["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
+	expected["record"] = describe(upgrade.Record{
 		Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Message: "rolled back to " + t.scaling + ":1",
 		Total: t.left.Total, Replaced: t.left.Total, Suspended: t.left.Suspended,
 	})
-	return goal
+	return expected
 }
 
-// goalAborted is what a group has to be whose upgrade was aborted: nothing is fenced or suspended, whatever nodes there are.
-func (t *trial) goalAborted(found state) state {
-	goal := t.before.goal()
+// expectedAborted is what a group has to be whose upgrade was aborted: nothing is fenced or suspended, whatever nodes there are.
+func (t *testCase) expectedAborted(found state) state {
+	expected := t.before.expected()
 	for _, free := range []string{"nodes", "record", "sizes", "ready pods"} {
-		goal[free] = found[free]
+		expected[free] = found[free]
 	}
-	return goal
+	return expected
 }
 
 // gone are the instances from before that the group has no more.
-func (t *trial) gone(now map[string]bool) map[string]bool {
+func (t *testCase) gone(now map[string]bool) map[string]bool {
 	gone := maps.Clone(t.before.instances)
 	maps.DeleteFunc(gone, func(id string, _ bool) bool { return now[id] })
 	return gone

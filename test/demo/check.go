@@ -12,18 +12,18 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// picture is what there was before the upgrade.
-type picture struct {
+// snapshot is what there was before the upgrade.
+type snapshot struct {
 	size  awscloud.GroupStatus
 	moves map[types.UID]string // pods that have to leave an outdated node
 	pods  map[string]int       // ready pods of each workload, the DaemonSet left out
 }
 
-func photograph(ctx context.Context, s *stage.Stage) (*picture, error) {
-	p := &picture{moves: map[types.UID]string{}}
+func takeSnapshot(ctx context.Context, s *fixture.Fixture) (*snapshot, error) {
+	p := &snapshot{moves: map[types.UID]string{}}
 	var err error
 	if p.size, err = s.Cloud.Group(group); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func readyPods(pods []corev1.Pod) map[string]int {
 }
 
 // compare prints what was checked and returns an error that names whatever is wrong.
-func (p *picture) compare(ctx context.Context, s *stage.Stage, broken []string, seen int) error {
+func (p *snapshot) compare(ctx context.Context, s *fixture.Fixture, broken []string, seen int) error {
 	var wrong []string
 	check := func(ok bool, format string, args ...any) {
 		line := fmt.Sprintf(format, args...)
@@ -86,14 +86,14 @@ func (p *picture) compare(ctx context.Context, s *stage.Stage, broken []string, 
 	return nil
 }
 
-func (p *picture) compareNodes(ctx context.Context, s *stage.Stage, check func(bool, string, ...any)) error {
+func (p *snapshot) compareNodes(ctx context.Context, s *fixture.Fixture, check func(bool, string, ...any)) error {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {
 		return err
 	}
 	current, clean := 0, 0
 	for i := range nodes {
-		if nodes[i].Labels["image"] == stage.NewImage {
+		if nodes[i].Labels["image"] == fixture.NewImage {
 			current++
 		}
 		if !nodes[i].Spec.Unschedulable && len(nodes[i].Spec.Taints) == 0 {
@@ -105,7 +105,7 @@ func (p *picture) compareNodes(ctx context.Context, s *stage.Stage, check func(b
 	return nil
 }
 
-func (p *picture) compareEvictions(ctx context.Context, s *stage.Stage, check func(bool, string, ...any)) error {
+func (p *snapshot) compareEvictions(ctx context.Context, s *fixture.Fixture, check func(bool, string, ...any)) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const group = "workers"
@@ -31,15 +31,15 @@ func main() {
 
 func run(ctx context.Context) error {
 	fmt.Println("Starting a control plane and a cloud on this machine (the first time builds them: some minutes).")
-	s, err := stage.New(ctx, stage.Options{Log: os.Stderr, Cloud: awscloud.Options{Boot: 3 * time.Second, NodeReady: 2 * time.Second, Terminate: 2 * time.Second}})
+	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cloud: awscloud.Options{Boot: 3 * time.Second, NodeReady: 2 * time.Second, Terminate: 2 * time.Second}})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := furnish(ctx, s); err != nil {
+	if err := setUp(ctx, s); err != nil {
 		return err
 	}
-	before, err := photograph(ctx, s)
+	before, err := takeSnapshot(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -61,16 +61,16 @@ func run(ctx context.Context) error {
 	return before.compare(ctx, s, broken, seen)
 }
 
-// furnish makes a group of 12 nodes in three zones, none like the other, and workloads that fill it.
-func furnish(ctx context.Context, s *stage.Stage) error {
-	err := s.AddGroup(stage.Group{
+// setUp makes a group of 12 nodes in three zones, none like the other, and workloads that fill it.
+func setUp(ctx context.Context, s *fixture.Fixture) error {
+	err := s.AddGroup(fixture.Group{
 		Name: group, Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}, Counts: []int{7, 3, 2}, Max: 12,
 		Suspended: []string{"AZRebalance"}, // or the group would put its zones in balance at once
 	})
 	if err != nil {
 		return err
 	}
-	for _, w := range []stage.Workload{
+	for _, w := range []fixture.Workload{
 		{Name: "web", Replicas: 12, Ready: time.Second, Gone: time.Second, MaxUnavailable: "2"},
 		{Name: "cart", Replicas: 6, Ready: time.Second, Gone: time.Second, MinAvailable: "5"},
 		{Name: "search", Replicas: 8, Ready: 2 * time.Second, Gone: time.Second, MaxUnavailable: "25%"},
@@ -86,7 +86,7 @@ func furnish(ctx context.Context, s *stage.Stage) error {
 }
 
 // show runs kubectl as a user would, on this terminal.
-func show(ctx context.Context, s *stage.Stage, args string) error {
+func show(ctx context.Context, s *fixture.Fixture, args string) error {
 	fmt.Printf("\n$ kubectl %s\n", args)
 	code, err := s.Start(ctx, os.Stdout, os.Stderr, nil, strings.Fields(args)...).Wait()
 	if err != nil {

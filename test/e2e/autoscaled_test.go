@@ -16,31 +16,31 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82), and those of short-lived nodes to the group (GKE G90).
 func TestAutoscaledBlueGreen(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
-	scenes := map[string]func(*testing.T, *stage.Stage){
+	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"served":   autoscaledToTheEnd,
 		"waits":    autoscaledWaits,
 		"unserved": autoscaledUnserved,
 		"expire":   shortLived,
 	}
-	for name, play := range scenes {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
 			writeAutoscalerStatus(t, shared, "served", "waits") // as late as this, or it would be too old to count
-			play(t, shared)
+			test(t, shared)
 		})
 	}
 }
 
 // writeAutoscalerStatus writes what cluster-autoscaler says of the groups that it serves.
-func writeAutoscalerStatus(t *testing.T, s *stage.Stage, groups ...string) {
+func writeAutoscalerStatus(t *testing.T, s *fixture.Fixture, groups ...string) {
 	t.Helper()
 	text := "autoscalerStatus: Running\nnodeGroups:\n"
 	for _, group := range groups {
@@ -58,13 +58,13 @@ func writeAutoscalerStatus(t *testing.T, s *stage.Stage, groups ...string) {
 	if apierrors.IsNotFound(err) {
 		_, err = configMaps.Create(t.Context(), status, metav1.CreateOptions{})
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) { // another scene was first
+	if err != nil && !apierrors.IsAlreadyExists(err) { // another case was first
 		t.Fatal(err)
 	}
 }
 
-// autoscale has the group grow by a node while pods of the scene wait that no node takes, as an autoscaler does that scans often.
-func (s *scene) autoscale() {
+// autoscale has the group grow by a node while pods of the case wait that no node takes, as an autoscaler does that scans often.
+func (s *testCase) autoscale() {
 	ctx, stop := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -80,7 +80,7 @@ func (s *scene) autoscale() {
 	})
 }
 
-func (s *scene) scaleUp(ctx context.Context) error {
+func (s *testCase) scaleUp(ctx context.Context) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil || !slices.ContainsFunc(pods.Items, isUnschedulable) {
 		return err
@@ -116,12 +116,12 @@ func autoscaled(flags ...string) []string {
 
 // autoscaledToTheEnd drains all outdated nodes at once after the wait, at the pace of their budgets. The autoscaler brings up what their
 // pods need (GKE G70, G74, G75).
-func autoscaledToTheEnd(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func autoscaledToTheEnd(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	s.autoscale()
 	s.upgrade(0, autoscaled("--wait-for-drain=2s")...).says("nodegroup/served upgraded")
-	s.waitFor("all pods to be ready", func() bool { return maps.Equal(s.photograph().ready, s.before.ready) })
-	after := s.photograph()
+	s.waitFor("all pods to be ready", func() bool { return maps.Equal(s.takeSnapshot().ready, s.before.ready) })
+	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
 		if !s.current(&node, after.group) {
 			t.Errorf("node %s is not current", node.Name)
@@ -137,8 +137,8 @@ func autoscaledToTheEnd(t *testing.T, shared *stage.Stage) {
 }
 
 // autoscaledWaits leaves for a wait of days, in which all that may be asked for is a pause and an end (GKE G71, G78).
-func autoscaledWaits(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	s.upgrade(6, autoscaled()...).says("it waits with the drain until ")
 	if most, room := s.cloudGroup().Max, s.before.group.Max+3; most != room {
 		t.Errorf("the group's maximum is %d, want room for as many new nodes: %d", most, room)
@@ -149,7 +149,7 @@ func autoscaledWaits(t *testing.T, shared *stage.Stage) {
 	s.asked(6, "resume", "--yes", "--parallel-groups").says("it waits with the drain until ")
 	s.asked(0, "abort", "--yes", "--parallel-groups")
 	s.settle()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
 		s.checkClean(&node)
@@ -160,12 +160,12 @@ func autoscaledWaits(t *testing.T, shared *stage.Stage) {
 }
 
 // autoscaledUnserved is refused where nothing shows an autoscaler (GKE G80).
-func autoscaledUnserved(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func autoscaledUnserved(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	c := s.upgrade(2, autoscaled()...)
 	for _, word := range []string{"nothing shows that an autoscaler serves group", "does not name it", "blue-green"} {
-		if complaint := c.complaint(); !strings.Contains(complaint, word) {
-			t.Errorf("the error does not say %q: %s", word, complaint)
+		if errorLine := c.errorLine(); !strings.Contains(errorLine, word) {
+			t.Errorf("the error does not say %q: %s", word, errorLine)
 		}
 	}
 	s.checkUntouched()

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // reading is how much later than a target is gone the plugin may know it: it reads load balancers every 5 s while a node waits.
@@ -19,14 +19,14 @@ const reading = 7 * time.Second
 // TestBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
 func TestBalancers(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
-	s := balancedScene(t, shared, 12*time.Second)
-	s.add(stage.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"})
+	shared := fixture.ForTest(t, quick())
+	s := newBalancedGroup(t, shared, 12*time.Second)
+	s.add(fixture.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"})
 	s.ready()
 	s.noteOwners()
 
 	s.Cloud.Fault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
-	plan := start(t, s.Stage, "nodeupgrade", "check", s.group, "--fail-on=never")
+	plan := start(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
 	plan.end(0)
 	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "by label and --settle")
 	s.Cloud.ClearFaults()
@@ -50,9 +50,9 @@ func TestBalancers(t *testing.T) {
 func TestBalancersBesideSlowPods(t *testing.T) {
 	inSample(t)
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
-	s := balancedScene(t, shared, 3*time.Second)
-	err := s.Add(t.Context(), stage.Workload{
+	shared := fixture.ForTest(t, quick())
+	s := newBalancedGroup(t, shared, 3*time.Second)
+	err := s.Add(t.Context(), fixture.Workload{
 		Name: "web", Replicas: 4, MaxUnavailable: "2", Ready: 200 * time.Millisecond, Gone: 8 * time.Second, NodeSelector: map[string]string{"pool": s.group},
 	})
 	if err != nil {
@@ -76,22 +76,22 @@ func TestBalancersBesideSlowPods(t *testing.T) {
 	}
 }
 
-// balancedGroup is a scene in front of whose nodes and pods load balancers stand.
+// balancedGroup is a case whose nodes and pods are behind load balancers.
 type balancedGroup struct {
-	*scene
+	*testCase
 	// owners are the instances that targets belong to: their own, and those that pods are on at first.
 	owners map[string]string
 }
 
-// balancedScene has target groups of a deregistration delay: of the Auto Scaling group, of nodes, of the pods of web, and one of
+// newBalancedGroup begins a case with target groups of a deregistration delay: of the Auto Scaling group, of nodes, of the pods of web, and one of
 // another account.
-func balancedScene(t *testing.T, shared *stage.Stage, delay time.Duration) *balancedGroup {
+func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration) *balancedGroup {
 	t.Helper()
 	add := func(name, account string, ip bool) string {
 		return shared.Cloud.AddTargetGroup(awscloud.TargetGroupSpec{Name: name, Account: account, IP: ip, Delay: delay})
 	}
 	own, nodes, pods, theirs := add("own", "", false), add("nodes", "", false), add("pods", "", true), add("theirs", "999999999999", false)
-	s := openEmpty(t, shared, stage.Group{
+	s := openEmpty(t, shared, fixture.Group{
 		Name: "balanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} },
 	})
@@ -103,8 +103,8 @@ func balancedScene(t *testing.T, shared *stage.Stage, delay time.Duration) *bala
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	wait, err := s.AddBindings(ctx,
-		stage.Binding{Name: "nodes", TargetGroup: nodes, Nodes: "pool=balanced"}, stage.Binding{Name: "web", TargetGroup: pods, Pods: "app=web"},
-		stage.Binding{Name: "theirs", TargetGroup: theirs, Nodes: "pool=balanced"},
+		fixture.Binding{Name: "nodes", TargetGroup: nodes, Nodes: "pool=balanced"}, fixture.Binding{Name: "web", TargetGroup: pods, Pods: "app=web"},
+		fixture.Binding{Name: "theirs", TargetGroup: theirs, Nodes: "pool=balanced"},
 	)
 	if err != nil {
 		stop()
@@ -116,7 +116,7 @@ func balancedScene(t *testing.T, shared *stage.Stage, delay time.Duration) *bala
 			t.Error(err)
 		}
 	})
-	return &balancedGroup{scene: s}
+	return &balancedGroup{testCase: s}
 }
 
 // noteOwners takes down which target belongs to which instance.

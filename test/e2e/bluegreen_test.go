@@ -8,14 +8,14 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestBlueGreen keeps outdated nodes beside the new ones until a soak is over (GKE G40–G56).
 func TestBlueGreen(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
-	scenes := map[string]func(*testing.T, *stage.Stage){
+	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"from start to end":                blueGreen,
 		"a budget that never opens":        blueGreenBlocked,
 		"a soak that outlives the process": blueGreenLeaves,
@@ -25,17 +25,17 @@ func TestBlueGreen(t *testing.T) {
 		"verbs in the drain":               blueGreenDraining,
 		"carried out by Jobs":              blueGreenScheduled,
 	}
-	for name, play := range scenes {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			play(t, shared)
+			test(t, shared)
 		})
 	}
 }
 
 // soak is the wait that is on record.
-func (s *scene) soak() upgrade.Soak {
+func (s *testCase) soak() upgrade.Soak {
 	s.t.Helper()
 	record, err := cluster.NewStore(s.Cluster.Client(), metav1.NamespaceSystem, s.group).LoadRecord(s.t.Context())
 	if err != nil {
@@ -44,10 +44,10 @@ func (s *scene) soak() upgrade.Soak {
 	return record.Soak
 }
 
-// openColours begins a scene of three nodes in two zones; each gets a new one beside it.
-func openColours(t *testing.T, shared *stage.Stage, name string, extra ...stage.Workload) *scene {
+// openColours begins a case with three nodes in two zones; each gets a new one beside it.
+func openColours(t *testing.T, shared *fixture.Fixture, name string, extra ...fixture.Workload) *testCase {
 	t.Helper()
-	s := open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, extra...)
+	s := open(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, extra...)
 	s.surge, s.unavailable = 3, 0
 	return s
 }
@@ -55,7 +55,7 @@ func openColours(t *testing.T, shared *stage.Stage, name string, extra ...stage.
 // inColours are the flags of a blue-green upgrade.
 func inColours(flags ...string) []string { return append([]string{"--strategy=blue-green"}, flags...) }
 
-func blueGreen(t *testing.T, shared *stage.Stage) {
+func blueGreen(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "colours")
 	c := s.start(inColours("--batch=2", "--batch-soak=1s", "--soak=3s")...)
 	c.until("the soak", phase(string(upgrade.PhaseSoak)))
@@ -70,7 +70,7 @@ func blueGreen(t *testing.T, shared *stage.Stage) {
 }
 
 // blueGreenBlocked deletes a pod past its budget when its node is deleted, and not before (GKE G44, G53).
-func blueGreenBlocked(t *testing.T, shared *stage.Stage) {
+func blueGreenBlocked(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "wedged", stubborn())
 	s.mayBreak = true
 	c := s.start(inColours("--batch=3", "--soak=2s", ampleTime)...)
@@ -84,12 +84,12 @@ func blueGreenBlocked(t *testing.T, shared *stage.Stage) {
 
 // blueGreenLeaves leaves at a long soak. Until it is over the same command asks for nothing but the record, and complete ends
 // it (GKE G52).
-func blueGreenLeaves(t *testing.T, shared *stage.Stage) {
+func blueGreenLeaves(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "leaves")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...).says("soaks until ", "kubectl nodeupgrade complete leaves")
 	noCloud := []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_MAX_ATTEMPTS=1"} // whoever asks it fails
 	for _, args := range [][]string{s.args(inColours("--batch=3", "--soak=24h")...), {"nodeupgrade", "resume", s.group, "--yes"}} {
-		again := startIn(t, s.Stage, noCloud, args...)
+		again := startIn(t, s.Fixture, noCloud, args...)
 		again.end(6)
 		again.says("soaks until ")
 	}
@@ -100,7 +100,7 @@ func blueGreenLeaves(t *testing.T, shared *stage.Stage) {
 
 // blueGreenPaused pauses in the soak, which keeps what is left of it, and ends the soak of an upgrade that another process
 // carries out (GKE G52, G54).
-func blueGreenPaused(t *testing.T, shared *stage.Stage) {
+func blueGreenPaused(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "rests")
 	c := s.start(inColours("--batch=3", "--soak=24h", "--wait")...)
 	c.until("the soak", phase(string(upgrade.PhaseSoak)))
@@ -119,7 +119,7 @@ func blueGreenPaused(t *testing.T, shared *stage.Stage) {
 }
 
 // blueGreenBack takes the group back out of the soak: the outdated nodes take pods again, and the new ones go (GKE G56).
-func blueGreenBack(t *testing.T, shared *stage.Stage) {
+func blueGreenBack(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "returns")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
 	s.asked(0, "rollback", "--yes", "--parallel-groups").says("rolled back to returns:1")
@@ -127,7 +127,7 @@ func blueGreenBack(t *testing.T, shared *stage.Stage) {
 }
 
 // blueGreenAborted leaves the nodes of both colours: before that is done it names what takes the new ones away (GKE G56).
-func blueGreenAborted(t *testing.T, shared *stage.Stage) {
+func blueGreenAborted(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "remains")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
 	s.asked(0, "abort", "--dry-run", "--parallel-groups").says("kubectl nodeupgrade rollback remains takes the new ones away instead")
@@ -136,7 +136,7 @@ func blueGreenAborted(t *testing.T, shared *stage.Stage) {
 
 // blueGreenDraining pauses between two batches, refuses to complete what does not soak, continues after Ctrl-C with both colours
 // as they were, and goes back (GKE G54, G56).
-func blueGreenDraining(t *testing.T, shared *stage.Stage) {
+func blueGreenDraining(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "batches", stubborn())
 	c := s.start(inColours("--batch=1", "--soak=24h")...)
 	blockedBy("stubborn")(s, c)

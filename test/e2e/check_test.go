@@ -14,17 +14,17 @@ import (
 )
 
 // checkDone is what holds after every upgrade that reached its goal: all is current, and all else is as it was.
-func (s *scene) checkDone() {
+func (s *testCase) checkDone() {
 	s.t.Helper()
 	s.checkReplaced()
 	s.checkEvictions()
 }
 
 // checkReplaced is checkDone where pods had to move more than once.
-func (s *scene) checkReplaced() {
+func (s *testCase) checkReplaced() {
 	s.t.Helper()
 	s.settle()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
 		if !s.current(&node, after.group) {
@@ -44,7 +44,7 @@ func (s *scene) checkReplaced() {
 }
 
 // checkSize compares what the cloud keeps of the group.
-func (s *scene) checkSize(after picture) {
+func (s *testCase) checkSize(after snapshot) {
 	s.t.Helper()
 	a, b := after.group, s.before.group
 	if a.Desired != b.Desired || a.Min != b.Min || a.Max != b.Max || !maps.Equal(a.Zones, b.Zones) {
@@ -56,7 +56,7 @@ func (s *scene) checkSize(after picture) {
 }
 
 // checkClean fails when anything of ours is on the node.
-func (s *scene) checkClean(node *corev1.Node) {
+func (s *testCase) checkClean(node *corev1.Node) {
 	s.t.Helper()
 	if left := ours(node); len(left) > 0 {
 		s.t.Errorf("node %s still has %s of ours", node.Name, strings.Join(left, ", "))
@@ -89,7 +89,7 @@ func ours(node *corev1.Node) []string {
 
 // checkTimeline looks at every size the group has had: what we add is never more than the surge, and never more than
 // max-unavailable machines are missing.
-func (s *scene) checkTimeline() {
+func (s *testCase) checkTimeline() {
 	s.t.Helper()
 	sizes := s.Cloud.Timeline(s.group)
 	if len(sizes) < 2 {
@@ -105,7 +105,7 @@ func (s *scene) checkTimeline() {
 }
 
 // checkTerminations fails when an instance was terminated twice, or one that was current.
-func (s *scene) checkTerminations() {
+func (s *testCase) checkTerminations() {
 	s.t.Helper()
 	asked := s.terminated()
 	for id, times := range asked {
@@ -120,12 +120,12 @@ func (s *scene) checkTerminations() {
 	}
 }
 
-func (s *scene) outdatedImage(i awscloud.InstanceStatus) bool {
+func (s *testCase) outdatedImage(i awscloud.InstanceStatus) bool {
 	return !s.current(&corev1.Node{}, awscloud.GroupStatus{Instances: []awscloud.InstanceStatus{{Image: i.Image}}})
 }
 
 // terminated counts, by instance, the requests to terminate it that had an effect: answered well, or not answered at all.
-func (s *scene) terminated() map[string]int {
+func (s *testCase) terminated() map[string]int {
 	counts := map[string]int{}
 	for _, r := range s.Cloud.Requests() {
 		if r.Operation == "TerminateInstanceInAutoScalingGroup" && (r.Status == http.StatusOK || r.Status == 0) {
@@ -136,7 +136,7 @@ func (s *scene) terminated() map[string]int {
 }
 
 // checkEvictions wants each pod that had to move evicted exactly once, and no other.
-func (s *scene) checkEvictions() {
+func (s *testCase) checkEvictions() {
 	s.t.Helper()
 	found, err := s.Evictions(s.t.Context())
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *scene) checkEvictions() {
 }
 
 // checkBudgets wants no moment at which a budget was broken, unless one may be.
-func (s *scene) checkBudgets() {
+func (s *testCase) checkBudgets() {
 	s.t.Helper()
 	broken, seen := s.budgets.Broken()
 	if len(broken) > 0 && !s.mayBreak || seen == 0 {

@@ -20,16 +20,16 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestCommandLine is about what is typed and what is printed. But for the loop in the beginning nothing may be
-// written on its stage, by whatever is typed.
+// written on its fixture, by whatever is typed.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.EKS.Setup = time.Hour // as long as a group is busy
-	s := stage.ForTest(t, options)
+	s := fixture.ForTest(t, options)
 	t.Run("no region", func(t *testing.T) { // before there are nodes, which would tell it
 		refusal{
 			args: []string{"workers", "--yes", "--provider=aws"}, env: []string{"AWS_REGION="}, code: 1,
@@ -37,7 +37,7 @@ func TestCommandLine(t *testing.T) {
 		}.check(t, s)
 	})
 	for _, name := range []string{"alpha", "beta", "gamma"} {
-		addGroup(t, s, stage.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+		addGroup(t, s, fixture.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	}
 	scripts(t, s, testscript.Params{Files: []string{"testdata/loop.txtar"}})
 	addOddGroups(t, s)
@@ -52,7 +52,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 // scripts runs testscript's scripts one after the other.
-func scripts(t *testing.T, s *stage.Stage, p testscript.Params) {
+func scripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
 	t.Helper()
 	p.Setup = func(env *testscript.Env) error {
 		for _, entry := range s.Env() {
@@ -115,7 +115,7 @@ func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func addGroup(t *testing.T, s *stage.Stage, group stage.Group) {
+func addGroup(t *testing.T, s *fixture.Fixture, group fixture.Group) {
 	t.Helper()
 	if err := s.AddGroup(group); err != nil {
 		t.Fatal(err)
@@ -127,13 +127,13 @@ func addGroup(t *testing.T, s *stage.Stage, group stage.Group) {
 const newestImage = "ami-0ccccccccccccccc3"
 
 // addOddGroups adds a group for each reason there is not to upgrade one.
-func addOddGroups(t *testing.T, s *stage.Stage) {
+func addOddGroups(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
-	one := func(name string, more func(*awscloud.GroupSpec)) stage.Group {
-		return stage.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more}
+	one := func(name string, more func(*awscloud.GroupSpec)) fixture.Group {
+		return fixture.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more}
 	}
 	s.Cloud.AddImage(newestImage, "v1.99.0", "x86_64")
-	for _, group := range []stage.Group{
+	for _, group := range []fixture.Group{
 		one("newer", func(spec *awscloud.GroupSpec) {
 			s.Cloud.AddTemplate("newer", awscloud.TemplateVersion{Image: newestImage, InstanceType: "m7i.large"})
 			spec.Template.Version = "3"
@@ -158,7 +158,7 @@ func addOddGroups(t *testing.T, s *stage.Stage) {
 	}
 }
 
-func protect(t *testing.T, s *stage.Stage, group string) {
+func protect(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -170,7 +170,7 @@ func protect(t *testing.T, s *stage.Stage, group string) {
 }
 
 // forget takes a group's nodes out of the cluster, as if it were another cluster's.
-func forget(t *testing.T, s *stage.Stage, group string) {
+func forget(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -182,27 +182,27 @@ func forget(t *testing.T, s *stage.Stage, group string) {
 }
 
 // addManaged adds a node group that EKS could upgrade, and one for each reason there is not to.
-func addManaged(t *testing.T, s *stage.Stage) {
+func addManaged(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
-	custom := s.Cloud.AddTemplate("custom", awscloud.TemplateVersion{Image: stage.OldImage, InstanceType: "m7i.large"})
+	custom := s.Cloud.AddTemplate("custom", awscloud.TemplateVersion{Image: fixture.OldImage, InstanceType: "m7i.large"})
 	for name, more := range map[string]func(*awscloud.NodegroupSpec){
 		"managed": nil,
 		"sick":    func(spec *awscloud.NodegroupSpec) { spec.UnhealthyReason = "Ec2SubnetInvalidConfiguration" },
 		"busy":    nil,
 		"behind": func(spec *awscloud.NodegroupSpec) {
-			spec.ReleaseVersion, spec.Image = "1.34.9-20250901", stage.OldImage
+			spec.ReleaseVersion, spec.Image = "1.34.9-20250901", fixture.OldImage
 		},
 		"custom": func(spec *awscloud.NodegroupSpec) {
 			spec.ReleaseVersion, spec.CustomTemplate = "", awscloud.TemplateRef{ID: custom, Version: "1"}
 		},
 	} {
-		_, err := s.AddManagedGroup(stage.ManagedGroup{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more})
+		_, err := s.AddManagedGroup(fixture.ManagedGroup{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more})
 		if err == nil {
 			err = s.AwaitNodes(t.Context(), "pool="+name, 1)
 		}
 		if err == nil && name == "busy" {
 			_, err = s.EKS().UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
-				ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(name), UpdateConfig: &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(2)},
+				ClusterName: aws.String(fixture.EKSCluster), NodegroupName: aws.String(name), UpdateConfig: &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(2)},
 			})
 		}
 		if err != nil {
@@ -212,11 +212,11 @@ func addManaged(t *testing.T, s *stage.Stage) {
 }
 
 // addWorkers adds the group that could be upgraded, its workloads, and a pod that no one would bring back elsewhere.
-func addWorkers(t *testing.T, s *stage.Stage) {
+func addWorkers(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
-	addGroup(t, s, stage.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	addGroup(t, s, fixture.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	workers := map[string]string{"pool": "workers"}
-	for _, w := range []stage.Workload{
+	for _, w := range []fixture.Workload{
 		{Name: "web", Replicas: 4, MaxUnavailable: "1", NodeSelector: workers},
 		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1", NodeSelector: workers},
 		{Name: "agent", Kind: "DaemonSet", NodeSelector: workers},
@@ -234,7 +234,7 @@ func addWorkers(t *testing.T, s *stage.Stage) {
 // writes are what the plugin has asked to change so far.
 type writes struct{ cluster, cloud []string }
 
-func writesOf(t *testing.T, s *stage.Stage) writes {
+func writesOf(t *testing.T, s *fixture.Fixture) writes {
 	t.Helper()
 	cluster, err := s.Mutations(t.Context())
 	if err != nil {
@@ -244,7 +244,7 @@ func writesOf(t *testing.T, s *stage.Stage) writes {
 }
 
 // checkNone wants nothing to have been written since.
-func (w writes) checkNone(t *testing.T, s *stage.Stage) {
+func (w writes) checkNone(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	now := writesOf(t, s)
 	if fresh := now.cluster[len(w.cluster):]; len(fresh) > 0 {
@@ -256,7 +256,7 @@ func (w writes) checkNone(t *testing.T, s *stage.Stage) {
 }
 
 // checkReads wants every way to look to write nothing, in the cluster and in the cloud.
-func checkReads(t *testing.T, s *stage.Stage) {
+func checkReads(t *testing.T, s *fixture.Fixture) {
 	formats := []string{"", "wide", "json", "yaml", "name", "markdown", "jsonpath={.kind}"}
 	var commands [][]string
 	for _, format := range formats {
@@ -281,7 +281,7 @@ func checkReads(t *testing.T, s *stage.Stage) {
 }
 
 // probes lists the evictions that were asked for as dry runs.
-func probes(t *testing.T, s *stage.Stage) []string {
+func probes(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	events, err := s.Cluster.AuditEvents(t.Context())
 	if err != nil {
@@ -289,7 +289,7 @@ func probes(t *testing.T, s *stage.Stage) []string {
 	}
 	var found []string
 	for _, e := range events {
-		if stage.Ours(e) && e.Eviction() && e.DryRun() {
+		if fixture.Ours(e) && e.Eviction() && e.DryRun() {
 			found = append(found, e.ObjectRef.Name)
 		}
 	}
@@ -298,10 +298,10 @@ func probes(t *testing.T, s *stage.Stage) []string {
 
 // checkCloudRights takes a line of the published policy away: plans and check name it, and with the right to ask IAM
 // they leave nothing open (IAM001).
-func checkCloudRights(t *testing.T, s *stage.Stage) {
+func checkCloudRights(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
-	who, err := stage.Published(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")
+	who, err := fixture.Published(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")
 	if err != nil {
 		t.Fatal(err)
 	}

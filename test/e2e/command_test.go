@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// patience is how long anything may take that has to happen at some time: longer than the two minutes for which the
+// commandLimit is how long anything may take that has to happen at some time: longer than the two minutes for which the
 // disruption controller holds a pod to be disrupted that is not, when it is late (see addService).
-const patience = 4 * time.Minute
+const commandLimit = 4 * time.Minute
 
 // event is one line of --progress=json.
 type event struct {
@@ -103,7 +103,7 @@ func (o *output) String() string {
 type command struct {
 	t       *testing.T
 	what    string
-	process *stage.Process
+	process *fixture.Process
 	out     output
 	log     *progress
 	seen    int
@@ -112,13 +112,13 @@ type command struct {
 	err     error
 }
 
-func start(t *testing.T, s *stage.Stage, args ...string) *command {
+func start(t *testing.T, s *fixture.Fixture, args ...string) *command {
 	t.Helper()
 	return startIn(t, s, nil, args...)
 }
 
 // startIn starts kubectl with so much added to its environment.
-func startIn(t *testing.T, s *stage.Stage, env []string, args ...string) *command {
+func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, what: "kubectl " + strings.Join(args, " "), log: &progress{news: make(chan struct{})}, ended: make(chan struct{})}
 	c.process = s.Start(t.Context(), &c.out, c.log, env, args...)
@@ -138,7 +138,7 @@ func startIn(t *testing.T, s *stage.Stage, env []string, args ...string) *comman
 // until waits for the next event that is wanted; the command must not end before it.
 func (c *command) until(what string, wanted func(event) bool) event {
 	c.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(commandLimit)
 	defer limit.Stop()
 	for {
 		found, next, ok, news := c.log.find(c.seen, wanted)
@@ -153,7 +153,7 @@ func (c *command) until(what string, wanted func(event) bool) event {
 				c.t.Fatalf("%s ended with %d before %s\n%s", c.what, c.code, what, c.transcript())
 			}
 		case <-limit.C:
-			c.t.Fatalf("%s: no sign of %s within %s\n%s", c.what, what, patience, c.transcript())
+			c.t.Fatalf("%s: no sign of %s within %s\n%s", c.what, what, commandLimit, c.transcript())
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (c *command) leave() {
 // end waits for the end and fails the test unless the exit code is the one wanted.
 func (c *command) end(code int) {
 	c.t.Helper()
-	c.endWithin(patience, code)
+	c.endWithin(commandLimit, code)
 }
 
 // endWithin is [command.end] of a command that may take so long.
@@ -200,17 +200,17 @@ func (c *command) endWithin(limit time.Duration, code int) {
 	}
 }
 
-// complaint is the one line that starts with "error: "; the test fails when there is not exactly one.
-func (c *command) complaint() string {
+// errorLine is the one line that starts with "error: "; the test fails when there is not exactly one.
+func (c *command) errorLine() string {
 	c.t.Helper()
-	found := complaints(c.log.plain())
+	found := errorLines(c.log.plain())
 	if len(found) != 1 {
 		c.t.Fatalf("%s wrote %d lines that start with \"error: \", want 1\n%s", c.what, len(found), c.transcript())
 	}
 	return found[0]
 }
 
-func complaints(lines []string) []string {
+func errorLines(lines []string) []string {
 	var found []string
 	for _, line := range lines {
 		if strings.HasPrefix(line, "error: ") {
@@ -236,9 +236,9 @@ func (c *command) transcript() string {
 }
 
 // run runs kubectl to its end.
-func run(t *testing.T, s *stage.Stage, args ...string) stage.Result {
+func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
 	result, err := s.Kubectl(ctx, args...)
 	if err != nil {

@@ -4,16 +4,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // createsRefused sees --dry-run=server find what would keep new pods from being created: a level of PodSecurity that was enforced since,
 // and a quota below what is used. A quota that is used up keeps no pod from being created later. No pod is created.
-func createsRefused(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "refused"})
+func createsRefused(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "refused"})
 	s.addNode("refused-old", "v1")
 	s.waitForNodes(1)
-	s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"})
+	s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"})
 	s.settle()
 	s.addNode("refused-new", "v2")
 	s.waitForNodes(2)
@@ -37,16 +37,16 @@ func createsRefused(t *testing.T, shared *stage.Stage) {
 }
 
 // checkProbe waits until the plan with --dry-run=server says all of it and ends so: admission learns of changes a moment later.
-func (s *scene) checkProbe(code int, says ...string) {
+func (s *testCase) checkProbe(code int, says ...string) {
 	s.t.Helper()
-	var plan stage.Result
+	var plan fixture.Result
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
 			s.t.Logf("the plan ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 		}
 	})
 	s.waitFor("the plan to say "+strings.Join(says, " and "), func() bool {
-		plan = run(s.t, s.Stage, "nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--dry-run=server")
+		plan = run(s.t, s.Fixture, "nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--dry-run=server")
 		for _, text := range says {
 			if !strings.Contains(plan.Stdout, text) {
 				return false

@@ -20,35 +20,35 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// TestCredentialsEnd holds the scenes in which the credentials of an upgrade end before it does.
+// TestCredentialsEnd runs the cases in which the credentials of an upgrade end before it does.
 func TestCredentialsEnd(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
-	scenes := map[string]func(*testing.T, *stage.Stage){
+	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"tokens last for seconds":         tokensExpire,
 		"tokens are revoked":              tokensRevoked,
 		"the login fails for a while":     loginFails,
 		"cloud sessions last for seconds": sessionsExpire,
 		"cloud sessions are revoked":      sessionsRevoked,
-		"a cloud session ends for good before nodes are added": func(t *testing.T, shared *stage.Stage) {
+		"a cloud session ends for good before nodes are added": func(t *testing.T, shared *fixture.Fixture) {
 			sessionEnds(t, shared, "penniless", phase(string(upgrade.PhaseScaleUp)))
 		},
-		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *stage.Stage) {
+		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *fixture.Fixture) {
 			sessionEnds(t, shared, "cut-short", func(e event) bool { return e.Type == "capacity" && strings.HasPrefix(e.Text, "group size desired 6") })
 		},
-		"a cloud session ends for good while a node drains": func(t *testing.T, shared *stage.Stage) {
+		"a cloud session ends for good while a node drains": func(t *testing.T, shared *fixture.Fixture) {
 			sessionEnds(t, shared, "bankrupt", nodeState(string(upgrade.NodeDraining)))
 		},
 	}
-	for name, play := range scenes {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			play(t, shared)
+			test(t, shared)
 		})
 	}
 }
@@ -199,16 +199,16 @@ func self(t *testing.T) string {
 }
 
 // startLoggedIn starts the upgrade with the login's tokens for the API server, whose watches are cut now and then.
-func (s *scene) startLoggedIn(l *login) (*command, *hostile.Front) {
+func (s *testCase) startLoggedIn(l *login) (*command, *hostile.Front) {
 	s.t.Helper()
 	f := s.fronts()
 	f.cluster.Obey(hostile.Plan{CutWatches: 4 * time.Second})
-	return startIn(s.t, s.Stage, l.admit(s.t, f.cluster), s.args()...), f.cluster
+	return startIn(s.t, s.Fixture, l.admit(s.t, f.cluster), s.args()...), f.cluster
 }
 
 // tokensExpire has an upgrade need one token after the other.
-func tokensExpire(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "short-tokens", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func tokensExpire(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "short-tokens", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, 4*time.Second)
 	c, front := s.startLoggedIn(l)
 	c.end(0)
@@ -220,12 +220,12 @@ func tokensExpire(t *testing.T, shared *stage.Stage) {
 }
 
 // tokensRevoked ends every token in the middle, right after several of the record's writes.
-func tokensRevoked(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "revoked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func tokensRevoked(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "revoked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, time.Hour)
 	f := s.fronts()
 	revokedBy(f.cluster, l)
-	startIn(t, s.Stage, l.admit(t, f.cluster), s.args()...).end(0)
+	startIn(t, s.Fixture, l.admit(t, f.cluster), s.args()...).end(0)
 	s.checkDone()
 	l.checkRevoked(t)
 }
@@ -255,8 +255,8 @@ func (l *login) checkRevoked(t *testing.T) {
 
 // loginFails has no one log in until the command says so, while a drain is blocked: it says so at the latest of the renewal of its
 // lease, when it has nothing else to ask for.
-func loginFails(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, stubborn())
+func loginFails(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, stubborn())
 	l := openLogin(t, 5*time.Second) // long enough for the first requests on a busy machine
 	c, _ := s.startLoggedIn(l)
 	blockedBy("stubborn")(s, c)
@@ -269,7 +269,7 @@ func loginFails(t *testing.T, shared *stage.Stage) {
 }
 
 // sessions are the environment of a command whose AWS credentials come from the login, by way of a front that refuses ended ones.
-func (s *scene) sessions(l *login) []string {
+func (s *testCase) sessions(l *login) []string {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "config")
 	text := fmt.Sprintf("[default]\ncredential_process = env %s=%s%s %s\n", loginAddress, l.URL, forAWS, self(s.t))
@@ -280,7 +280,7 @@ func (s *scene) sessions(l *login) []string {
 }
 
 // refusing is a front before the cloud for which all sessions have ended but those that are admitted.
-func (s *scene) refusing(admits func(token string) bool) *hostile.Front {
+func (s *testCase) refusing(admits func(token string) bool) *hostile.Front {
 	s.t.Helper()
 	front, err := hostile.AWS(s.t.Context(), s.Cloud.URL(), hostile.Plan{Harms: []hostile.Harm{{
 		Share: 1, Status: hostile.SessionEnded, To: func(r *http.Request) bool { return !admits(r.Header.Get("X-Amz-Security-Token")) },
@@ -292,38 +292,38 @@ func (s *scene) refusing(admits func(token string) bool) *hostile.Front {
 }
 
 // sessionsExpire has an upgrade need one session after the other.
-func sessionsExpire(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "sessions", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func sessionsExpire(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "sessions", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, 4*time.Second)
-	startIn(t, s.Stage, s.sessions(l), s.args()...).end(0)
+	startIn(t, s.Fixture, s.sessions(l), s.args()...).end(0)
 	s.checkDone()
 	l.checkUsed(t, 3)
 }
 
 // sessionsRevoked ends every session before its time, right after several of the record's writes.
-func sessionsRevoked(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "disowned", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func sessionsRevoked(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "disowned", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, time.Hour)
 	f := s.fronts()
-	startIn(t, s.Stage, append(s.sessions(l), revokedBy(f.cluster, l)...), s.args()...).end(0)
+	startIn(t, s.Fixture, append(s.sessions(l), revokedBy(f.cluster, l)...), s.args()...).end(0)
 	s.checkDone()
 	l.checkRevoked(t)
 }
 
 // sessionEnds has credentials that nothing renews end in the middle. The upgrade stops, and the same command continues with others.
-func sessionEnds(t *testing.T, shared *stage.Stage, name string, when func(event) bool) {
+func sessionEnds(t *testing.T, shared *fixture.Fixture, name string, when func(event) bool) {
 	t.Helper()
-	s := open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s := open(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, time.Hour)
 	old, _, _ := l.issue()
 	front := s.refusing(l.admits)
-	c := startIn(t, s.Stage, append(front.Env(), "AWS_SESSION_TOKEN="+old), s.args()...)
+	c := startIn(t, s.Fixture, append(front.Env(), "AWS_SESSION_TOKEN="+old), s.args()...)
 	c.until("the moment", when)
 	l.revoke()
 	c.end(1)
 	for _, part := range []string{"(ExpiredToken): the credentials have expired: sign in with aws sso login", " to continue"} {
-		if complaint := c.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	started := s.started()
@@ -333,7 +333,7 @@ func sessionEnds(t *testing.T, shared *stage.Stage, name string, when func(event
 		}
 	}
 	fresh, _, _ := l.issue()
-	c = startIn(t, s.Stage, append(front.Env(), "AWS_SESSION_TOKEN="+fresh), s.args()...)
+	c = startIn(t, s.Fixture, append(front.Env(), "AWS_SESSION_TOKEN="+fresh), s.args()...)
 	c.end(0)
 	s.checkDone()
 }

@@ -19,7 +19,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // cronJob is the name of everything that docs/cronjob.md shows.
@@ -27,10 +27,10 @@ const cronJob = "nodeupgrade"
 
 // blueGreenScheduled carries a blue-green upgrade out by Jobs of the CronJob that docs/cronjob.md shows, with its service account and
 // roles. A Job that leaves at the soak has not failed, one that cannot do what it is to do has.
-func blueGreenScheduled(t *testing.T, shared *stage.Stage) {
+func blueGreenScheduled(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "scheduled")
 	s.addSystemNode("scheduled-system")
-	s.applyCronJob(s.group + " --parallel-groups") // other scenes upgrade groups, too
+	s.applyCronJob(s.group + " --parallel-groups") // other cases upgrade groups, too
 	for _, name := range []string{"scheduled-first", "scheduled-again"} {
 		s.runJob(name, batchv1.JobComplete, "soaks until ")
 	}
@@ -45,7 +45,7 @@ func blueGreenScheduled(t *testing.T, shared *stage.Stage) {
 }
 
 // addSystemNode adds a node whose pods nothing looks after but runJob.
-func (s *scene) addSystemNode(name string) {
+func (s *testCase) addSystemNode(name string) {
 	s.t.Helper()
 	spec := controlplane.NodeSpec{Name: name, Labels: map[string]string{"example.com/pool": "system", controlplane.AnnotationKubelet: "stopped"}}
 	if err := s.Cluster.AddNode(s.t.Context(), spec); err != nil {
@@ -54,7 +54,7 @@ func (s *scene) addSystemNode(name string) {
 }
 
 // applyCronJob applies what the page shows, for the group. By itself the CronJob creates no Job.
-func (s *scene) applyCronJob(group string) {
+func (s *testCase) applyCronJob(group string) {
 	s.t.Helper()
 	page, err := os.ReadFile("../../docs/cronjob.md")
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *scene) applyCronJob(group string) {
 }
 
 // kubectl runs kubectl, which has to succeed.
-func (s *scene) kubectl(args ...string) {
+func (s *testCase) kubectl(args ...string) {
 	s.t.Helper()
 	result, err := s.Kubectl(s.t.Context(), args...)
 	if err != nil || result.Code != 0 {
@@ -83,7 +83,7 @@ func (s *scene) kubectl(args ...string) {
 
 // runJob has the CronJob create a Job, runs its pod's container in the place of a kubelet, and waits for the Job's end, which has to be
 // the one wanted.
-func (s *scene) runJob(name string, wanted batchv1.JobConditionType, says string) {
+func (s *testCase) runJob(name string, wanted batchv1.JobConditionType, says string) {
 	s.t.Helper()
 	s.beat("scheduled-system")
 	s.kubectl("create", "job", name, "--from=cronjob/"+cronJob, "-n", metav1.NamespaceSystem)
@@ -122,7 +122,7 @@ func hasCondition(job *batchv1.Job, wanted batchv1.JobConditionType) bool {
 }
 
 // beat is what a kubelet says of its node from time to time.
-func (s *scene) beat(node string) {
+func (s *testCase) beat(node string) {
 	s.t.Helper()
 	now := metav1.Now()
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastHeartbeatTime: now, LastTransitionTime: now}
@@ -139,7 +139,7 @@ func (s *scene) beat(node string) {
 }
 
 // runContainer runs the container's command with a token of the service account, and returns its exit code and what it said.
-func (s *scene) runContainer(c *corev1.Container, account string) (code int, said string) {
+func (s *testCase) runContainer(c *corev1.Container, account string) (code int, said string) {
 	s.t.Helper()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(s.t.Context(), c.Command[0], append(c.Command[1:], c.Args...)...)
@@ -154,7 +154,7 @@ func (s *scene) runContainer(c *corev1.Container, account string) (code int, sai
 }
 
 // kubeconfigOf is a kubeconfig with a token of the service account.
-func (s *scene) kubeconfigOf(account string) string {
+func (s *testCase) kubeconfigOf(account string) string {
 	s.t.Helper()
 	token, err := s.Cluster.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *scene) kubeconfigOf(account string) string {
 }
 
 // endPod says that the pod's container has ended.
-func (s *scene) endPod(pod *corev1.Pod, code int) {
+func (s *testCase) endPod(pod *corev1.Pod, code int) {
 	s.t.Helper()
 	phase := corev1.PodSucceeded
 	if code != 0 {

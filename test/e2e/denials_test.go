@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // deniedWithin is how long a command may take to end after an action was denied for good.
@@ -26,7 +26,7 @@ func TestDenials(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.EKS = awscloud.EKSOptions{Settle: 500 * time.Millisecond, DrainLimit: 25 * time.Second, NodeLimit: time.Minute}
-	shared := stage.ForTest(t, options)
+	shared := fixture.ForTest(t, options)
 	cases := sampledDenials()
 	if os.Getenv(allDenials) != "" {
 		cases = countDenials(t, shared)
@@ -34,7 +34,7 @@ func TestDenials(t *testing.T) {
 	for _, d := range cases {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			d.play(t, shared)
+			d.run(t, shared)
 		})
 	}
 }
@@ -62,7 +62,7 @@ func sampledDenials() []denial {
 const mostMoments = 8
 
 // countDenials carries each command out undisturbed, and lists the moments at which it uses each action.
-func countDenials(t *testing.T, shared *stage.Stage) []denial {
+func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
 	t.Helper()
 	var all []denial
 	for _, command := range slices.Sorted(maps.Keys(deniedCommands())) {
@@ -81,34 +81,34 @@ func countDenials(t *testing.T, shared *stage.Stage) []denial {
 // keys numbers the access keys.
 var keys atomic.Int64
 
-// deniedCommands start each command with an access key, in a scene that is ready for it.
-func deniedCommands() map[string]func(s *scene, key string) *command {
-	return map[string]func(*scene, string) *command{
-		"upgrade": func(s *scene, key string) *command { return s.startWith(key, s.args()...) },
-		"managed": func(s *scene, key string) *command {
+// deniedCommands start each command with an access key, in a case that is ready for it.
+func deniedCommands() map[string]func(s *testCase, key string) *command {
+	return map[string]func(*testCase, string) *command{
+		"upgrade": func(s *testCase, key string) *command { return s.startWith(key, s.args()...) },
+		"managed": func(s *testCase, key string) *command {
 			return s.startWith(key, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked, toNew)
 		},
-		"abort": func(s *scene, key string) *command {
+		"abort": func(s *testCase, key string) *command {
 			return s.startWith(key, "nodeupgrade", "abort", s.group, "--progress=json", "--yes")
 		},
-		"rollback": func(s *scene, key string) *command {
+		"rollback": func(s *testCase, key string) *command {
 			return s.startWith(key, "nodeupgrade", "rollback", s.group, "--progress=json", "--yes", "--parallel-groups")
 		},
 	}
 }
 
 // startWith starts a command with the credentials of an access key.
-func (s *scene) startWith(key string, args ...string) *command {
+func (s *testCase) startWith(key string, args ...string) *command {
 	s.t.Helper()
-	return startIn(s.t, s.Stage, []string{"AWS_ACCESS_KEY_ID=" + key}, args...)
+	return startIn(s.t, s.Fixture, []string{"AWS_ACCESS_KEY_ID=" + key}, args...)
 }
 
-// openDenied begins the scene of a command and makes an access key for it, which may do what our policies say.
-func openDenied(t *testing.T, shared *stage.Stage, command string) (s *scene, key string) {
+// openDenied begins the case of a command and makes an access key for it, which may do what our policies say.
+func openDenied(t *testing.T, shared *fixture.Fixture, command string) (s *testCase, key string) {
 	t.Helper()
 	n := keys.Add(1)
 	name, key := fmt.Sprintf("denied-%d", n), fmt.Sprintf("AKIADENIED%010d", n)
-	who, err := stage.Published(t.Context(), "aws-read.json", "aws-operate.json")
+	who, err := fixture.Published(t.Context(), "aws-read.json", "aws-operate.json")
 	if err == nil {
 		err = shared.Cloud.SetCaller(key, who)
 	}
@@ -117,7 +117,7 @@ func openDenied(t *testing.T, shared *stage.Stage, command string) (s *scene, ke
 	}
 	switch command {
 	case "managed":
-		return openManaged(t, shared, stage.ManagedGroup{Name: name}).scene, key
+		return openManaged(t, shared, fixture.ManagedGroup{Name: name}).testCase, key
 	case "abort", "rollback":
 		s = openVerbs(t, shared, name)
 		s.interrupted()
@@ -126,7 +126,7 @@ func openDenied(t *testing.T, shared *stage.Stage, command string) (s *scene, ke
 		}
 		return s, key
 	default:
-		return open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}), key
+		return open(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}), key
 	}
 }
 
@@ -140,7 +140,7 @@ func readOfOthers() map[string][]string {
 	}
 }
 
-func (d denial) play(t *testing.T, shared *stage.Stage) {
+func (d denial) run(t *testing.T, shared *fixture.Fixture) {
 	s, key := openDenied(t, shared, d.command)
 	start := deniedCommands()[d.command]
 	s.Cloud.Deny(key, d.action, d.after)

@@ -2,7 +2,7 @@
 // plane, against the cloud stand-in. What they look at is what a user and a rival would see:
 // streams, exit codes and files of the command; the audit log; what the cloud was asked for.
 //
-// Scenes share a stage where they cannot see each other: each has its own group, namespace and
+// Cases share a fixture where they cannot see each other: each has its own group, namespace and
 // workloads, and takes place at the same time as the others, for an upgrade waits more than it computes.
-// Scenes that need the cloud to misbehave, or nothing to be written at all, have a stage of their own.
+// Cases that need the cloud to misbehave, or nothing to be written at all, have a fixture of their own.
 package e2e

@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestUnreliableCloud holds the scenes in which the cloud is late, busy or loses its answers. Faults hit
-// whichever group asks next, so one scene follows the other.
+// TestUnreliableCloud runs the cases in which the cloud is late, busy or loses its answers. Faults hit
+// whichever group asks next, so one case follows the other.
 func TestUnreliableCloud(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.DescribeLag = time.Second
-	shared := stage.ForTest(t, options)
+	shared := fixture.ForTest(t, options)
 	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { inSample(t); lateAndBusy(t, shared) })
 	t.Run("answers are lost", func(t *testing.T) { inSample(t); lostAnswers(t, shared) })
 	t.Run("it does not know launches in a zone", func(t *testing.T) { inSample(t); zoneless(t, shared) })
@@ -24,23 +24,23 @@ func TestUnreliableCloud(t *testing.T) {
 }
 
 // openLate is open with a cloud that takes its time to tell of the group.
-func openLate(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
+func openLate(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
 	s := open(t, shared, group)
 	s.awaitListed()
 	return s
 }
 
-func (s *scene) awaitListed() {
+func (s *testCase) awaitListed() {
 	s.t.Helper()
 	s.waitFor("the group to be listed", func() bool {
-		return strings.Contains(run(s.t, s.Stage, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
+		return strings.Contains(run(s.t, s.Fixture, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
 	})
 }
 
 // lateAndBusy has two nodes out at a time.
-func lateAndBusy(t *testing.T, shared *stage.Stage) {
-	s := openLate(t, shared, stage.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
+func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
+	s := openLate(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
 	s.unavailable = 2
 	for _, fault := range []awscloud.Fault{
 		{Operation: "DescribeAutoScalingGroups", Times: 4, Code: "Throttling"},
@@ -58,8 +58,8 @@ func lateAndBusy(t *testing.T, shared *stage.Stage) {
 }
 
 // lostAnswers has a launch and a termination carried out without the plugin being told.
-func lostAnswers(t *testing.T, shared *stage.Stage) {
-	s := openLate(t, shared, stage.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+func lostAnswers(t *testing.T, shared *fixture.Fixture) {
+	s := openLate(t, shared, fixture.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 	s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
 	s.Cloud.Fault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
 	s.upgrade(0)
@@ -78,7 +78,7 @@ func lostAnswers(t *testing.T, shared *stage.Stage) {
 }
 
 // checkFaults wants exactly so many answers with the code, or the faults have not come up.
-func (s *scene) checkFaults(code string, want int) {
+func (s *testCase) checkFaults(code string, want int) {
 	s.t.Helper()
 	got := 0
 	for _, r := range s.Cloud.Requests() {
@@ -92,8 +92,8 @@ func (s *scene) checkFaults(code string, want int) {
 }
 
 // unreadStatus has status show what the cluster knows of an upgrade while the cloud takes no credentials, and say why it is no more.
-func unreadStatus(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+func unreadStatus(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.add(wedge(1))
 	s.ready()
 	s.awaitListed()
@@ -101,7 +101,7 @@ func unreadStatus(t *testing.T, shared *stage.Stage) {
 	blockedBy("stubborn")(s, c)
 	s.Cloud.RejectCredentials(awscloud.CredentialsExpired)
 	for _, args := range [][]string{{"status", s.group}, {"status", s.group, "-o", "json"}} {
-		got := run(t, s.Stage, append([]string{"nodeupgrade"}, args...)...)
+		got := run(t, s.Fixture, append([]string{"nodeupgrade"}, args...)...)
 		if got.Code != 0 {
 			t.Errorf("%s ended with %d: %s", args, got.Code, got.Stderr)
 		}
@@ -111,7 +111,7 @@ func unreadStatus(t *testing.T, shared *stage.Stage) {
 			}
 		}
 	}
-	if got := run(t, s.Stage, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
+	if got := run(t, s.Fixture, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
 		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
 	}
 	s.Cloud.RejectCredentials(awscloud.CredentialsFine)
@@ -121,8 +121,8 @@ func unreadStatus(t *testing.T, shared *stage.Stage) {
 }
 
 // cannotStop has an upgrade interrupted that cannot bring the group to rest, then another that is interrupted twice.
-func cannotStop(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+func cannotStop(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	s.add(wedge(2)) // and nothing else, for an eviction that the second interrupt cuts off costs its budget two minutes
 	s.ready()
 	s.awaitListed()
@@ -135,8 +135,8 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 	if took := time.Since(asked); took < stopLimit-slack || took > stopLimit+slack {
 		t.Errorf("it took %s to stop, want %s", took, stopLimit)
 	}
-	if complaint := first.complaint(); !continueCommand.MatchString(complaint) {
-		t.Errorf("the error does not say how to go on: %s", complaint)
+	if errorLine := first.errorLine(); !continueCommand.MatchString(errorLine) {
+		t.Errorf("the error does not say how to go on: %s", errorLine)
 	}
 
 	second := s.start()
@@ -158,9 +158,9 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 }
 
 // zoneless has an endpoint that knows no LaunchInstances, and after that no permission for it: the group is made larger as a whole.
-func zoneless(t *testing.T, shared *stage.Stage) {
+func zoneless(t *testing.T, shared *fixture.Fixture) {
 	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
-		s := openLate(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+		s := openLate(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 		s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
 		c := s.upgrade(0)
 		s.Cloud.ClearFaults()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestPlantedFaults holds check to ten clusters with a fault each, testdata/faulty/RULE.yaml: it finds the fault, the upgrade stops
@@ -32,10 +32,10 @@ func TestPlantedFaults(t *testing.T) {
 		t.Run(rule, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			s := openEmpty(t, shared, stage.Group{Name: "faulty-" + strings.ToLower(rule), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{1, 1}, Max: 6})
+			s := openEmpty(t, shared, fixture.Group{Name: "faulty-" + strings.ToLower(rule), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{1, 1}, Max: 6})
 			s.apply(file)
 			s.ready()
-			c := &checked{scene: s, kubeconfig: operator}
+			c := &checked{testCase: s, kubeconfig: operator}
 			found := c.check(rule)
 			if len(found) == 0 {
 				t.Fatalf("check does not find %s", rule)
@@ -58,8 +58,8 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// apply creates what a file of manifests describes, on the nodes of the scene's group.
-func (s *scene) apply(file string) {
+// apply creates what a file of manifests describes, on the nodes of the case's group.
+func (s *testCase) apply(file string) {
 	s.t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *scene) apply(file string) {
 }
 
 // allowOperator gives a user the published roles, and returns its kubeconfig.
-func allowOperator(t *testing.T, s *stage.Stage) (kubeconfig string) {
+func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 	t.Helper()
 	kubeconfig, err := s.Cluster.KubeconfigFor("operator")
 	if err != nil {
@@ -95,21 +95,21 @@ func allowOperator(t *testing.T, s *stage.Stage) (kubeconfig string) {
 	return kubeconfig
 }
 
-// checked is a scene on which the tool runs as the user of a kubeconfig.
+// checked is a case in which the tool runs as the user of a kubeconfig.
 type checked struct {
-	*scene
+	*testCase
 	kubeconfig string
 }
 
 // run runs the tool to its end.
-func (s *checked) run(args ...string) stage.Result {
+func (s *checked) run(args ...string) fixture.Result {
 	s.t.Helper()
 	var out, errOut bytes.Buffer
 	code, err := s.Start(s.t.Context(), &out, &errOut, []string{"KUBECONFIG=" + s.kubeconfig}, append([]string{"nodeupgrade"}, args...)...).Wait()
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return stage.Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}
+	return fixture.Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}
 }
 
 // check is what check finds by the rule.

@@ -7,12 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // zoneByZone replaces one node at a time by GKE's numbers, and all nodes of a zone before those of the next (GKE G10, G14).
-func zoneByZone(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "zonal", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}})
+func zoneByZone(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "zonal", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}})
 	s.surge, s.unavailable = 1, 0
 	zoneOf := map[string]string{}
 	for _, node := range s.nodes() {
@@ -33,9 +33,9 @@ func zoneByZone(t *testing.T, shared *stage.Stage) {
 
 // shortLived waits for outdated nodes to end by themselves: nothing is fenced, drained or removed, and resume ends the upgrade
 // once they are replaced (GKE G90).
-func shortLived(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	c := start(t, s.Stage, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
+func shortLived(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	c := start(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
 	c.end(6)
 	c.says("2 of 2 nodes are left", "to end by themselves")
 	for _, node := range s.nodes() {

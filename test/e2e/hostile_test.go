@@ -9,29 +9,29 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
 // storms is how many ways in which requests fail are tried.
 const storms = 3
 
-// TestHostileServers holds the scenes in which the API server and the cloud do not answer as they should.
+// TestHostileServers runs the cases in which the API server and the cloud do not answer as they should.
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
-	scenes := map[string]func(*testing.T, *stage.Stage){
+	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"the API server is out of reach":                         outOfReach,
 		"the API server is out of reach, and not for all others": takenMeanwhile,
 	}
 	for seed := range uint64(storms) {
-		scenes[fmt.Sprintf("three requests in ten fail, seed %d", seed)] = threeInTen(seed)
+		cases[fmt.Sprintf("three requests in ten fail, seed %d", seed)] = threeInTen(seed)
 	}
-	for name, play := range scenes {
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			play(t, shared)
+			test(t, shared)
 		})
 	}
 }
@@ -39,7 +39,7 @@ func TestHostileServers(t *testing.T) {
 // fronts stand before both APIs.
 type fronts struct{ cluster, cloud *hostile.Front }
 
-func (s *scene) fronts() fronts {
+func (s *testCase) fronts() fronts {
 	s.t.Helper()
 	cluster, err := hostile.Cluster(s.t.Context(), s.Cluster.Kubeconfig(), hostile.Plan{})
 	if err != nil {
@@ -53,9 +53,9 @@ func (s *scene) fronts() fronts {
 }
 
 // startThrough starts the upgrade behind the fronts.
-func (s *scene) startThrough(f fronts, flags ...string) *command {
+func (s *testCase) startThrough(f fronts, flags ...string) *command {
 	s.t.Helper()
-	return startIn(s.t, s.Stage, append(f.cluster.Env(), f.cloud.Env()...), s.args(flags...)...)
+	return startIn(s.t, s.Fixture, append(f.cluster.Env(), f.cloud.Env()...), s.args(flags...)...)
 }
 
 // record accepts the writes of an upgrade's record, of which the first is the moment from which it is under way.
@@ -63,9 +63,9 @@ func record(r *http.Request) bool { return strings.Contains(r.URL.Path, "/config
 
 // threeInTen has three of ten requests to either API fail, each in one of all the ways that pass, from the moment on at
 // which the upgrade is under way: a command that cannot begin ends with an error, as kubectl does.
-func threeInTen(seed uint64) func(*testing.T, *stage.Stage) {
-	return func(t *testing.T, shared *stage.Stage) {
-		s := open(t, shared, stage.Group{Name: fmt.Sprintf("stormy-%d", seed), Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+func threeInTen(seed uint64) func(*testing.T, *fixture.Fixture) {
+	return func(t *testing.T, shared *fixture.Fixture) {
+		s := open(t, shared, fixture.Group{Name: fmt.Sprintf("stormy-%d", seed), Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 		f := s.fronts()
 		storm := hostile.Plan{Seed: seed, Harms: hostile.Even(0.3,
 			hostile.Harm{Status: http.StatusInternalServerError}, hostile.Harm{Status: http.StatusServiceUnavailable},
@@ -85,19 +85,19 @@ func threeInTen(seed uint64) func(*testing.T, *stage.Stage) {
 		s.checkDone()
 		for _, front := range []*hostile.Front{f.cluster, f.cloud} {
 			tally := front.Tally()
-			if asked := tally.Asked() - calm[front]; asked == 0 || tally.Struck()*10 < asked {
-				t.Errorf("%d of %d requests failed: nothing was tried", tally.Struck(), asked)
+			if asked := tally.Asked() - calm[front]; asked == 0 || tally.Harmed()*10 < asked {
+				t.Errorf("%d of %d requests failed: nothing was tried", tally.Harmed(), asked)
 			} else {
-				t.Logf("%d of %d requests failed, after %d: %v", tally.Struck(), asked, calm[front], tally.Harms)
+				t.Logf("%d of %d requests failed, after %d: %v", tally.Harmed(), asked, calm[front], tally.Harms)
 			}
 		}
 	}
 }
 
 // outOfReach has the API server away while a node drains, for as long as a lease lasts.
-func outOfReach(t *testing.T, shared *stage.Stage) {
+func outOfReach(t *testing.T, shared *fixture.Fixture) {
 	const away = cluster.LeaseDuration
-	s := open(t, shared, stage.Group{Name: "cut-off", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s := open(t, shared, fixture.Group{Name: "cut-off", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	f := s.fronts()
 	c := s.startThrough(f)
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
@@ -106,10 +106,10 @@ func outOfReach(t *testing.T, shared *stage.Stage) {
 }
 
 // waitsOut has something be away for a while, and the command say so before it is back, and continue to its end after that.
-func (c *command) waitsOut(away time.Duration, word string, strike func()) {
+func (c *command) waitsOut(away time.Duration, word string, outage func()) {
 	c.t.Helper()
 	began := time.Now()
-	strike()
+	outage()
 	c.until("a word of it", func(e event) bool { return strings.Contains(e.Text, word) })
 	if took := time.Since(began); took >= away {
 		c.t.Errorf("it spoke of %q after %s, when that was over", word, took)
@@ -122,8 +122,8 @@ func (c *command) waitsOut(away time.Duration, word string, strike func()) {
 
 // takenMeanwhile has the API server away from one machine for so long that another takes the upgrade over and ends it. The first
 // waits, and stops when it hears of that.
-func takenMeanwhile(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "forsaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+func takenMeanwhile(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "forsaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	f := s.fronts()
 	c := s.startThrough(f)
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
@@ -133,8 +133,8 @@ func takenMeanwhile(t *testing.T, shared *stage.Stage) {
 	f.cluster.Down(0)
 	c.end(5)
 	for _, part := range []string{"another process may have taken over the upgrade", " to continue"} {
-		if complaint := c.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	s.checkDone()

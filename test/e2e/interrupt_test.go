@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // stopLimit is how long an interrupted upgrade has to come to rest, and slack what a busy machine may add to that.
@@ -30,7 +30,7 @@ type interruption struct {
 	// wedge keeps one pod from leaving until the upgrade was interrupted.
 	wedge bool
 	// moment returns when the upgrade is where it is to be interrupted.
-	moment func(*scene, *command)
+	moment func(*testCase, *command)
 	// by is what interrupts it, Ctrl-C if nil.
 	by func(*command)
 	// silent says that no one reads the error.
@@ -41,19 +41,19 @@ type interruption struct {
 
 func interruptions() map[string]interruption {
 	return map[string]interruption{
-		"booting": {counts: []int{1, 1}, moment: func(s *scene, c *command) {
+		"booting": {counts: []int{1, 1}, moment: func(s *testCase, c *command) {
 			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
 			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
 				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
 			})
 		}},
-		"fencing":    {counts: []int{3, 3}, moment: func(s *scene, _ *command) { s.waitForFence() }},
+		"fencing":    {counts: []int{3, 3}, moment: func(s *testCase, _ *command) { s.waitForFence() }},
 		"draining":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn")},
 		"lopsided":   {counts: []int{2, 1}, wedge: true, moment: blockedBy("stubborn"), suspended: true},
-		"settling":   {counts: []int{1, 1}, flags: []string{"--settle=3s"}, moment: func(_ *scene, c *command) { c.until("an empty node", nodeState("Empty")) }},
-		"scale-down": {counts: []int{1, 0}, moment: func(_ *scene, c *command) { c.until("the scale down", phase(string(upgrade.PhaseScaleDown))) }},
+		"settling":   {counts: []int{1, 1}, flags: []string{"--settle=3s"}, moment: func(_ *testCase, c *command) { c.until("an empty node", nodeState("Empty")) }},
+		"scale-down": {counts: []int{1, 0}, moment: func(_ *testCase, c *command) { c.until("the scale down", phase(string(upgrade.PhaseScaleDown))) }},
 		"terminal":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn"), by: (*command).hangUp},
-		"reader": {counts: []int{2, 2}, by: (*command).leave, silent: true, moment: func(_ *scene, c *command) {
+		"reader": {counts: []int{2, 2}, by: (*command).leave, silent: true, moment: func(_ *testCase, c *command) {
 			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
 		}},
 		"keep-fence": {counts: []int{2, 2}, flags: []string{"--keep-fence"}, wedge: true, moment: blockedBy("stubborn"), fenced: true},
@@ -61,28 +61,28 @@ func interruptions() map[string]interruption {
 }
 
 // wedge has a pod on each of so many nodes that its budget never lets go of: whichever node is first is blocked.
-func wedge(nodes int) stage.Workload {
+func wedge(nodes int) fixture.Workload {
 	w := stubborn()
 	w.Replicas, w.CPU = int32(nodes), "1200m" // of the two that a node has
 	return w
 }
 
 // blockedBy waits until a pod of the workload is what blocks a drain.
-func blockedBy(app string) func(*scene, *command) {
-	return func(_ *scene, c *command) {
+func blockedBy(app string) func(*testCase, *command) {
+	return func(_ *testCase, c *command) {
 		c.until("a drain that is blocked", func(e event) bool { return e.Type == "blocked" && strings.Contains(e.Text, app) })
 	}
 }
 
-func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
-	group := stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: i.counts}
-	var extra []stage.Workload
+func (i interruption) run(t *testing.T, shared *fixture.Fixture, name string) {
+	group := fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: i.counts}
+	var extra []fixture.Workload
 	if i.wedge {
 		extra = append(extra, wedge(i.counts[0]+i.counts[1]))
 	}
 	s := open(t, shared, group, extra...)
 	s.mark(s.before.group.Instances[0].Node)
-	s.before = s.photograph()
+	s.before = s.takeSnapshot()
 
 	c := s.start(i.flags...)
 	i.moment(s, c)
@@ -100,8 +100,8 @@ func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
 		if lines := c.log.plain(); len(lines) > 0 {
 			t.Errorf("read %q of a command that is not read any more", lines)
 		}
-	} else if complaint := c.complaint(); !continueCommand.MatchString(complaint) {
-		t.Errorf("the error does not say how to go on: %s", complaint)
+	} else if errorLine := c.errorLine(); !continueCommand.MatchString(errorLine) {
+		t.Errorf("the error does not say how to go on: %s", errorLine)
 	}
 	i.checkStopped(s)
 	if i.wedge {
@@ -112,7 +112,7 @@ func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
 }
 
 // checkStopped wants nodes that were never started as they were before, and the group's processes too.
-func (i interruption) checkStopped(s *scene) {
+func (i interruption) checkStopped(s *testCase) {
 	s.t.Helper()
 	if suspended := s.cloudGroup().Suspended; (len(suspended) > 0) != i.suspended {
 		s.t.Errorf("suspended %v after the interruption, before %v", suspended, s.before.group.Suspended)
@@ -133,7 +133,7 @@ func (i interruption) checkStopped(s *scene) {
 }
 
 // waitForCloud waits for a state of the group in the cloud.
-func (s *scene) waitForCloud(what string, ok func(awscloud.GroupStatus) bool) {
+func (s *testCase) waitForCloud(what string, ok func(awscloud.GroupStatus) bool) {
 	s.t.Helper()
 	if err := s.Cloud.Wait(s.t.Context(), s.group, ok); err != nil {
 		s.t.Fatalf("waiting for %s: %v", what, err)
@@ -141,14 +141,14 @@ func (s *scene) waitForCloud(what string, ok func(awscloud.GroupStatus) bool) {
 }
 
 // waitForFence returns with the first node that is fenced.
-func (s *scene) waitForFence() {
+func (s *testCase) waitForFence() {
 	s.t.Helper()
 	watcher, err := s.Cluster.Client().CoreV1().Nodes().Watch(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer watcher.Stop()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(commandLimit)
 	defer limit.Stop()
 	for {
 		select {
@@ -164,9 +164,9 @@ func (s *scene) waitForFence() {
 
 // resumeLate interrupts a drain, waits until its limit would be over and has the same command continue: the pod that its
 // budget holds is deleted only when what was left of the limit is over.
-func resumeLate(t *testing.T, shared *stage.Stage) {
+func resumeLate(t *testing.T, shared *fixture.Fixture) {
 	const limit = 12 * time.Second
-	s := open(t, shared, stage.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+	s := open(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	for uid, name := range s.before.moves {
 		if strings.HasPrefix(name, "stubborn-") {
 			delete(s.before.moves, uid) // it is deleted, and not evicted

@@ -6,40 +6,40 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // relabelled has nodes whose machines are current and one of which lost its label: with --current that one is replaced, and
 // the new node carries the label.
-func relabelled(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "lacking", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Current: true, Suspended: []string{rebalance}})
-	s.furnish()
+func relabelled(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "lacking", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Current: true, Suspended: []string{rebalance}})
+	s.addWorkloads()
 	s.ready()
 	lacking := s.before.group.Instances[0].Node
-	s.change(lacking, func(node *corev1.Node) { node.Labels["image"] = stage.OldImage })
-	current := "--current=image=" + stage.NewImage
-	plan := start(t, s.Stage, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
+	s.change(lacking, func(node *corev1.Node) { node.Labels["image"] = fixture.OldImage })
+	current := "--current=image=" + fixture.NewImage
+	plan := start(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
 	plan.end(0)
 	plan.says("1 of 2 nodes are outdated, 1 of them only for lack of a label of current nodes")
 	s.upgrade(0, current)
 	for _, node := range s.nodes() {
-		if node.Name == lacking || node.Labels["image"] != stage.NewImage {
+		if node.Name == lacking || node.Labels["image"] != fixture.NewImage {
 			t.Errorf("node %s is there, with the label %q", node.Name, node.Labels["image"])
 		}
 	}
 	s.settle()
-	s.checkSize(s.photograph())
+	s.checkSize(s.takeSnapshot())
 	s.upgrade(0, current).says("is current")
 }
 
 // unlabelled asks for a label that no new node comes up with: no old node is touched, and nothing is replaced without end (EKS E27,
 // E33). Then what is left is taken away by the verb alone, which knows from the record that there is a cloud.
-func unlabelled(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "mistaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+func unlabelled(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "mistaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	c := s.upgrade(1, "--current=image=ami-0ccccccccccccccc3", "--boot-timeout=5s")
 	for _, part := range []string{"NodeCreationFailure", "lacks the labels of a current node"} {
-		if complaint := c.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	s.settle()
@@ -48,9 +48,9 @@ func unlabelled(t *testing.T, shared *stage.Stage) {
 }
 
 // abortLabelled interrupts an upgrade with --current and aborts it by name alone.
-func abortLabelled(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "forgetful", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
-	c := s.start("--current=image=" + stage.NewImage)
+func abortLabelled(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "forgetful", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
+	c := s.start("--current=image=" + fixture.NewImage)
 	blockedBy("stubborn")(s, c)
 	c.interrupt()
 	c.end(130)

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// atOnce is how many scenes take place at the same time unless -parallel says otherwise: an upgrade mostly waits.
+// atOnce is how many cases run at the same time unless -parallel says otherwise: an upgrade mostly waits.
 const atOnce = "8"
 
 func TestMain(m *testing.M) {
@@ -33,31 +33,31 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// common is the stage of all tests that need no times of their own.
-var common lazyStage
+// common is the fixture of all tests that need no times of their own.
+var common lazyFixture
 
-// lazyStage is a stage that starts when the first test asks for it, and outlives that test.
-type lazyStage struct {
-	once  sync.Once
-	stage *stage.Stage
-	err   error
+// lazyFixture is a fixture that starts when the first test asks for it, and outlives that test.
+type lazyFixture struct {
+	once    sync.Once
+	fixture *fixture.Fixture
+	err     error
 }
 
-// forTest is [stage.ForTest] on the stage that others play on at the same time: each scene needs a name of its own.
-func (l *lazyStage) forTest(t *testing.T) *stage.Stage {
+// forTest is [fixture.ForTest] on the fixture that other tests use at the same time: each case needs a name of its own.
+func (l *lazyFixture) forTest(t *testing.T) *fixture.Fixture {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	l.once.Do(func() { l.stage, l.err = stage.New(context.WithoutCancel(t.Context()), quick()) })
+	l.once.Do(func() { l.fixture, l.err = fixture.New(context.WithoutCancel(t.Context()), quick()) })
 	if l.err != nil {
 		t.Fatal(l.err)
 	}
-	return l.stage
+	return l.fixture
 }
 
-func (l *lazyStage) close() {
-	if l.stage != nil {
-		l.stage.Close()
+func (l *lazyFixture) close() {
+	if l.fixture != nil {
+		l.fixture.Close()
 	}
 }

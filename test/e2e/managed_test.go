@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // namedWithin is how long it may take from the first pod that leaves a node until what blocks the
@@ -33,9 +33,9 @@ func TestManagedGroups(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.EKS = awscloud.EKSOptions{Settle: 500 * time.Millisecond, DrainLimit: 25 * time.Second, NodeLimit: time.Minute}
-	shared := stage.ForTest(t, options)
-	t.Run("scenes", func(t *testing.T) {
-		for name, play := range map[string]func(*testing.T, *stage.Stage){
+	shared := fixture.ForTest(t, options)
+	t.Run("cases", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T, *fixture.Fixture){
 			"default":     upgradeDefault,
 			"minimal":     upgradeMinimal,
 			"blocked":     blockManaged,
@@ -48,7 +48,7 @@ func TestManagedGroups(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				inSample(t)
 				t.Parallel()
-				play(t, shared)
+				test(t, shared)
 			})
 		}
 	})
@@ -63,9 +63,9 @@ func TestManagedGroups(t *testing.T) {
 	}
 }
 
-// managedScene is a scene whose group EKS manages. All its nodes are outdated at first.
-type managedScene struct {
-	*scene
+// managedCase is a case whose group EKS manages. All its nodes are outdated at first.
+type managedCase struct {
+	*testCase
 	size int
 	// wedges is how many pods of "stubborn" there are.
 	wedges int32
@@ -73,9 +73,9 @@ type managedScene struct {
 	first chan time.Time
 }
 
-// openManaged begins a scene: a node in each of two zones unless the group says otherwise, with
+// openManaged begins a case: a node in each of two zones unless the group says otherwise, with
 // four pods of "web" under a budget that lets two of them go, and what else is wanted.
-func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, extra ...stage.Workload) *managedScene {
+func openManaged(t *testing.T, shared *fixture.Fixture, group fixture.ManagedGroup, extra ...fixture.Workload) *managedCase {
 	t.Helper()
 	own, err := shared.In(t.Context(), group.Name)
 	if err != nil {
@@ -84,7 +84,7 @@ func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, ex
 	if group.Zones == nil {
 		group.Zones, group.Counts = []string{zoneA, zoneB}, []int{1, 1}
 	}
-	s := &managedScene{scene: &scene{Stage: own, t: t, group: group.Name}, first: make(chan time.Time, 1)}
+	s := &managedCase{testCase: &testCase{Fixture: own, t: t, group: group.Name}, first: make(chan time.Time, 1)}
 	t.Cleanup(s.explain)
 	if _, err := own.AddManagedGroup(group); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, ex
 		}
 	}
 	s.waitForNodes(s.size)
-	s.add(append([]stage.Workload{{Name: "web", Replicas: 4, MaxUnavailable: "2"}}, extra...)...)
+	s.add(append([]fixture.Workload{{Name: "web", Replicas: 4, MaxUnavailable: "2"}}, extra...)...)
 	s.settle()
 	s.watchLeaving()
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(t.Context())); err != nil {
@@ -110,7 +110,7 @@ func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, ex
 
 // watchLeaving waits in the background for the first pod of "web" that leaves a node with a pod of
 // "stubborn": it is the first evidence that the latter blocks a drain.
-func (s *managedScene) watchLeaving() {
+func (s *managedCase) watchLeaving() {
 	s.t.Helper()
 	wedged := map[string]bool{}
 	for _, pod := range s.pods() {
@@ -134,13 +134,13 @@ func (s *managedScene) watchLeaving() {
 }
 
 // firstLeft is when watchLeaving saw the first pod leave.
-func (s *managedScene) firstLeft() time.Time {
+func (s *managedCase) firstLeft() time.Time {
 	s.t.Helper()
 	select {
 	case first := <-s.first:
 		return first
-	case <-time.After(patience):
-		s.t.Fatalf("no pod of web has left a node that is to be blocked within %s", patience)
+	case <-time.After(commandLimit):
+		s.t.Fatalf("no pod of web has left a node that is to be blocked within %s", commandLimit)
 		return time.Time{}
 	}
 }
@@ -149,16 +149,16 @@ func (s *managedScene) firstLeft() time.Time {
 const toNew = "--to=1.36"
 
 // start starts the upgrade.
-func (s *managedScene) start(flags ...string) *command {
+func (s *managedCase) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Stage, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked}, flags...)...)
+	return start(s.t, s.Fixture, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked}, flags...)...)
 }
 
 // begin has EKS begin as someone else does, and returns the ID of the update.
-func (s *managedScene) begin() string {
+func (s *managedCase) begin() string {
 	s.t.Helper()
 	out, err := s.EKS().UpdateNodegroupVersion(s.t.Context(), &eks.UpdateNodegroupVersionInput{
-		ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(s.group), Version: aws.String("1.36"),
+		ClusterName: aws.String(fixture.EKSCluster), NodegroupName: aws.String(s.group), Version: aws.String("1.36"),
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -167,7 +167,7 @@ func (s *managedScene) begin() string {
 }
 
 // tokens are those of the requests to begin an update of the group, in order.
-func (s *managedScene) tokens() []string {
+func (s *managedCase) tokens() []string {
 	var found []string
 	for _, r := range s.Cloud.Requests() {
 		if r.Operation == "UpdateNodegroupVersion" && r.Params["nodegroupName"] == s.group {
@@ -178,7 +178,7 @@ func (s *managedScene) tokens() []string {
 }
 
 // nodesOf lists the group's nodes of an image by UID.
-func (s *managedScene) nodesOf(image string) map[types.UID]string {
+func (s *managedCase) nodesOf(image string) map[types.UID]string {
 	s.t.Helper()
 	found := map[types.UID]string{}
 	for _, n := range s.nodes() {
@@ -191,11 +191,11 @@ func (s *managedScene) nodesOf(image string) map[types.UID]string {
 
 // checkReplaced wants the group to have its size, of current nodes alone, and so many starts to have
 // been asked for, each with a token of its own.
-func (s *managedScene) checkReplaced(starts int) {
+func (s *managedCase) checkReplaced(starts int) {
 	s.t.Helper()
 	s.waitForNodes(s.size)
 	s.settle()
-	if n := len(s.nodesOf(stage.NewImage)); n != s.size {
+	if n := len(s.nodesOf(fixture.NewImage)); n != s.size {
 		s.t.Errorf("%d nodes are current, want %d", n, s.size)
 	}
 	tokens := s.tokens()
@@ -206,20 +206,20 @@ func (s *managedScene) checkReplaced(starts int) {
 }
 
 // checkWhole plans, upgrades and looks at a group that nothing blocks.
-func (s *managedScene) checkWhole(nodes int, flags ...string) {
+func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	s.t.Helper()
 	before := len(s.Cloud.Requests())
 	dry := append([]string{"nodeupgrade", s.group, "--dry-run"}, flags...)
-	plan := run(s.t, s.Stage, dry...)
+	plan := run(s.t, s.Fixture, dry...)
 	for _, words := range []string{
-		"Node group " + s.group + " (EKS managed node group)", "release:" + stage.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
+		"Node group " + s.group + " (EKS managed node group)", "release:" + fixture.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
 		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m0s to drain a node, then the update fails (PodEvictionFailure)",
 	} {
 		if plan.Code != 0 || !strings.Contains(plan.Stdout, words) {
 			s.t.Errorf("the plan ended with %d and does not say %q:\n%s%s", plan.Code, words, plan.Stdout, plan.Stderr)
 		}
 	}
-	planned := document[report.Plan](s.t, s.Stage, 0, dry...)
+	planned := document[report.Plan](s.t, s.Fixture, 0, dry...)
 	if planned.Request.Strategy != upgrade.Delegated || len(planned.Nodes) != nodes || planned.Duration.Latest.Duration == 0 {
 		s.t.Errorf("the plan is %+v", planned)
 	}
@@ -234,34 +234,34 @@ func (s *managedScene) checkWhole(nodes int, flags ...string) {
 	c.says(fmt.Sprintf("%d of %[1]d nodes replaced", nodes))
 	s.checkReplaced(1)
 	s.checkBudgets()
-	shown := document[report.UpgradeStatus](s.t, s.Stage, 0, "nodeupgrade", "status", s.group)
+	shown := document[report.UpgradeStatus](s.t, s.Fixture, 0, "nodeupgrade", "status", s.group)
 	if shown.Result != upgrade.Succeeded || shown.Operation == nil || shown.Operation.State != "succeeded" {
 		s.t.Errorf("the status is %+v with %+v", shown, shown.Operation)
 	}
 }
 
 // upgradeDefault adds nodes first. Its Kubernetes is the control plane's, and its release an older one.
-func upgradeDefault(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{
+func upgradeDefault(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{
 		Name: "default-first", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
 		More: func(spec *awscloud.NodegroupSpec) {
-			spec.ReleaseVersion, spec.Image = "1.36.0-20260901", stage.OldImage
+			spec.ReleaseVersion, spec.Image = "1.36.0-20260901", fixture.OldImage
 		},
-	}, stage.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"}, stage.Workload{Name: "agent", Kind: "DaemonSet"})
+	}, fixture.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"}, fixture.Workload{Name: "agent", Kind: "DaemonSet"})
 	s.checkWhole(3)
 }
 
 // upgradeMinimal terminates nodes before it adds others. What leaves one of two nodes finds its place on
 // the other, which is open still, so that a budget that is tight blocks neither the plan nor EKS.
-func upgradeMinimal(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "minimal", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal},
-		stage.Workload{Name: "tight", Replicas: 4, MaxUnavailable: "1"})
+func upgradeMinimal(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "minimal", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal},
+		fixture.Workload{Name: "tight", Replicas: 4, MaxUnavailable: "1"})
 	s.checkWhole(2, toNew)
 }
 
 // namesBlocker says whether a text names a pod that blocks, its budget, what that needs and has, and
 // how long EKS waits for it.
-func (s *managedScene) namesBlocker(text string) bool {
+func (s *managedCase) namesBlocker(text string) bool {
 	health := fmt.Sprintf("needs %d healthy, has %[1]d", s.wedges)
 	for _, words := range []string{"pod " + s.Namespace + "/stubborn-", "PDB " + s.Namespace + "/stubborn", health, "EKS gives up in 1"} {
 		if !strings.Contains(text, words) {
@@ -272,7 +272,7 @@ func (s *managedScene) namesBlocker(text string) bool {
 }
 
 // awaitBlocker waits until the command and "status" name what blocks, and holds how long that may take.
-func (s *managedScene) awaitBlocker(c *command) {
+func (s *managedCase) awaitBlocker(c *command) {
 	s.t.Helper()
 	told := c.until("what blocks", func(e event) bool { return e.Type == "blocked" && s.namesBlocker(e.Text) })
 	first := s.firstLeft()
@@ -284,11 +284,11 @@ func (s *managedScene) awaitBlocker(c *command) {
 }
 
 // awaitStatus waits until "status" names what blocks, and holds how long that may take.
-func (s *managedScene) awaitStatus(first time.Time) {
+func (s *managedCase) awaitStatus(first time.Time) {
 	s.t.Helper()
 	var text string
 	s.waitFor("the status to name what blocks", func() bool {
-		text = run(s.t, s.Stage, "nodeupgrade", "status", s.group).Stdout
+		text = run(s.t, s.Fixture, "nodeupgrade", "status", s.group).Stdout
 		return s.namesBlocker(text)
 	})
 	took := time.Since(first)
@@ -300,32 +300,32 @@ func (s *managedScene) awaitStatus(first time.Time) {
 
 // blockManaged has a budget fail the update at one of three nodes, two of which are drained at once,
 // and the same command finish it when the budget is gone. What was replaced meanwhile stays.
-func blockManaged(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{
+func blockManaged(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{
 		Name: "blocked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
 		Strategy: ekstypes.NodegroupUpdateStrategiesMinimal, MaxUnavailable: 2,
 	}, stubborn())
 	first := s.start(toNew)
 	s.awaitBlocker(first)
-	if shown := document[report.UpgradeStatus](t, s.Stage, 0, "nodeupgrade", "status", s.group); len(shown.Blocked) == 0 || shown.Operation == nil || shown.Remaining.Latest.Duration == 0 {
+	if shown := document[report.UpgradeStatus](t, s.Fixture, 0, "nodeupgrade", "status", s.group); len(shown.Blocked) == 0 || shown.Operation == nil || shown.Remaining.Latest.Duration == 0 {
 		t.Errorf("the status is %+v with %+v", shown, shown.Operation)
 	}
 	first.end(1)
-	complaint := first.complaint()
+	errorLine := first.errorLine()
 	for _, words := range []string{"PodEvictionFailure", "pod blocked/stubborn-", "PDB blocked/stubborn", "to continue"} {
-		if !strings.Contains(complaint, words) {
-			t.Errorf("the error does not say %q: %s", words, complaint)
+		if !strings.Contains(errorLine, words) {
+			t.Errorf("the error does not say %q: %s", words, errorLine)
 		}
 	}
-	if strings.Count(complaint, "run ") != 1 {
-		t.Errorf("the error does not say once what to run: %s", complaint)
+	if strings.Count(errorLine, "run ") != 1 {
+		t.Errorf("the error does not say once what to run: %s", errorLine)
 	}
-	t.Log(complaint)
-	current := s.nodesOf(stage.NewImage)
+	t.Log(errorLine)
+	current := s.nodesOf(fixture.NewImage)
 	s.unblock("stubborn")
 	s.start(toNew).end(0)
 	s.checkReplaced(2)
-	now := s.nodesOf(stage.NewImage)
+	now := s.nodesOf(fixture.NewImage)
 	for uid, name := range current {
 		if now[uid] == "" {
 			t.Errorf("node %s was current and is gone", name)
@@ -337,8 +337,8 @@ func blockManaged(t *testing.T, shared *stage.Stage) {
 }
 
 // forceManaged has EKS delete the pods that their budget keeps.
-func forceManaged(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "forced", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+func forceManaged(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "forced", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew, "--on-timeout=force")
 	c.end(0)
 	s.checkReplaced(1)
@@ -349,11 +349,11 @@ func forceManaged(t *testing.T, shared *stage.Stage) {
 
 // followOthers follows an update that someone else has begun, and then takes it over: the plugin
 // begins none.
-func followOthers(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "others"}, wedge(2))
-	release := s.Cloud.HoldDrains(slices.Collect(maps.Values(s.nodesOf(stage.OldImage)))...)
+func followOthers(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "others"}, wedge(2))
+	release := s.Cloud.HoldDrains(slices.Collect(maps.Values(s.nodesOf(fixture.OldImage)))...)
 	id := s.begin()
-	watching := start(t, s.Stage, "nodeupgrade", "status", s.group, "-w")
+	watching := start(t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
 	release() // a command that begins to look later cannot see which node is drained
 	first := s.firstLeft()
@@ -373,20 +373,20 @@ func followOthers(t *testing.T, shared *stage.Stage) {
 }
 
 // interruptManaged leaves EKS at work and takes it up again; EKS can neither pause nor go back.
-func interruptManaged(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "interrupted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+func interruptManaged(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "interrupted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew)
 	c.until("what blocks", func(e event) bool { return e.Type == "blocked" })
 	s.asked(2, "pause").says("EKS cannot pause an update")
 	s.asked(2, "rollback", "--yes").says("EKS cannot take a node group back", "create a node group of the older release")
 	c.interrupt()
 	c.end(130)
-	update, err := s.Cloud.WaitUpdate(t.Context(), stage.EKSCluster, s.group, func(awscloud.UpdateState) bool { return true })
+	update, err := s.Cloud.WaitUpdate(t.Context(), fixture.EKSCluster, s.group, func(awscloud.UpdateState) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if complaint := c.complaint(); !strings.Contains(complaint, "EKS continues with update "+update.ID) || !continueCommand.MatchString(complaint) {
-		t.Errorf("the error does not say how it goes on: %s", complaint)
+	if errorLine := c.errorLine(); !strings.Contains(errorLine, "EKS continues with update "+update.ID) || !continueCommand.MatchString(errorLine) {
+		t.Errorf("the error does not say how it goes on: %s", errorLine)
 	}
 	s.unblock("stubborn")
 	s.start(toNew).end(0)
@@ -394,8 +394,8 @@ func interruptManaged(t *testing.T, shared *stage.Stage) {
 }
 
 // abortManaged forgets the upgrade and leaves EKS at work.
-func abortManaged(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "aborted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+func abortManaged(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "aborted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew)
 	c.until("what blocks", func(e event) bool { return e.Type == "blocked" })
 	abort := s.asking("abort", "--yes")
@@ -403,7 +403,7 @@ func abortManaged(t *testing.T, shared *stage.Stage) {
 	abort.end(0)
 	abort.says("nodegroup/"+s.group+" aborted", "EKS continues with update ")
 	s.unblock("stubborn")
-	end, err := s.Cloud.WaitUpdate(t.Context(), stage.EKSCluster, s.group, awscloud.UpdateState.Ended)
+	end, err := s.Cloud.WaitUpdate(t.Context(), fixture.EKSCluster, s.group, awscloud.UpdateState.Ended)
 	if err != nil || end.Status != ekstypes.UpdateStatusSuccessful {
 		t.Errorf("the update ended as %+v (%v)", end, err)
 	}
@@ -411,10 +411,10 @@ func abortManaged(t *testing.T, shared *stage.Stage) {
 }
 
 // showBothKinds lists and plans a group that EKS upgrades and one that the plugin does, as one answer.
-func showBothKinds(t *testing.T, shared *stage.Stage) {
-	s := openManaged(t, shared, stage.ManagedGroup{Name: "managed"})
-	addGroup(t, s.Stage, stage.Group{Name: "own", Zones: []string{zoneA}, Counts: []int{1}})
-	list := document[report.NodeGroupList](t, s.Stage, 0, "nodeupgrade")
+func showBothKinds(t *testing.T, shared *fixture.Fixture) {
+	s := openManaged(t, shared, fixture.ManagedGroup{Name: "managed"})
+	addGroup(t, s.Fixture, fixture.Group{Name: "own", Zones: []string{zoneA}, Counts: []int{1}})
+	list := document[report.NodeGroupList](t, s.Fixture, 0, "nodeupgrade")
 	kinds := map[string]string{}
 	for _, g := range list.Items {
 		kinds[g.Name] = g.Kind
@@ -422,7 +422,7 @@ func showBothKinds(t *testing.T, shared *stage.Stage) {
 	if kinds["managed"] != "EKS managed node group" || kinds["own"] != "Auto Scaling group" {
 		t.Errorf("the list has %v", kinds)
 	}
-	plans := document[report.PlanList](t, s.Stage, 0, "nodeupgrade", "managed", "own", "--dry-run")
+	plans := document[report.PlanList](t, s.Fixture, 0, "nodeupgrade", "managed", "own", "--dry-run")
 	var strategies []upgrade.Strategy
 	for _, plan := range plans.Items {
 		strategies = append(strategies, plan.Request.Strategy)

@@ -12,14 +12,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// openManual begins a scene around three outdated nodes that no cloud knows, the first with marks of a person, and
+// openManual begins a case around three outdated nodes that no cloud knows, the first with marks of a person, and
 // as many current ones.
-func openManual(t *testing.T, shared *stage.Stage, name string, current int) *scene {
+func openManual(t *testing.T, shared *fixture.Fixture, name string, current int) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, stage.Group{Name: name})
+	s := openEmpty(t, shared, fixture.Group{Name: name})
 	for i := range 3 {
 		s.addNode(fmt.Sprintf("%s-old-%d", name, i), "v1")
 	}
@@ -27,14 +27,14 @@ func openManual(t *testing.T, shared *stage.Stage, name string, current int) *sc
 		s.addNode(fmt.Sprintf("%s-new-%d", name, i), "v2")
 	}
 	s.waitForNodes(3 + current)
-	s.furnish()
+	s.addWorkloads()
 	s.settle()
 	s.mark(name + "-old-0")
 	s.ready()
 	return s
 }
 
-func (s *scene) addNode(name, image string) {
+func (s *testCase) addNode(name, image string) {
 	s.t.Helper()
 	err := s.Cluster.AddNode(s.t.Context(), controlplane.NodeSpec{Name: name, Labels: map[string]string{"pool": s.group, "image": image}})
 	if err != nil {
@@ -43,14 +43,14 @@ func (s *scene) addNode(name, image string) {
 }
 
 // manually starts the upgrade of the labelled nodes.
-func (s *scene) manually(flags ...string) *command {
+func (s *testCase) manually(flags ...string) *command {
 	s.t.Helper()
 	args := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s"}
-	return start(s.t, s.Stage, append(args, flags...)...)
+	return start(s.t, s.Fixture, append(args, flags...)...)
 }
 
-// byHand plays the person who brings a current node for each that was drained, and takes the old one away.
-func byHand(t *testing.T, shared *stage.Stage) {
+// byHand acts as the person who brings a current node for each that was drained, and takes the old one away.
+func byHand(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "hand", 0)
 	c := s.manually()
 	for i := range 3 {
@@ -71,7 +71,7 @@ func byHand(t *testing.T, shared *stage.Stage) {
 }
 
 // inAdvance has the current nodes there already, and is told not to wait for others.
-func inAdvance(t *testing.T, shared *stage.Stage) {
+func inAdvance(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "advance", 1)
 	c := s.manually("--wait-replacement=false")
 	c.end(0)
@@ -79,26 +79,26 @@ func inAdvance(t *testing.T, shared *stage.Stage) {
 	s.checkMarked("advance-old-0")
 }
 
-// openPlain begins a scene around three outdated nodes that no cloud knows, full of pods without a budget.
-func openPlain(t *testing.T, shared *stage.Stage, name string) *scene {
+// openPlain begins a case around three outdated nodes that no cloud knows, full of pods without a budget.
+func openPlain(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, stage.Group{Name: name})
+	s := openEmpty(t, shared, fixture.Group{Name: name})
 	for i := range 3 {
 		s.addNode(fmt.Sprintf("%s-%d", name, i), "v1")
 	}
 	s.waitForNodes(3)
-	s.add(stage.Workload{Name: "web", Replicas: 6})
+	s.add(fixture.Workload{Name: "web", Replicas: 6})
 	s.ready()
 	return s
 }
 
-func (s *scene) renew(name string) {
+func (s *testCase) renew(name string) {
 	s.t.Helper()
 	s.change(name, func(node *corev1.Node) { node.Labels["image"] = "v2" })
 }
 
 // renewedInPlace has an agent on each node upgrade it, so that it comes back as the same Node.
-func renewedInPlace(t *testing.T, shared *stage.Stage) {
+func renewedInPlace(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "inplace")
 	c := s.manually()
 	for range 3 {
@@ -109,7 +109,7 @@ func renewedInPlace(t *testing.T, shared *stage.Stage) {
 }
 
 // renewedAfterEnd does not wait for the nodes, which are released by the same command later.
-func renewedAfterEnd(t *testing.T, shared *stage.Stage) {
+func renewedAfterEnd(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "later")
 	s.manually("--wait-replacement=false").end(0)
 	for i := range 3 {
@@ -120,7 +120,7 @@ func renewedAfterEnd(t *testing.T, shared *stage.Stage) {
 }
 
 // broughtTainted brings a node for the first one that is Ready before its agent has started.
-func broughtTainted(t *testing.T, shared *stage.Stage) {
+func broughtTainted(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "starting")
 	c := s.manually()
 	for i := range 3 {
@@ -149,10 +149,10 @@ func broughtTainted(t *testing.T, shared *stage.Stage) {
 }
 
 // checkManual wants the pods moved once, the old nodes that are still there fenced, and the current ones free.
-func (s *scene) checkManual(old int) {
+func (s *testCase) checkManual(old int) {
 	s.t.Helper()
 	s.settle()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
 		if s.current(&node, after.group) {
 			s.checkClean(&node)
@@ -178,7 +178,7 @@ func (s *scene) checkManual(old int) {
 	s.checkBudgets()
 }
 
-func (s *scene) manualStatus() status {
+func (s *testCase) manualStatus() status {
 	s.t.Helper()
 	return s.statusOf("-l", "pool="+s.group, "--current", "image=v2")
 }

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestWidths upgrades groups that can neither grow nor shrink by themselves, desired = min = max, with
@@ -20,7 +20,7 @@ func TestWidths(t *testing.T) {
 	t.Parallel()
 	options := quick()
 	options.Cloud.NodeReady = 2 * time.Second // long enough for an upgrade that ends too early to be seen
-	shared := stage.ForTest(t, options)
+	shared := fixture.ForTest(t, options)
 	t.Run("pair", func(t *testing.T) {
 		for surge := range 4 {
 			for unavailable := range 4 {
@@ -43,23 +43,23 @@ type width struct {
 
 func (w width) name() string { return fmt.Sprintf("w%d-s%s-u%d", w.nodes, w.surge, w.unavailable) }
 
-func (w width) test(t *testing.T, shared *stage.Stage) {
+func (w width) test(t *testing.T, shared *fixture.Fixture) {
 	t.Run(w.name(), func(t *testing.T) {
 		inSample(t)
 		t.Parallel()
-		w.play(t, shared)
+		w.run(t, shared)
 	})
 }
 
-func (w width) play(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{
+func (w width) run(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{
 		Name: w.name(), Zones: []string{zoneA, zoneB, zoneC}[:w.nodes], Counts: []int{1, 1, 1}[:w.nodes], Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { spec.Min, spec.Max = w.nodes, w.nodes },
 	})
 	if w.nodes == 1 && w.surge == "0" {
-		s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "2"}) // a tighter budget could not open while there is no node
+		s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "2"}) // a tighter budget could not open while there is no node
 	} else {
-		s.furnish()
+		s.addWorkloads()
 	}
 	s.ready()
 	flags := []string{fmt.Sprintf("--max-unavailable=%d", w.unavailable)}
@@ -91,9 +91,9 @@ func readyNode(node *corev1.Node) bool {
 }
 
 // checkUntouched wants nodes, group and pods as they were.
-func (s *scene) checkUntouched() {
+func (s *testCase) checkUntouched() {
 	s.t.Helper()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	s.checkSize(after)
 	for uid, was := range s.before.marks {
 		if is, ok := after.marks[uid]; !ok || !is.equal(was) {

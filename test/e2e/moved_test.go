@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // betweenImage is what a template launched before its target moved.
@@ -17,16 +17,16 @@ var replacedCount = regexp.MustCompile(`\((\d+) of (\d+) replaced\)`)
 
 // targetMoves has the template's default version move while nodes are replaced: the upgrade stops, and with --replan it
 // continues to the newer target, with a total that counts what was launched for the one before.
-func targetMoves(t *testing.T, shared *stage.Stage) {
+func targetMoves(t *testing.T, shared *fixture.Fixture) {
 	const nodes = 5
 	var template string
-	s := open(t, shared, stage.Group{Name: "moving", Zones: []string{zoneA}, Counts: []int{nodes}, Suspended: []string{rebalance}, More: func(spec *awscloud.GroupSpec) {
+	s := open(t, shared, fixture.Group{Name: "moving", Zones: []string{zoneA}, Counts: []int{nodes}, Suspended: []string{rebalance}, More: func(spec *awscloud.GroupSpec) {
 		labels := "--node-labels=pool=moving,image="
 		shared.Cloud.AddImage(betweenImage, "v1.36.0", "x86_64")
 		template = shared.Cloud.AddTemplate("moving-default",
-			awscloud.TemplateVersion{Image: stage.OldImage, InstanceType: "m7i.large", UserData: labels + stage.OldImage},
+			awscloud.TemplateVersion{Image: fixture.OldImage, InstanceType: "m7i.large", UserData: labels + fixture.OldImage},
 			awscloud.TemplateVersion{Image: betweenImage, InstanceType: "m7i.large", UserData: labels + betweenImage},
-			awscloud.TemplateVersion{Image: stage.NewImage, InstanceType: "m7i.large", UserData: labels + stage.NewImage})
+			awscloud.TemplateVersion{Image: fixture.NewImage, InstanceType: "m7i.large", UserData: labels + fixture.NewImage})
 		setDefault(t, shared, template, 2)
 		spec.Template = awscloud.TemplateRef{ID: template, Version: "$Default"}
 	}})
@@ -34,7 +34,7 @@ func targetMoves(t *testing.T, shared *stage.Stage) {
 	first.until("two replaced nodes", func(e event) bool { replaced, _ := counted(e); return replaced == 2 })
 	setDefault(t, shared, template, 3)
 	first.end(5)
-	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run", "--replan"); plan.Code != 0 {
+	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--replan"); plan.Code != 0 {
 		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 
@@ -57,7 +57,7 @@ func targetMoves(t *testing.T, shared *stage.Stage) {
 	}
 }
 
-func setDefault(t *testing.T, shared *stage.Stage, template string, version int) {
+func setDefault(t *testing.T, shared *fixture.Fixture, template string, version int) {
 	t.Helper()
 	if err := shared.Cloud.SetDefaultVersion(template, version); err != nil {
 		t.Fatal(err)

@@ -7,28 +7,28 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // movedFirst has a budget over the only pod of a Deployment: the upgrade is refused with --move=surge named, and with it the pod
 // moves without an eviction, and without a moment in which the budget is broken (L23, PDB009).
-func movedFirst(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "only"})
+func movedFirst(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "only"})
 	s.addNode("only-old", "v1")
 	s.waitForNodes(1)
-	s.add(stage.Workload{Name: "solo", Replicas: 1, MinAvailable: "1"}, stage.Workload{Name: "web", Replicas: 2, MinAvailable: "1"})
+	s.add(fixture.Workload{Name: "solo", Replicas: 1, MinAvailable: "1"}, fixture.Workload{Name: "web", Replicas: 2, MinAvailable: "1"})
 	s.settle()
 	s.addNode("only-new", "v2")
 	s.waitForNodes(2)
 	s.ready()
 	labelled := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--wait-replacement=false", "--parallel-groups", "--settle=0s"}
 	for _, how := range []string{"--dry-run", "--yes"} {
-		if refused := run(t, s.Stage, append(labelled, how)...); refused.Code != 3 || !strings.Contains(refused.Stdout+refused.Stderr, "--move=surge") {
+		if refused := run(t, s.Fixture, append(labelled, how)...); refused.Code != 3 || !strings.Contains(refused.Stdout+refused.Stderr, "--move=surge") {
 			t.Errorf("%s ended with %d and does not offer to move the pod: %s%s", how, refused.Code, refused.Stdout, refused.Stderr)
 		}
 	}
 	for _, how := range [][]string{{"--dry-run"}, {"--dry-run", "--forecast=false"}} {
-		if plan := run(t, s.Stage, append(append(labelled, "--move=surge"), how...)...); plan.Code != 0 || strings.Contains(plan.Stdout, "PDB009") {
+		if plan := run(t, s.Fixture, append(append(labelled, "--move=surge"), how...)...); plan.Code != 0 || strings.Contains(plan.Stdout, "PDB009") {
 			t.Errorf("%v with --move=surge ended with %d: %s%s", how, plan.Code, plan.Stdout, plan.Stderr)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const (
@@ -21,10 +21,10 @@ const (
 )
 
 // neededLast drains a node with pods that others need: behind a webhook, and of a CSI driver.
-func neededLast(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "needed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+func neededLast(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "needed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.askHook()
-	s.furnish(stage.Workload{Name: hook, Replicas: 2, MaxUnavailable: "1"}, stage.Workload{Name: driver, Replicas: 1})
+	s.addWorkloads(fixture.Workload{Name: hook, Replicas: 2, MaxUnavailable: "1"}, fixture.Workload{Name: driver, Replicas: 1})
 	s.ready()
 	s.surge = 1 // never more than are outdated
 	s.upgrade(0)
@@ -33,7 +33,7 @@ func neededLast(t *testing.T, shared *stage.Stage) {
 }
 
 // askHook has the API server ask the hook's pods about objects of which there are none: nothing answers in this cluster.
-func (s *scene) askHook() {
+func (s *testCase) askHook() {
 	s.t.Helper()
 	ctx, client := s.t.Context(), s.Cluster.Client()
 	if err := s.AddService(ctx, "asked", hook); err != nil {
@@ -63,7 +63,7 @@ func (s *scene) askHook() {
 }
 
 // checkOrder reads in the audit log that the hook's pods were evicted after all ordinary ones, and the driver's when all others had gone.
-func (s *scene) checkOrder() {
+func (s *testCase) checkOrder() {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *scene) checkOrder() {
 }
 
 // happened says of a request that it evicted a pod or ended one: "evicted web".
-func (s *scene) happened(e *controlplane.Event) string {
+func (s *testCase) happened(e *controlplane.Event) string {
 	if e.ObjectRef.Namespace != s.Namespace || e.ObjectRef.Resource != "pods" || e.ResponseStatus.Code >= http.StatusBadRequest {
 		return ""
 	}

@@ -5,19 +5,19 @@ import (
 	"testing"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // doNotDisrupt has a pod whose owner asks autoscalers not to disrupt it: the plan names it, and with the flag it is waited for
 // until the annotation is taken off (POD008).
-func doNotDisrupt(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+func doNotDisrupt(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	const pod = "db-0"
 	annotate(t, s, pod, drain.AnnotationSafeToEvict+"=false")
-	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
+	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
 		t.Errorf("the plan ended with %d and does not name the pod: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
-	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run", "--respect-do-not-disrupt"); plan.Code != 3 || !strings.Contains(plan.Stdout, "(do-not-disrupt)") {
+	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", "--respect-do-not-disrupt"); plan.Code != 3 || !strings.Contains(plan.Stdout, "(do-not-disrupt)") {
 		t.Errorf("the plan that respects it ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 
@@ -29,9 +29,9 @@ func doNotDisrupt(t *testing.T, shared *stage.Stage) {
 }
 
 // annotate changes an annotation of a pod, as kubectl annotate takes it.
-func annotate(t *testing.T, s *scene, pod, change string) {
+func annotate(t *testing.T, s *testCase, pod, change string) {
 	t.Helper()
-	if r := run(t, s.Stage, "annotate", "pod", "-n", s.group, pod, change); r.Code != 0 {
+	if r := run(t, s.Fixture, "annotate", "pod", "-n", s.group, pod, change); r.Code != 0 {
 		t.Fatalf("annotating pod %s: %s", pod, r.Stderr)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // refusal is a command that must do nothing but say, in one line, what is wrong and what to do about it.
@@ -21,7 +21,7 @@ type refusal struct {
 	// says are parts of the line.
 	says []string
 	// during makes the world as bad as it has to be, and returns what makes it good again.
-	during func(*stage.Stage) (undo func())
+	during func(*fixture.Fixture) (undo func())
 }
 
 func refusals() map[string]refusal {
@@ -61,12 +61,12 @@ func refusals() map[string]refusal {
 		"instance refresh":           {args: yes("refreshing"), code: 1, says: []string{"instance refresh", "aws autoscaling cancel-instance-refresh"}},
 		"protected instance":         {args: yes("protected"), code: 1, says: []string{"protected from scale-in", "aws autoscaling set-instance-protection"}},
 		"pods without a controller":  {args: yes("bare"), code: 2, says: []string{"pod default/lonely", "--unmanaged-pods=evict"}},
-		"release that is none":       {args: yes("managed", "--to=1.36.9-20991231"), code: 2, says: []string{"there is no release 1.36.9-20991231", stage.NewRelease}},
+		"release that is none":       {args: yes("managed", "--to=1.36.9-20991231"), code: 2, says: []string{"there is no release 1.36.9-20991231", fixture.NewRelease}},
 		"release of no Kubernetes":   {args: yes("managed", "--to=1.37"), code: 2, says: []string{"no release of Kubernetes 1.37", "--to"}},
 		"release newer than control": {args: yes("managed", "--to=1.37.0-20261201"), code: 1, says: []string{"control plane has 1.36", "aws eks update-cluster-version --name prod"}},
-		"release that is older":      {args: yes("managed", "--to=1.34.9-20250101"), code: 1, says: []string{"does not go back", stage.OldRelease}},
+		"release that is older":      {args: yes("managed", "--to=1.34.9-20250101"), code: 1, says: []string{"does not go back", fixture.OldRelease}},
 		"Kubernetes in between":      {args: yes("behind", "--to=1.35"), code: 1, says: []string{"to Kubernetes 1.36, which the control plane has", "with --to"}},
-		"AMI for EKS":                {args: yes("managed", "--to="+stage.NewImage), code: 1, says: []string{"EKS takes no AMI", "name a release"}},
+		"AMI for EKS":                {args: yes("managed", "--to="+fixture.NewImage), code: 1, says: []string{"EKS takes no AMI", "name a release"}},
 		"template for EKS":           {args: yes("managed", "--to=2"), code: 1, says: []string{"without a launch template", "name a release"}},
 		"release for an own AMI":     {args: yes("custom", "--to=1.36"), code: 1, says: []string{"an AMI of its own", "--to"}},
 		"no such version for EKS":    {args: yes("custom", "--to=9"), code: 2, says: []string{"version 9", "--to"}},
@@ -78,7 +78,7 @@ func refusals() map[string]refusal {
 		"another change of EKS":      {args: yes("busy", "--to=1.36"), code: 1, says: []string{"ConfigUpdate", "aws eks describe-update --name prod --nodegroup-name busy"}},
 		"denied by EKS": {
 			args: yes("managed", "--to=1.36"), code: 1, says: []string{"eks:DescribeNodegroup", "nodegroup/prod/managed"},
-			during: func(s *stage.Stage) func() {
+			during: func(s *fixture.Fixture) func() {
 				s.Cloud.Fault(awscloud.Fault{
 					Service: "eks", Operation: "DescribeNodegroup", Times: -1, Code: "AccessDeniedException", Status: http.StatusForbidden,
 					Message: "User: arn:aws:iam::123456789012:user/jo is not authorized to perform: eks:DescribeNodegroup on resource: arn:aws:eks:us-east-1:123456789012:nodegroup/prod/managed/1",
@@ -106,8 +106,8 @@ func refusals() map[string]refusal {
 	}
 }
 
-func reject(problem awscloud.CredentialProblem) func(*stage.Stage) func() {
-	return func(s *stage.Stage) func() {
+func reject(problem awscloud.CredentialProblem) func(*fixture.Fixture) func() {
+	return func(s *fixture.Fixture) func() {
 		s.Cloud.RejectCredentials(problem)
 		return func() { s.Cloud.RejectCredentials(awscloud.CredentialsFine) }
 	}
@@ -115,7 +115,7 @@ func reject(problem awscloud.CredentialProblem) func(*stage.Stage) func() {
 
 // checkAllRefusals runs the refusals at the same time, except those that change the cloud for all, and checks that none
 // of them wrote anything.
-func checkAllRefusals(t *testing.T, s *stage.Stage) {
+func checkAllRefusals(t *testing.T, s *fixture.Fixture) {
 	allowReader(t, s)
 	before := writesOf(t, s)
 	t.Run("alone", func(t *testing.T) {
@@ -139,7 +139,7 @@ func checkAllRefusals(t *testing.T, s *stage.Stage) {
 }
 
 // allowReader lets the user "reader" look at everything that the plan needs, and change nothing.
-func allowReader(t *testing.T, s *stage.Stage) {
+func allowReader(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	client, meta := s.Cluster.Client().RbacV1(), metav1.ObjectMeta{Name: "reader"}
 	look := []string{"get", "list", "watch"}
@@ -157,7 +157,7 @@ func allowReader(t *testing.T, s *stage.Stage) {
 	}
 }
 
-func (r refusal) check(t *testing.T, s *stage.Stage) {
+func (r refusal) check(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	if r.during != nil {
 		defer r.during(s)()
@@ -168,7 +168,7 @@ func (r refusal) check(t *testing.T, s *stage.Stage) {
 		t.Errorf("it ended with %d (%v), want %d", code, err, r.code)
 	}
 	lines := strings.Split(strings.TrimSuffix(errOut.String(), "\n"), "\n")
-	if len(lines) != 1 || len(complaints(lines)) != 1 || out.Len() > 0 {
+	if len(lines) != 1 || len(errorLines(lines)) != 1 || out.Len() > 0 {
 		t.Errorf("stdout %q and stderr %q, want one line on stderr that starts with \"error: \"", out.String(), errOut.String())
 	}
 	for _, part := range r.says {
@@ -179,7 +179,7 @@ func (r refusal) check(t *testing.T, s *stage.Stage) {
 }
 
 // environment writes the kubeconfig of a user that is named instead of a file.
-func (r refusal) environment(t *testing.T, s *stage.Stage) []string {
+func (r refusal) environment(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	var env []string
 	for _, entry := range r.env {

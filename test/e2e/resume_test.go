@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // otherSettings has an upgrade continued other settings than it was begun with, which has to be asked for.
-func otherSettings(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "resettled", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
+func otherSettings(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "resettled", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
 	first := s.start()
 	blockedBy("stubborn")(s, first)
 	first.interrupt()
@@ -19,8 +19,8 @@ func otherSettings(t *testing.T, shared *stage.Stage) {
 
 	second := s.upgrade(2, "--settle=0s", "--max-unavailable=2")
 	for _, part := range []string{"--settle 1s, now 0s", "--max-unavailable 1, now 2", "leave them out, or pass --replan"} {
-		if complaint := second.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := second.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	s.unblock("stubborn")
@@ -34,29 +34,29 @@ var continueCommand = regexp.MustCompile(`: run kubectl (nodeupgrade [^;]*) to c
 
 // fewerFlags has an upgrade continued without the flags that it was begun with, and by the command that its error says. Its
 // settings stand: percentages of the group as it was, the room that its own nodes have used, and the wait after a drain.
-func fewerFlags(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "fewer", Zones: []string{zoneA}, Counts: []int{3}, Max: 4, Suspended: []string{rebalance}}, wedge(3))
+func fewerFlags(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "fewer", Zones: []string{zoneA}, Counts: []int{3}, Max: 4, Suspended: []string{rebalance}}, wedge(3))
 	s.surge = 1
 	const settle = 2 * time.Second
 	first := s.start("--keep-max", "--max-unavailable=50%", "--settle="+settle.String())
 	blockedBy("stubborn")(s, first)
 	first.interrupt()
 	first.end(130)
-	said := continueCommand.FindStringSubmatch(first.complaint())
+	said := continueCommand.FindStringSubmatch(first.errorLine())
 	if said == nil {
-		t.Fatalf("the error does not say what to type: %s", first.complaint())
+		t.Fatalf("the error does not say what to type: %s", first.errorLine())
 	}
-	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run"); plan.Code != 3 || !strings.Contains(plan.Stdout, "settle 2s") {
+	if plan := run(t, s.Fixture, "nodeupgrade", s.group, "--dry-run"); plan.Code != 3 || !strings.Contains(plan.Stdout, "settle 2s") {
 		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
 	}
 
-	second := start(t, s.Stage, strings.Fields(said[1])...)
+	second := start(t, s.Fixture, strings.Fields(said[1])...)
 	blockedBy("stubborn")(s, second)
 	second.interrupt()
 	second.end(130)
 
 	s.unblock("stubborn")
-	third := start(t, s.Stage, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json")
+	third := start(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json")
 	empty := third.until("an empty node", nodeState("Empty"))
 	if removed := third.until("its removal", nodeState("Removing")); removed.Time.Sub(empty.Time) < settle {
 		t.Errorf("the node was removed %s after it was empty, want the %s that it was begun with", removed.Time.Sub(empty.Time), settle)

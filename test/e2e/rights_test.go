@@ -26,7 +26,7 @@ func TestRightsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.end(1)
-	if said := c.complaint(); !strings.Contains(said, `User "leaver" cannot `) {
+	if said := c.errorLine(); !strings.Contains(said, `User "leaver" cannot `) {
 		t.Errorf("it does not say which right: %s", said)
 	}
 	var script strings.Builder

@@ -17,12 +17,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // twoRuns has a group upgraded twice at once, and then taken over.
-func twoRuns(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+func twoRuns(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	first := s.start()
 	blockedBy("stubborn")(s, first)
 
@@ -32,15 +32,15 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	}
 	second := s.upgrade(5)
 	for _, part := range []string{holder + " ", " since ", "kubectl nodeupgrade status contested", "--takeover"} {
-		if complaint := second.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := second.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 
 	third := s.start("--takeover")
 	first.end(5)
-	if complaint := first.complaint(); !strings.Contains(complaint, "lost") {
-		t.Errorf("the error does not say that the lease was lost: %s", complaint)
+	if errorLine := first.errorLine(); !strings.Contains(errorLine, "lost") {
+		t.Errorf("the error does not say that the lease was lost: %s", errorLine)
 	}
 	blockedBy("stubborn")(s, third)
 	if !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[nodemark.AnnotationEpoch] != "" }) {
@@ -52,7 +52,7 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 }
 
 // startBehindAnn starts the upgrade while another holder has the lease, and returns when it waits for a sign of life.
-func (s *scene) startBehindAnn() *command {
+func (s *testCase) startBehindAnn() *command {
 	s.t.Helper()
 	s.lease(func(lease *coordinationv1.Lease) {
 		now := metav1.NowMicro()
@@ -65,8 +65,8 @@ func (s *scene) startBehindAnn() *command {
 }
 
 // secondGivesWay has the holder renew the lease once: that is sign enough that it is alive.
-func secondGivesWay(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+func secondGivesWay(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.ready()
 	c := s.startBehindAnn()
 	s.lease(func(lease *coordinationv1.Lease) {
@@ -78,9 +78,9 @@ func secondGivesWay(t *testing.T, shared *stage.Stage) {
 }
 
 // lateSecond waits for the lease while the group becomes current: it reads everything again, begins nothing and says so.
-func lateSecond(t *testing.T, shared *stage.Stage) {
+func lateSecond(t *testing.T, shared *fixture.Fixture) {
 	var template string
-	s := openEmpty(t, shared, stage.Group{
+	s := openEmpty(t, shared, fixture.Group{
 		Name: "tardy", Zones: []string{zoneA}, Counts: []int{2}, Version: "$Default", Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { template = spec.Template.ID },
 	})
@@ -88,7 +88,7 @@ func lateSecond(t *testing.T, shared *stage.Stage) {
 	if err := s.Cloud.SetDefaultVersion(template, newer); err != nil {
 		t.Fatal(err)
 	}
-	s.furnish()
+	s.addWorkloads()
 	s.ready()
 	c := s.startBehindAnn()
 	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // which is what all nodes have
@@ -101,16 +101,16 @@ func lateSecond(t *testing.T, shared *stage.Stage) {
 }
 
 // twoGroups has another group upgraded at the same time, which has to be asked for.
-func twoGroups(t *testing.T, shared *stage.Stage) {
-	busy := open(t, shared, stage.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubborn())
-	other := open(t, shared, stage.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
+func twoGroups(t *testing.T, shared *fixture.Fixture) {
+	busy := open(t, shared, fixture.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubborn())
+	other := open(t, shared, fixture.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
 	first := busy.start()
 	blockedBy("stubborn")(busy, first)
 
-	second := start(t, other.Stage, "nodeupgrade", "other", "--yes")
+	second := start(t, other.Fixture, "nodeupgrade", "other", "--yes")
 	second.end(5)
-	if complaint := second.complaint(); !strings.Contains(complaint, "--parallel-groups") {
-		t.Errorf("the error does not say how to go on: %s", complaint)
+	if errorLine := second.errorLine(); !strings.Contains(errorLine, "--parallel-groups") {
+		t.Errorf("the error does not say how to go on: %s", errorLine)
 	}
 	if sizes := other.Cloud.Timeline("other"); len(sizes) != 1 {
 		t.Errorf("the other group was changed: %v", sizes)
@@ -121,16 +121,16 @@ func twoGroups(t *testing.T, shared *stage.Stage) {
 }
 
 // lowersMax has another actor lower the group's maximum while a node is drained: the upgrade stops, and what was set stays so.
-func lowersMax(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+func lowersMax(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
 	blockedBy("stubborn")(s, c)
 	before := s.cloudGroup()
 	s.setMax(before.Max - 1)
 	c.end(5)
 	for _, part := range []string{"max was lowered from 4 to 3 by another actor", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
-		if complaint := c.complaint(); !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	if now := s.cloudGroup(); now.Max != before.Max-1 || now.Desired != before.Desired {
@@ -143,8 +143,8 @@ func lowersMax(t *testing.T, shared *stage.Stage) {
 }
 
 // protects has another actor protect a node that is drained against scale-in: it is not terminated, until they take that away.
-func protects(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+func protects(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
 	blockedBy("stubborn")(s, c)
 	var old []string
@@ -156,8 +156,8 @@ func protects(t *testing.T, shared *stage.Stage) {
 	}
 	s.protect(old, true)
 	c.end(5)
-	if complaint := c.complaint(); !strings.Contains(complaint, "was protected against scale-in by another actor") {
-		t.Errorf("the error does not say who is protected: %s", complaint)
+	if errorLine := c.errorLine(); !strings.Contains(errorLine, "was protected against scale-in by another actor") {
+		t.Errorf("the error does not say who is protected: %s", errorLine)
 	}
 	s.unblock("stubborn")
 	s.upgrade(1)
@@ -172,13 +172,13 @@ func protects(t *testing.T, shared *stage.Stage) {
 }
 
 // person is the AWS client of another actor.
-func (s *scene) person() *autoscaling.Client {
+func (s *testCase) person() *autoscaling.Client {
 	return autoscaling.New(autoscaling.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
 	})
 }
 
-func (s *scene) protect(instances []string, protected bool) {
+func (s *testCase) protect(instances []string, protected bool) {
 	s.t.Helper()
 	_, err := s.person().SetInstanceProtection(s.t.Context(), &autoscaling.SetInstanceProtectionInput{
 		AutoScalingGroupName: aws.String(s.group), InstanceIds: instances, ProtectedFromScaleIn: aws.Bool(protected),
@@ -189,7 +189,7 @@ func (s *scene) protect(instances []string, protected bool) {
 }
 
 // setMax sets the maximum as a person does.
-func (s *scene) setMax(n int) {
+func (s *testCase) setMax(n int) {
 	s.t.Helper()
 	_, err := s.person().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),
@@ -199,8 +199,8 @@ func (s *scene) setMax(n int) {
 	}
 }
 
-// lease changes the lease of the scene's group, as another holder does; it is created where there is none.
-func (s *scene) lease(change func(*coordinationv1.Lease)) {
+// lease changes the lease of the case's group, as another holder does; it is created where there is none.
+func (s *testCase) lease(change func(*coordinationv1.Lease)) {
 	s.t.Helper()
 	leases := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceSystem)
 	lease, err := leases.Get(s.t.Context(), cluster.ObjectName(s.group), metav1.GetOptions{})

@@ -16,7 +16,7 @@ import (
 
 // waitForRunners creates a runner on each outdated node, and starts an upgrade. It has to warn of both, which no controller makes again,
 // and is refused because of their budget. Then their owner has them waited for (POD013, L19).
-func waitForRunners(s *scene) {
+func waitForRunners(s *testCase) {
 	s.kubectl("wait", "--for=condition=Established", "crd/ephemeralrunners.actions.example.com")
 	for i := range 2 {
 		s.addRunner(i)
@@ -30,7 +30,7 @@ func waitForRunners(s *scene) {
 }
 
 // endRunners ends each runner's job once the upgrade waits for it.
-func endRunners(s *scene, c *command) {
+func endRunners(s *testCase, c *command) {
 	for i := range 2 {
 		name := nameRunner(i)
 		blockedBy(name)(s, c)
@@ -45,7 +45,7 @@ func endRunners(s *scene, c *command) {
 func nameRunner(i int) string { return fmt.Sprintf("runner-%d", i) }
 
 // addRunner creates a runner and its pod, as its controller would, and waits until that runs.
-func (s *scene) addRunner(i int) {
+func (s *testCase) addRunner(i int) {
 	s.t.Helper()
 	const version, kind = "actions.example.com/v1", "EphemeralRunner"
 	name := nameRunner(i)
@@ -58,7 +58,7 @@ func (s *scene) addRunner(i int) {
 		s.t.Fatal(err)
 	}
 	s.kubectl("create", "-f", file)
-	uid := run(s.t, s.Stage, "get", "ephemeralrunner", "-n", s.Namespace, name, "-o", "jsonpath={.metadata.uid}").Stdout
+	uid := run(s.t, s.Fixture, "get", "ephemeralrunner", "-n", s.Namespace, name, "-o", "jsonpath={.metadata.uid}").Stdout
 	yes := true
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "runner"}, OwnerReferences: []metav1.OwnerReference{

@@ -9,27 +9,27 @@ import (
 	"testing"
 )
 
-// sampled names the scenes that "make test" plays: of each kind the ones that take different ways through the program.
-// "make prove" plays all scenes. Tests that do not call inSample are always run.
+// sampled names the cases that "make test" runs: of each kind the ones that take different ways through the program.
+// "make prove" runs all cases. Tests that do not call inSample are always run.
 const sampled = `
 TestAutoscaledBlueGreen/served
 TestBlueGreen/from_start_to_end
 TestBlueGreen/rolled_back_out_of_the_soak
 TestCredentialsEnd/tokens_last_for_seconds
 TestHostileServers/three_requests_in_ten_fail,_seed_0
-TestManagedGroups/scenes/default
-TestManagedGroups/scenes/blocked
-TestManagedGroups/scenes/both_kinds
+TestManagedGroups/cases/default
+TestManagedGroups/cases/blocked
+TestManagedGroups/cases/both_kinds
 TestPlantedFaults/PDB001
 TestPublicCases/suc-9-inplace-no-budget
 TestUnreliableCloud/answers_are_lost
-TestUpgrade/scene/three_nodes_in_three_zones
-TestUpgrade/scene/a_node_that_cannot_be_drained:_fail
-TestUpgrade/scene/a_group_that_cannot_launch_in_zone
-TestUpgrade/scene/a_current_machine_without_its_label
-TestUpgrade/scene/nodes_brought_in_advance
-TestUpgrade/scene/two_groups_at_once
-TestUpgrade/scene/interrupted:_terminal
+TestUpgrade/case/three_nodes_in_three_zones
+TestUpgrade/case/a_node_that_cannot_be_drained:_fail
+TestUpgrade/case/a_group_that_cannot_launch_in_zone
+TestUpgrade/case/a_current_machine_without_its_label
+TestUpgrade/case/nodes_brought_in_advance
+TestUpgrade/case/two_groups_at_once
+TestUpgrade/case/interrupted:_terminal
 TestVerbs/abort/draining
 TestVerbs/complete/scale_down
 TestVerbs/pause/draining
@@ -39,23 +39,23 @@ TestWidths/pair/w1-s1-u1
 TestWidths/pair/w3-s0-u0
 `
 
-// proving reports whether all scenes are to be played.
+// proving reports whether all cases are run.
 func proving() bool { return os.Getenv("NODEUPGRADE_PROVE") == "1" }
 
-// met holds the names of sampled scenes that were played.
+// met holds the names of sampled cases that were run.
 var met struct {
 	sync.Mutex
 	names map[string]bool
 }
 
-// inSample skips the test unless it is sampled or all scenes are played.
+// inSample skips the test unless it is sampled or all cases are run.
 func inSample(t *testing.T) {
 	t.Helper()
 	if proving() {
 		return
 	}
 	if !strings.Contains(sampled, "\n"+t.Name()+"\n") {
-		t.Skip("make prove plays it")
+		t.Skip("make prove runs it")
 	}
 	met.Lock()
 	defer met.Unlock()
@@ -65,11 +65,11 @@ func inSample(t *testing.T) {
 	met.names[t.Name()] = true
 }
 
-// checkSample returns 1 if a sampled name is of no scene: a scene that was renamed would be left out without a word.
+// checkSample returns 1 if a sampled name is of no case: a case that was renamed would be left out without a word.
 func checkSample(out io.Writer) (code int) {
 	for name := range strings.FieldsSeq(sampled) {
 		if !proving() && !met.names[name] {
-			fmt.Fprintf(out, "sample_test.go: no scene has the name %s: bring the list up to date\n", name)
+			fmt.Fprintf(out, "sample_test.go: no case has the name %s: bring the list up to date\n", name)
 			code = 1
 		}
 	}

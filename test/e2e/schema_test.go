@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // document decodes what a command prints as JSON, of the one schema that all kinds of groups have.
-func document[T any](t *testing.T, s *stage.Stage, code int, args ...string) (found T) {
+func document[T any](t *testing.T, s *fixture.Fixture, code int, args ...string) (found T) {
 	t.Helper()
 	result := run(t, s, append(args, "-o", "json")...)
 	if err := json.Unmarshal([]byte(result.Stdout), &found); err != nil || result.Code != code {

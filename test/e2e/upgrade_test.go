@@ -12,17 +12,17 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // rebalance is the process that an upgrade suspends meanwhile.
 const rebalance = "AZRebalance"
 
-// TestUpgrade holds every scene in which the cloud does what it is asked for.
+// TestUpgrade runs every case in which the cloud does what it is asked for.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick()) // its own: checkRefusals counts all evictions there
-	scenes := map[string]func(*testing.T, *stage.Stage){
+	shared := fixture.ForTest(t, quick()) // its own: checkRefusals counts all evictions there
+	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"three nodes in three zones":           threeNodes,
 		"one outdated node of four":            oneOfFour,
 		"a process that was not suspended":     ownSuspension,
@@ -58,22 +58,22 @@ func TestUpgrade(t *testing.T) {
 		"by GKE's numbers, zone by zone":       zoneByZone,
 	}
 	for name, i := range interruptions() {
-		scenes["interrupted: "+name] = func(t *testing.T, shared *stage.Stage) { i.play(t, shared, name) }
+		cases["interrupted: "+name] = func(t *testing.T, shared *fixture.Fixture) { i.run(t, shared, name) }
 	}
-	t.Run("scene", func(t *testing.T) {
-		for name, play := range scenes {
+	t.Run("case", func(t *testing.T) {
+		for name, test := range cases {
 			t.Run(name, func(t *testing.T) {
 				inSample(t)
 				t.Parallel()
-				play(t, shared)
+				test(t, shared)
 			})
 		}
 	})
-	checkRefusals(t, shared, slices.Sorted(maps.Keys(scenes)))
+	checkRefusals(t, shared, slices.Sorted(maps.Keys(cases)))
 }
 
-// checkRefusals is about all scenes of a stage together: of the evictions asked for, budgets may refuse one in fifty.
-func checkRefusals(t *testing.T, shared *stage.Stage, scenes []string) {
+// checkRefusals is about all cases of a fixture together: of the evictions asked for, budgets may refuse one in fifty.
+func checkRefusals(t *testing.T, shared *fixture.Fixture, cases []string) {
 	t.Helper()
 	everywhere := *shared
 	everywhere.Namespace = ""
@@ -82,12 +82,12 @@ func checkRefusals(t *testing.T, shared *stage.Stage, scenes []string) {
 		t.Fatal(err)
 	}
 	if found.Calls == 0 || found.Refused*50 > found.Calls {
-		t.Errorf("%d of %d evictions were refused, in %d scenes", found.Refused, found.Calls, len(scenes))
+		t.Errorf("%d of %d evictions were refused, in %d cases", found.Refused, found.Calls, len(cases))
 	}
 }
 
-func threeNodes(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "three", Zones: []string{zoneA, zoneB, zoneC}, Counts: []int{1, 1, 1}, Suspended: []string{rebalance}})
+func threeNodes(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "three", Zones: []string{zoneA, zoneB, zoneC}, Counts: []int{1, 1, 1}, Suspended: []string{rebalance}})
 	s.upgrade(0)
 	s.checkDone()
 	if changed := s.operations("SuspendProcesses", "ResumeProcesses"); len(changed) > 0 {
@@ -95,13 +95,13 @@ func threeNodes(t *testing.T, shared *stage.Stage) {
 	}
 }
 
-func oneOfFour(t *testing.T, shared *stage.Stage) {
-	s := openEmpty(t, shared, stage.Group{Name: "one", Zones: []string{zoneA, zoneB}, Counts: []int{1}, Max: 4, Suspended: []string{rebalance}})
+func oneOfFour(t *testing.T, shared *fixture.Fixture) {
+	s := openEmpty(t, shared, fixture.Group{Name: "one", Zones: []string{zoneA, zoneB}, Counts: []int{1}, Max: 4, Suspended: []string{rebalance}})
 	if err := s.Cloud.SetDesired(s.group, 4); err != nil { // what it launches is current
 		t.Fatal(err)
 	}
 	s.waitForNodes(4)
-	s.furnish()
+	s.addWorkloads()
 	s.ready()
 	if len(s.before.moves) == 0 {
 		t.Fatal("no pod is on the outdated node")
@@ -111,8 +111,8 @@ func oneOfFour(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-func ownSuspension(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "rebalanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+func ownSuspension(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "rebalanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	s.upgrade(0)
 	s.checkDone()
 	if changed := s.operations("SuspendProcesses", "ResumeProcesses"); !slices.Equal(changed, []string{"SuspendProcesses", "ResumeProcesses"}) {
@@ -121,8 +121,8 @@ func ownSuspension(t *testing.T, shared *stage.Stage) {
 }
 
 // mixedInstances has On-Demand and Spot instances, which rules LaunchInstances out: the group is raised as a whole.
-func mixedInstances(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{
+func mixedInstances(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{
 		Name: "mixed", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) {
 			spec.Mixed = &at.MixedInstancesPolicy{
@@ -141,19 +141,19 @@ func mixedInstances(t *testing.T, shared *stage.Stage) {
 	}
 }
 
-func toVersion(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "pinned", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
+func toVersion(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "pinned", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
 	s.upgrade(0, "--to=2")
 	s.checkDone()
 }
 
-func toImage(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "image", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
-	s.upgrade(0, "--to="+stage.NewImage)
+func toImage(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "image", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
+	s.upgrade(0, "--to="+fixture.NewImage)
 	s.checkDone()
 	made := 0
 	for _, r := range s.Cloud.Requests() {
-		if r.Operation == "CreateLaunchTemplateVersion" { // no other scene asks for one
+		if r.Operation == "CreateLaunchTemplateVersion" { // no other case asks for one
 			made++
 		}
 	}
@@ -163,15 +163,15 @@ func toImage(t *testing.T, shared *stage.Stage) {
 }
 
 // stubborn is a workload that its budget never lets go of, on a node of its own choice.
-func stubborn() stage.Workload {
-	return stage.Workload{Name: "stubborn", Replicas: 1, MaxUnavailable: "0"}
+func stubborn() fixture.Workload {
+	return fixture.Workload{Name: "stubborn", Replicas: 1, MaxUnavailable: "0"}
 }
 
 // ampleTime is many times what a node needs that nothing blocks, on a slow machine, too.
 const ampleTime = "--drain-timeout=20s"
 
-func skipNode(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+func skipNode(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
 	s.mark(stuck)
 	c := s.upgrade(4, "--on-timeout=skip", ampleTime)
@@ -179,7 +179,7 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 		t.Errorf("stdout names neither the node %s nor its pod:\n%s", stuck, text)
 	}
 	s.checkMarked(stuck)
-	after := s.photograph()
+	after := s.takeSnapshot()
 	if after.ready["stubborn"] != 1 {
 		t.Errorf("workloads ready %v: the pod that may not be disrupted was", after.ready)
 	}
@@ -191,22 +191,22 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 	s.checkBudgets()
 }
 
-func failNode(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+func failNode(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
-	if plan := document[report.Plan](t, s.Stage, 3, "nodeupgrade", s.group, "--dry-run"); len(plan.Findings) == 0 {
+	if plan := document[report.Plan](t, s.Fixture, 3, "nodeupgrade", s.group, "--dry-run"); len(plan.Findings) == 0 {
 		t.Errorf("the plan finds nothing: %+v", plan)
 	}
 	c := s.upgrade(1, ampleTime)
 	if found := s.status(); found.Result != "PodEvictionFailure" {
 		t.Errorf("the status is %+v", found)
 	}
-	complaint := c.complaint()
+	errorLine := c.errorLine()
 	for _, part := range []string{
 		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", " to continue",
 	} {
-		if !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	for _, node := range s.nodes() {
@@ -219,8 +219,8 @@ func failNode(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-func forceNode(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "force", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+func forceNode(t *testing.T, shared *fixture.Fixture) {
+	s := open(t, shared, fixture.Group{Name: "force", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	for uid, name := range s.before.moves {
 		if strings.HasPrefix(name, "stubborn-") {
 			delete(s.before.moves, uid) // it is deleted, and not evicted
@@ -235,14 +235,14 @@ func forceNode(t *testing.T, shared *stage.Stage) {
 }
 
 // noCapacity has a zone in which nothing can be launched.
-func noCapacity(t *testing.T, shared *stage.Stage) {
+func noCapacity(t *testing.T, shared *fixture.Fixture) {
 	shared.Cloud.LimitCapacity(zoneF, 0)
-	s := open(t, shared, stage.Group{Name: "scarce", Zones: []string{zoneA, zoneF}, Counts: []int{1, 1}})
+	s := open(t, shared, fixture.Group{Name: "scarce", Zones: []string{zoneA, zoneF}, Counts: []int{1, 1}})
 	c := s.upgrade(1, "--boot-timeout=5s")
-	complaint := c.complaint()
+	errorLine := c.errorLine()
 	for _, part := range []string{"NodeCreationFailure", "InsufficientInstanceCapacity", zoneF, "allow more instance types or zones", " to continue"} {
-		if !strings.Contains(complaint, part) {
-			t.Errorf("the error does not say %q: %s", part, complaint)
+		if !strings.Contains(errorLine, part) {
+			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
 	}
 	s.settle()
@@ -251,7 +251,7 @@ func noCapacity(t *testing.T, shared *stage.Stage) {
 }
 
 // mark puts on a node what a person may have put there.
-func (s *scene) mark(name string) {
+func (s *testCase) mark(name string) {
 	s.t.Helper()
 	s.change(name, func(node *corev1.Node) {
 		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "team", Value: "blue", Effect: corev1.TaintEffectNoSchedule})
@@ -261,7 +261,7 @@ func (s *scene) mark(name string) {
 }
 
 // checkMarked wants everything that mark put there.
-func (s *scene) checkMarked(name string) {
+func (s *testCase) checkMarked(name string) {
 	s.t.Helper()
 	for _, node := range s.nodes() {
 		if node.Name != name {

@@ -10,17 +10,17 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // moment brings an upgrade to a phase in which another actor asks something of it from another machine. It returns the command that
 // carries the upgrade out, nil when none does.
-type moment func(*scene) *command
+type moment func(*testCase) *command
 
 // moments are the phases of an upgrade that is recorded and not over.
 func moments() map[string]moment {
 	return map[string]moment{
-		"scale up": func(s *scene) *command {
+		"scale up": func(s *testCase) *command {
 			c := s.start()
 			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
 			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
@@ -28,12 +28,12 @@ func moments() map[string]moment {
 			})
 			return c
 		},
-		"draining": func(s *scene) *command {
+		"draining": func(s *testCase) *command {
 			c := s.start()
 			blockedBy("stubborn")(s, c)
 			return c
 		},
-		"scale down": func(s *scene) *command {
+		"scale down": func(s *testCase) *command {
 			s.unblock("stubborn")
 			c := s.start()
 			c.until("the scale down", phase(string(upgrade.PhaseScaleDown)))
@@ -41,17 +41,17 @@ func moments() map[string]moment {
 			c.end(130)
 			return nil
 		},
-		"paused": func(s *scene) *command {
+		"paused": func(s *testCase) *command {
 			c := s.interrupted()
 			s.asked(0, "pause")
 			return c
 		},
-		"interrupted": (*scene).interrupted,
+		"interrupted": (*testCase).interrupted,
 	}
 }
 
 // interrupted has the upgrade stopped while a node is being drained.
-func (s *scene) interrupted() *command {
+func (s *testCase) interrupted() *command {
 	s.t.Helper()
 	c := s.start()
 	blockedBy("stubborn")(s, c)
@@ -60,8 +60,8 @@ func (s *scene) interrupted() *command {
 	return nil
 }
 
-// asked runs a verb about the scene's group to its end, as another actor who has the same kubeconfig.
-func (s *scene) asked(code int, verb string, flags ...string) *command {
+// asked runs a verb about the case's group to its end, as another actor who has the same kubeconfig.
+func (s *testCase) asked(code int, verb string, flags ...string) *command {
 	s.t.Helper()
 	c := s.asking(verb, flags...)
 	c.end(code)
@@ -69,15 +69,15 @@ func (s *scene) asked(code int, verb string, flags ...string) *command {
 }
 
 // asking starts a verb.
-func (s *scene) asking(verb string, flags ...string) *command {
+func (s *testCase) asking(verb string, flags ...string) *command {
 	s.t.Helper()
 	return s.askingOf(s.group, verb, flags...)
 }
 
-func (s *scene) askingOf(group, verb string, flags ...string) *command {
+func (s *testCase) askingOf(group, verb string, flags ...string) *command {
 	s.t.Helper()
 	args := append([]string{"nodeupgrade", verb, group, "--progress=json"}, flags...)
-	return startIn(s.t, s.Stage, []string{"HOME=" + s.t.TempDir()}, args...)
+	return startIn(s.t, s.Fixture, []string{"HOME=" + s.t.TempDir()}, args...)
 }
 
 // says wants words in what a command has printed.
@@ -97,7 +97,7 @@ func TestVerbs(t *testing.T) {
 	shared := common.forTest(t)
 	verbs := []struct {
 		name string
-		play func(*scene, string, *command)
+		run  func(*testCase, string, *command)
 	}{
 		{"abort", abortIn}, // first: it waits longest, for readings of the cloud that are sure to be up to date
 		{"rollback", rollbackIn}, {"pause", pauseIn}, {"resume", resumeIn}, {"complete", completeIn},
@@ -115,7 +115,7 @@ func TestVerbs(t *testing.T) {
 					inSample(t)
 					t.Parallel()
 					s := openVerbs(t, shared, strings.ReplaceAll(verb.name+"-"+name, " ", "-"))
-					verb.play(s, name, moment(s))
+					verb.run(s, name, moment(s))
 				})
 			}
 			t.Run("nothing recorded", func(t *testing.T) {
@@ -129,32 +129,32 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// openVerbs begins a scene of two nodes, each with a pod that its budget never lets go of.
-func openVerbs(t *testing.T, shared *stage.Stage, name string) *scene {
+// openVerbs begins a case with two nodes, each with a pod that its budget never lets go of.
+func openVerbs(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
-	s := openEmpty(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"}, wedge(2))
+	s := openEmpty(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"}, wedge(2))
 	s.ready()
 	return s
 }
 
 // idleGroup is a group whose upgrade is done; whoever comes first does it.
 type idleGroup struct {
-	once  sync.Once
-	scene *scene
+	once     sync.Once
+	testCase *testCase
 }
 
-func (g *idleGroup) open(t *testing.T, shared *stage.Stage) *scene {
+func (g *idleGroup) open(t *testing.T, shared *fixture.Fixture) *testCase {
 	t.Helper()
 	g.once.Do(func() {
-		s := openEmpty(t, shared, stage.Group{Name: "done", Zones: []string{zoneA}, Counts: []int{1}})
+		s := openEmpty(t, shared, fixture.Group{Name: "done", Zones: []string{zoneA}, Counts: []int{1}})
 		s.upgrade(0)
-		g.scene = s
+		g.testCase = s
 	})
-	if g.scene == nil {
+	if g.testCase == nil {
 		t.Fatal("the group was not upgraded")
 	}
-	own := *g.scene
+	own := *g.testCase
 	own.t = t
 	return &own
 }
@@ -163,12 +163,12 @@ func (g *idleGroup) open(t *testing.T, shared *stage.Stage) *scene {
 func (c *command) refuses(why string) {
 	c.t.Helper()
 	c.end(2)
-	if complaint := c.complaint(); !strings.Contains(complaint, why) || c.out.String() != "" {
-		c.t.Errorf("the error does not say %q alone: %s%s", why, complaint, c.out.String())
+	if errorLine := c.errorLine(); !strings.Contains(errorLine, why) || c.out.String() != "" {
+		c.t.Errorf("the error does not say %q alone: %s%s", why, errorLine, c.out.String())
 	}
 }
 
-func completeIn(s *scene, _ string, holder *command) {
+func completeIn(s *testCase, _ string, holder *command) {
 	s.asking("complete").refuses("which has no soak to end")
 	if holder != nil {
 		holder.interrupt()
@@ -176,7 +176,7 @@ func completeIn(s *scene, _ string, holder *command) {
 	}
 }
 
-func pauseIn(s *scene, phase string, holder *command) {
+func pauseIn(s *testCase, phase string, holder *command) {
 	c := s.asking("pause")
 	if phase == "draining" {
 		s.waitForPause()
@@ -199,12 +199,12 @@ func pauseIn(s *scene, phase string, holder *command) {
 }
 
 // waitForPause waits until the holder lets its node finish.
-func (s *scene) waitForPause() {
+func (s *testCase) waitForPause() {
 	s.t.Helper()
 	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node finishes first") })
 }
 
-func resumeIn(s *scene, phase string, holder *command) {
+func resumeIn(s *testCase, phase string, holder *command) {
 	var watching *command
 	switch phase {
 	case "scale up":
@@ -233,7 +233,7 @@ func resumeIn(s *scene, phase string, holder *command) {
 		watching.says("Remaining   ", "Ended       succeeded")
 	}
 	s.settle()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	s.checkSize(after)
 	for _, node := range s.nodes() {
 		if !s.current(&node, after.group) {
@@ -243,7 +243,7 @@ func resumeIn(s *scene, phase string, holder *command) {
 	}
 }
 
-func rollbackIn(s *scene, phase string, holder *command) {
+func rollbackIn(s *testCase, phase string, holder *command) {
 	c := s.asking("rollback", "--yes", "--parallel-groups")
 	if holder != nil {
 		holder.end(5)
@@ -262,7 +262,7 @@ func rollbackIn(s *scene, phase string, holder *command) {
 }
 
 // interruptBack stops a rollback half-way, and continues with it: nothing but the same verb does.
-func (s *scene) interruptBack(c *command) *command {
+func (s *testCase) interruptBack(c *command) *command {
 	s.t.Helper()
 	c.until("a node to be drained", nodeState("Draining"))
 	c.interrupt()
@@ -271,7 +271,7 @@ func (s *scene) interruptBack(c *command) *command {
 	return s.asking("rollback", "--yes", "--parallel-groups")
 }
 
-func abortIn(s *scene, phase string, holder *command) {
+func abortIn(s *testCase, phase string, holder *command) {
 	if phase != "scale up" { // which would be over by then
 		s.asked(0, "abort", "--dry-run").says("would be aborted")
 	}
@@ -286,13 +286,13 @@ func abortIn(s *scene, phase string, holder *command) {
 	// On a slow machine a node may have been drained before the holder was asked: then new nodes carry pods, and stay.
 	if phase == "scale up" {
 		if _, _, drained, _ := holder.log.find(0, nodeState(string(upgrade.NodeDraining))); !drained {
-			s.checkSize(s.photograph())
+			s.checkSize(s.takeSnapshot())
 		}
 	}
 }
 
 // verbsByHand is about labelled nodes: the verbs know from the record which they are, and which of them are current.
-func verbsByHand(t *testing.T, shared *stage.Stage) {
+func verbsByHand(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "relabelled", 0)
 	group := "pool=" + s.group
 	first := s.manually()
@@ -317,10 +317,10 @@ func verbsByHand(t *testing.T, shared *stage.Stage) {
 }
 
 // checkUndone wants nothing of the upgrade to be left but, unless it was taken back, nodes that were replaced or carry pods.
-func (s *scene) checkUndone(back bool) {
+func (s *testCase) checkUndone(back bool) {
 	s.t.Helper()
 	s.settle()
-	after := s.photograph()
+	after := s.takeSnapshot()
 	for _, node := range s.nodes() {
 		s.checkClean(&node)
 		if back && s.current(&node, after.group) {

@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // waitFor polls what has no watch of its own.
-func (s *scene) waitFor(what string, ok func() bool) {
+func (s *testCase) waitFor(what string, ok func() bool) {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) { return ok(), nil })
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, commandLimit, true, func(context.Context) (bool, error) { return ok(), nil })
 	if err != nil {
 		s.t.Fatalf("waiting for %s: %v", what, err)
 	}
 }
 
 // waitForNodes waits until the group has so many nodes, all taking pods.
-func (s *scene) waitForNodes(n int) {
+func (s *testCase) waitForNodes(n int) {
 	s.t.Helper()
 	if err := s.AwaitNodes(s.t.Context(), "pool="+s.group, n); err != nil {
 		s.t.Fatal(err)
@@ -33,7 +33,7 @@ func (s *scene) waitForNodes(n int) {
 }
 
 // nodeOf is the node that the only pod of a workload is on.
-func (s *scene) nodeOf(app string) string {
+func (s *testCase) nodeOf(app string) string {
 	s.t.Helper()
 	for _, pod := range s.pods() {
 		if pod.Labels["app"] == app {
@@ -45,7 +45,7 @@ func (s *scene) nodeOf(app string) string {
 }
 
 // change changes a node as a person does.
-func (s *scene) change(name string, change func(*corev1.Node)) {
+func (s *testCase) change(name string, change func(*corev1.Node)) {
 	s.t.Helper()
 	if err := s.ChangeNode(s.t.Context(), name, change); err != nil {
 		s.t.Fatal(err)
@@ -53,7 +53,7 @@ func (s *scene) change(name string, change func(*corev1.Node)) {
 }
 
 // unblock deletes a budget, as the one who reads the error may do.
-func (s *scene) unblock(budget string) {
+func (s *testCase) unblock(budget string) {
 	s.t.Helper()
 	err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Delete(s.t.Context(), budget, metav1.DeleteOptions{})
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *scene) unblock(budget string) {
 }
 
 // operations lists the requests to the cloud about the group with one of the names, in order.
-func (s *scene) operations(names ...string) []string {
+func (s *testCase) operations(names ...string) []string {
 	var found []string
 	for _, r := range s.Cloud.Requests() {
 		if r.Params["AutoScalingGroupName"] == s.group && slices.Contains(names, r.Operation) {
@@ -72,8 +72,8 @@ func (s *scene) operations(names ...string) []string {
 	return found
 }
 
-// deletions lists the pods of the scene that the plugin deleted itself.
-func (s *scene) deletions() []string {
+// deletions lists the pods of the case that the plugin deleted itself.
+func (s *testCase) deletions() []string {
 	s.t.Helper()
 	var found []string
 	for _, e := range s.deleted() {
@@ -82,15 +82,15 @@ func (s *scene) deletions() []string {
 	return found
 }
 
-// deleted are the plugin's own deletions of the scene's pods.
-func (s *scene) deleted() []controlplane.Event {
+// deleted are the plugin's own deletions of the case's pods.
+func (s *testCase) deleted() []controlplane.Event {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return slices.DeleteFunc(events, func(e controlplane.Event) bool {
-		return !stage.Ours(e) || e.Verb != "delete" || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != s.Namespace
+		return !fixture.Ours(e) || e.Verb != "delete" || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != s.Namespace
 	})
 }
 
@@ -110,14 +110,14 @@ type status struct {
 	} `json:"status"`
 }
 
-func (s *scene) status() status {
+func (s *testCase) status() status {
 	s.t.Helper()
 	return s.statusOf(s.group)
 }
 
-func (s *scene) statusOf(group ...string) status {
+func (s *testCase) statusOf(group ...string) status {
 	s.t.Helper()
-	result := run(s.t, s.Stage, append([]string{"nodeupgrade", "status", "-o", "json"}, group...)...)
+	result := run(s.t, s.Fixture, append([]string{"nodeupgrade", "status", "-o", "json"}, group...)...)
 	var found status
 	if err := json.NewDecoder(strings.NewReader(result.Stdout)).Decode(&found); err != nil {
 		s.t.Fatalf("reading the status: %v\n%s%s", err, result.Stdout, result.Stderr)
@@ -127,7 +127,7 @@ func (s *scene) statusOf(group ...string) status {
 }
 
 // started lists the nodes that the upgrade has begun with.
-func (s *scene) started() []string {
+func (s *testCase) started() []string {
 	s.t.Helper()
 	var names []string
 	for _, n := range s.status().Status.Nodes {

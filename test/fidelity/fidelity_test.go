@@ -17,16 +17,16 @@ func sample() []scenario {
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
 }
 
-// TestSample plays two of the scenarios; "make fidelity" plays all.
+// TestSample runs two of the scenarios; "make fidelity" runs all.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
 	all := sample()
 	if len(all) != 2 {
-		t.Fatalf("%d scenarios to play, want 2", len(all))
+		t.Fatalf("%d scenarios to run, want 2", len(all))
 	}
-	outcomes, err := playAll(t.Context(), all, len(all))
+	outcomes, err := runAll(t.Context(), all, len(all))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, all []scenario, only, keep string, atOnce int) err
 		all[i].keepIn = keep
 	}
 	fmt.Printf("%d scenarios\n", len(all))
-	outcomes, err := playAll(ctx, all, atOnce)
+	outcomes, err := runAll(ctx, all, atOnce)
 	if err != nil {
 		return err
 	}
@@ -63,9 +63,9 @@ func run(ctx context.Context, all []scenario, only, keep string, atOnce int) err
 	return nil
 }
 
-// playAll plays the scenarios on one stage, so many at the same time, and returns their outcomes in the same order.
-func playAll(ctx context.Context, all []scenario, atOnce int) ([]outcome, error) {
-	s, err := newStage(ctx)
+// runAll runs the scenarios on one fixture, so many at the same time, and returns their outcomes in the same order.
+func runAll(ctx context.Context, all []scenario, atOnce int) ([]outcome, error) {
+	s, err := newFixture(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func playAll(ctx context.Context, all []scenario, atOnce int) ([]outcome, error)
 	work.SetLimit(atOnce)
 	for i := range all {
 		work.Go(func() (err error) {
-			if outcomes[i], err = play(ctx, s, &all[i]); err != nil {
-				err = fmt.Errorf("playing %q: %w", all[i].name, err)
+			if outcomes[i], err = runScenario(ctx, s, &all[i]); err != nil {
+				err = fmt.Errorf("running %q: %w", all[i].name, err)
 			}
 			return err
 		})

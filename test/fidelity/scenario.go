@@ -11,7 +11,7 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // scenario is one upgrade.
@@ -21,9 +21,9 @@ type scenario struct {
 	// current ones beside them.
 	nodes     int
 	zones     []string
-	workloads []stage.Workload
+	workloads []fixture.Workload
 	// placeholders fill the current nodes of a group that no cloud knows, and are preempted.
-	placeholders []stage.Workload
+	placeholders []fixture.Workload
 	// lost is a pod that somebody deletes before the plan is made, and again before the upgrade; "" for none.
 	lost string
 	// managed has EKS carry the upgrade out: by its own strategy, so many nodes at a time.
@@ -91,19 +91,19 @@ func (sc *scenario) args(more ...string) []string {
 const second = time.Second
 
 // known is a workload whose pods say themselves how long they take to end: as long as they sleep before they are told to.
-func known(name string, replicas int32, ready, gone time.Duration) stage.Workload {
-	return stage.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
+func known(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
+	return fixture.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
 }
 
 // keeping gives the workload a budget of so many unavailable pods.
-func keeping(w stage.Workload, maxUnavailable string) stage.Workload {
+func keeping(w fixture.Workload, maxUnavailable string) fixture.Workload {
 	w.MaxUnavailable = maxUnavailable
 	return w
 }
 
 // several are workloads alike but for their names.
-func several(n int, w stage.Workload) []stage.Workload {
-	var all []stage.Workload
+func several(n int, w fixture.Workload) []fixture.Workload {
+	var all []fixture.Workload
 	for i := range n {
 		one := w
 		one.Name = fmt.Sprintf("%s-%d", w.Name, i)
@@ -113,7 +113,7 @@ func several(n int, w stage.Workload) []stage.Workload {
 }
 
 // atRandom has the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
-func atRandom(seed uint64, grace time.Duration, workloads []stage.Workload) []stage.Workload {
+func atRandom(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
 	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
 	for i := range workloads {
 		share := 0.1 + 0.3*draw.Float64()

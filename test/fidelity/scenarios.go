@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // scenarios are all there are, by what they are about.
@@ -20,17 +20,17 @@ func windows() []scenario {
 	return []scenario{
 		{
 			name: "two zones with surge", nodes: 6, zones: []string{zoneA, zoneB},
-			workloads: []stage.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)},
+			workloads: []fixture.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)},
 			flags:     []string{"--settle=4s"},
 		},
 		{
 			name: "no budgets two at once", nodes: 8,
-			workloads: []stage.Workload{known("web", 16, 2*second, 9*second), known("job", 8, 3*second, 5*second)},
+			workloads: []fixture.Workload{known("web", 16, 2*second, 9*second), known("job", 8, 3*second, 5*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "batch barrier", nodes: 8,
-			workloads: []stage.Workload{known("quick", 10, 2*second, 3*second), known("slow", 4, 2*second, 16*second), known("slower", 2, 2*second, 24*second)},
+			workloads: []fixture.Workload{known("quick", 10, 2*second, 3*second), known("slow", 4, 2*second, 16*second), known("slower", 2, 2*second, 24*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=4", "--batch-barrier"},
 		},
 	}
@@ -38,7 +38,7 @@ func windows() []scenario {
 
 // strategies are about ways other than a surge of the whole group (GKE G14, G40).
 func strategies() []scenario {
-	workloads := []stage.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)}
+	workloads := []fixture.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)}
 	return []scenario{
 		{
 			name: "blue-green with soaks", nodes: 6, zones: []string{zoneA, zoneB}, workloads: workloads,
@@ -60,12 +60,12 @@ func budgets() []scenario {
 	return []scenario{
 		{
 			name: "one tight budget", nodes: 6,
-			workloads: []stage.Workload{keeping(known("web", 10, 7*second, 3*second), "1")},
+			workloads: []fixture.Workload{keeping(known("web", 10, 7*second, 3*second), "1")},
 			flags:     []string{"--settle=1s"},
 		},
 		{
 			name: "min available in percent", nodes: 5,
-			workloads: []stage.Workload{majority},
+			workloads: []fixture.Workload{majority},
 			flags:     []string{"--settle=2s"},
 		},
 		{
@@ -80,12 +80,12 @@ func chances(seed uint64) []scenario {
 	return []scenario{
 		{
 			name: "random ends and budgets", nodes: 6, random: true,
-			workloads: atRandom(seed, 20*second, several(6, keeping(stage.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
+			workloads: atRandom(seed, 20*second, several(6, keeping(fixture.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 		{
 			name: "random ends without budgets", nodes: 6, random: true,
-			workloads: atRandom(seed, 20*second, several(12, stage.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
+			workloads: atRandom(seed, 20*second, several(12, fixture.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
 			flags:     []string{"--settle=1s", "--max-unavailable=2"},
 		},
 	}
@@ -98,7 +98,7 @@ func shapes() []scenario {
 	return []scenario{
 		{
 			name: "stateful set in order", nodes: 4,
-			workloads: []stage.Workload{ordered},
+			workloads: []fixture.Workload{ordered},
 			flags:     []string{"--settle=1s"},
 		},
 		{
@@ -108,7 +108,7 @@ func shapes() []scenario {
 		},
 		{
 			name: "the whole grace period", nodes: 3,
-			workloads: []stage.Workload{known("slow", 3, 2*second, 10*second)},
+			workloads: []fixture.Workload{known("slow", 3, 2*second, 10*second)},
 			flags:     []string{"--settle=0s"},
 		},
 	}
@@ -118,7 +118,7 @@ func shapes() []scenario {
 func timeouts() []scenario {
 	zonal := known("db", 4, 3*second, 4*second)
 	zonal.Kind, zonal.MaxUnavailable, zonal.Disks = "StatefulSet", "1", []string{zoneA, zoneB}
-	blocked := []stage.Workload{known("web", 8, 2*second, 7*second), keeping(known("stubborn", 1, second, second), "0")}
+	blocked := []fixture.Workload{known("web", 8, 2*second, 7*second), keeping(known("stubborn", 1, second, second), "0")}
 	return []scenario{
 		{
 			name: "skip a blocked node", nodes: 4, code: 4, workloads: blocked,
@@ -130,7 +130,7 @@ func timeouts() []scenario {
 		},
 		{
 			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // no node takes one of the pods in the end
-			workloads: []stage.Workload{zonal, known("web", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{zonal, known("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
@@ -149,7 +149,7 @@ func refusals() []scenario {
 	having := func(name corev1.ResourceName, amount string) corev1.ResourceList {
 		return corev1.ResourceList{name: resource.MustParse(amount)}
 	}
-	changed := func(w stage.Workload, change func(*corev1.PodSpec)) stage.Workload { w.Change = change; return w }
+	changed := func(w fixture.Workload, change func(*corev1.PodSpec)) fixture.Workload { w.Change = change; return w }
 	port := func(spec *corev1.PodSpec) {
 		spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
 	}
@@ -157,19 +157,19 @@ func refusals() []scenario {
 	return []scenario{
 		{
 			name: "devices that no new node has", nodes: 3, code: 1, oldHave: having(device, "1"), flags: []string{"--settle=1s"},
-			workloads: []stage.Workload{changed(known("train", 3, 2*second, 3*second), asking(device, "1")), other},
+			workloads: []fixture.Workload{changed(known("train", 3, 2*second, 3*second), asking(device, "1")), other},
 		},
 		{
 			name: "new nodes with less disk", nodes: 3, code: 1, oldHave: having(disk, "100Gi"), newHave: having(disk, "20Gi"), flags: []string{"--settle=1s"},
-			workloads: []stage.Workload{changed(known("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
+			workloads: []fixture.Workload{changed(known("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
 		},
 		{
 			name: "a host port too few", nodes: 3, code: 1, fewer: 1, flags: []string{"--settle=1s"},
-			workloads: []stage.Workload{changed(known("edge", 3, 2*second, 3*second), port), other},
+			workloads: []fixture.Workload{changed(known("edge", 3, 2*second, 3*second), port), other},
 		},
 		{
 			name: "pods that take longer than a node has", nodes: 3, code: 1, flags: []string{"--settle=1s", "--drain-timeout=8s"},
-			workloads: []stage.Workload{known("slow", 3, 2*second, 20*second)},
+			workloads: []fixture.Workload{known("slow", 3, 2*second, 20*second)},
 		},
 	}
 }
@@ -183,11 +183,11 @@ func presences() []scenario {
 	return []scenario{
 		{
 			name: "a pod missing at the start", nodes: 4, lost: "db-0", flags: []string{"--settle=1s"},
-			workloads: []stage.Workload{lacking, known("web", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{lacking, known("web", 4, 2*second, 5*second)},
 		},
 		{
-			name: "placeholders that are preempted", nodes: 3, placeholders: []stage.Workload{filling}, flags: []string{"--settle=1s"},
-			workloads: []stage.Workload{known("web", 6, 3*second, 6*second)},
+			name: "placeholders that are preempted", nodes: 3, placeholders: []fixture.Workload{filling}, flags: []string{"--settle=1s"},
+			workloads: []fixture.Workload{known("web", 6, 3*second, 6*second)},
 		},
 	}
 }
@@ -196,7 +196,7 @@ func presences() []scenario {
 func givingUp() []scenario {
 	return []scenario{{
 		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
-		workloads: []stage.Workload{keeping(known("stubborn", 2, second, second), "0")},
+		workloads: []fixture.Workload{keeping(known("stubborn", 2, second, second), "0")},
 	}}
 }
 
@@ -206,27 +206,27 @@ func managed() []scenario {
 	all := []scenario{
 		{
 			name: "managed default", nodes: 2, zones: []string{zoneA},
-			workloads: []stage.Workload{keeping(known("web", 4, 4*second, 4*second), "2"), known("job", 2, 2*second, 6*second)},
+			workloads: []fixture.Workload{keeping(known("web", 4, 4*second, 4*second), "2"), known("job", 2, 2*second, 6*second)},
 		},
 		{
 			name: "managed default two at once", nodes: 4, zones: []string{zoneA, zoneB}, width: 2,
-			workloads: []stage.Workload{keeping(known("web", 8, 3*second, 5*second), "3"), known("job", 4, 2*second, 8*second)},
+			workloads: []fixture.Workload{keeping(known("web", 8, 3*second, 5*second), "3"), known("job", 4, 2*second, 8*second)},
 		},
 		{
 			name: "managed minimal", nodes: 3, zones: []string{zoneA, zoneB}, strategy: minimal,
-			workloads: []stage.Workload{keeping(known("web", 6, 4*second, 4*second), "2")},
+			workloads: []fixture.Workload{keeping(known("web", 6, 4*second, 4*second), "2")},
 		},
 		{
 			name: "managed minimal two at once", nodes: 4, zones: []string{zoneA, zoneB}, strategy: minimal, width: 2,
-			workloads: []stage.Workload{keeping(known("web", 8, 3*second, 6*second), "4"), known("job", 4, 2*second, 5*second)},
+			workloads: []fixture.Workload{keeping(known("web", 8, 3*second, 6*second), "4"), known("job", 4, 2*second, 5*second)},
 		},
 		{
 			name: "managed grace period", nodes: 2, zones: []string{zoneB}, strategy: minimal, width: 2,
-			workloads: []stage.Workload{known("slow", 4, 3*second, 12*second)},
+			workloads: []fixture.Workload{known("slow", 4, 3*second, 12*second)},
 		},
 		{
 			name: "managed blocked for a while", nodes: 2, zones: []string{zoneA, zoneB},
-			workloads: []stage.Workload{keeping(known("tight", 4, 15*second, 5*second), "1")},
+			workloads: []fixture.Workload{keeping(known("tight", 4, 15*second, 5*second), "1")},
 		},
 	}
 	for i := range all {

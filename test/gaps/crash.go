@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // stateSpace is the namespace that upgrades keep their records in unless told otherwise.
@@ -24,11 +24,11 @@ const stateSpace = "kube-system"
 
 // drawCrash draws a layout of which three workloads crash on new nodes: two Deployments, one of them under a budget, and a
 // StatefulSet. Their pods share nodes, so that whichever of these is drained first shows all three.
-func drawCrash(seed uint64) (l layout, broken []stage.Workload) {
+func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
 	l = draw(seed, nodes, workloads, false)
 	const replicas = 3
 	shared := rand.New(rand.NewPCG(seed, 1)).Perm(nodes)[:replicas]
-	wanted := []stage.Workload{{Kind: "Deployment", MaxUnavailable: "1"}, {Kind: "Deployment"}, {Kind: "StatefulSet"}}
+	wanted := []fixture.Workload{{Kind: "Deployment", MaxUnavailable: "1"}, {Kind: "Deployment"}, {Kind: "StatefulSet"}}
 	for i := range l.workloads {
 		w := &l.workloads[i]
 		if len(broken) == len(wanted) || kindOf(w) != several || w.Kind != wanted[len(broken)].Kind {
@@ -42,16 +42,16 @@ func drawCrash(seed uint64) (l layout, broken []stage.Workload) {
 	return l, broken
 }
 
-// playCrash upgrades to an image on which three of the layout's workloads crash. The upgrade has to stop while all Services have a
+// runCrash upgrades to an image on which three of the layout's workloads crash. The upgrade has to stop while all Services have a
 // ready endpoint, and name the three; once they are mended, the same command has to end well. An error says what did not.
-func (o options) playCrash(ctx context.Context, out io.Writer) error {
+func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	l, broken := drawCrash(o.seed)
-	s, err := newStage(ctx)
+	s, err := newFixture(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	if err := l.furnish(ctx, s); err != nil {
+	if err := l.setUp(ctx, s); err != nil {
 		return err
 	}
 	w := ours("")
@@ -79,11 +79,11 @@ func (o options) playCrash(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("running the same command when the three are mended: %w", err)
 	}
-	return write(out, []played{p}, nil)
+	return write(out, []outcome{p}, nil)
 }
 
 // stop runs the upgrade until it stops, and lists what is not as it has to be then.
-func (l *layout) stop(ctx context.Context, s *stage.Stage, w way, broken []stage.Workload, out io.Writer) (faults []string, err error) {
+func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []fixture.Workload, out io.Writer) (faults []string, err error) {
 	seen, err := observe(ctx, s)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (l *layout) stop(ctx context.Context, s *stage.Stage, w way, broken []stage
 	if err != nil {
 		return nil, err
 	}
-	p := played{layout: l, way: w, took: time.Since(began)}
+	p := outcome{layout: l, way: w, took: time.Since(began)}
 	missing := seen.missing(l)
 	if p.gaps, err = seen.end(); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func (l *layout) stop(ctx context.Context, s *stage.Stage, w way, broken []stage
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(out, "stopped after %s with %d, pods are on %d of %d old nodes: %s\n", seconds(p.took), result.Code, left, l.nodes, stage.Complaint(result.Stderr))
-	faults = append(stopFaults(result, record.Result, broken), brokenPromises([]played{p})...)
+	fmt.Fprintf(out, "stopped after %s with %d, pods are on %d of %d old nodes: %s\n", seconds(p.took), result.Code, left, l.nodes, fixture.LastError(result.Stderr))
+	faults = append(stopFaults(result, record.Result, broken), brokenPromises([]outcome{p})...)
 	if len(missing) > 0 {
 		faults = append(faults, "no ready endpoint of "+strings.Join(missing, ", "))
 	}
@@ -119,7 +119,7 @@ func (l *layout) stop(ctx context.Context, s *stage.Stage, w way, broken []stage
 }
 
 // stopFaults lists what a stop lacks.
-func stopFaults(result stage.Result, recorded upgrade.Result, broken []stage.Workload) []string {
+func stopFaults(result fixture.Result, recorded upgrade.Result, broken []fixture.Workload) []string {
 	var faults []string
 	if result.Code != 1 {
 		faults = append(faults, fmt.Sprintf("it ended with %d, not with 1: %s", result.Code, result.Stderr))
@@ -127,7 +127,7 @@ func stopFaults(result stage.Result, recorded upgrade.Result, broken []stage.Wor
 	if recorded != upgrade.WorkloadUnhealthy {
 		faults = append(faults, fmt.Sprintf("its result is %q, not %q", recorded, upgrade.WorkloadUnhealthy))
 	}
-	said := stage.Complaint(result.Stderr)
+	said := fixture.LastError(result.Stderr)
 	for _, w := range broken {
 		if name := metav1.NamespaceDefault + "/" + w.Kind + "/" + w.Name; !strings.Contains(said, name) {
 			faults = append(faults, fmt.Sprintf("it does not name %s: %s", name, said))
@@ -137,7 +137,7 @@ func stopFaults(result stage.Result, recorded upgrade.Result, broken []stage.Wor
 }
 
 // countOccupied counts the old nodes that have pods.
-func (l *layout) countOccupied(ctx context.Context, s *stage.Stage) (int, error) {
+func (l *layout) countOccupied(ctx context.Context, s *fixture.Fixture) (int, error) {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0, err
@@ -153,7 +153,7 @@ func (l *layout) countOccupied(ctx context.Context, s *stage.Stage) (int, error)
 }
 
 // mend has a workload's pods no longer crash, as its owner does: by another template.
-func mend(ctx context.Context, s *stage.Stage, w *stage.Workload) error {
+func mend(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) error {
 	annotations := map[string]any{controlplane.AnnotationCrashOn: nil}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 func TestDrawCrash(t *testing.T) {
@@ -23,7 +23,7 @@ func TestDrawCrash(t *testing.T) {
 			if !slices.Equal(l.places[w.Name], first) || len(w.Annotations) != 1 {
 				t.Errorf("seed %d: %s is on nodes %v, with %v", seed, w.Name, l.places[w.Name], w.Annotations)
 			}
-			if !slices.ContainsFunc(l.workloads, func(other stage.Workload) bool { return reflect.DeepEqual(w, other) }) {
+			if !slices.ContainsFunc(l.workloads, func(other fixture.Workload) bool { return reflect.DeepEqual(w, other) }) {
 				t.Errorf("seed %d: %s is not of the layout", seed, w.Name)
 			}
 		}
@@ -31,18 +31,18 @@ func TestDrawCrash(t *testing.T) {
 }
 
 func TestStopFaults(t *testing.T) {
-	broken := []stage.Workload{{Kind: "Deployment", Name: "web-1"}, {Kind: "StatefulSet", Name: "db-2"}}
+	broken := []fixture.Workload{{Kind: "Deployment", Name: "web-1"}, {Kind: "StatefulSet", Name: "db-2"}}
 	const both = "error: upgrade stopped: default/Deployment/web-1 (1 of 2 ready); default/StatefulSet/db-2 (1 of 2 ready)\n"
 	cases := map[string]struct {
-		result   stage.Result
+		result   fixture.Result
 		recorded upgrade.Result
 		want     int
 	}{
-		"as it has to be":   {stage.Result{Code: 1, Stderr: both}, upgrade.WorkloadUnhealthy, 0},
-		"it ended well":     {stage.Result{Stderr: both}, upgrade.WorkloadUnhealthy, 1},
-		"for another cause": {stage.Result{Code: 1, Stderr: both}, upgrade.PodEvictionFailure, 1},
-		"one is not named":  {stage.Result{Code: 1, Stderr: "error: default/StatefulSet/db-2\n"}, upgrade.WorkloadUnhealthy, 1},
-		"nothing is said":   {stage.Result{Code: 1}, upgrade.WorkloadUnhealthy, 2},
+		"as it has to be":   {fixture.Result{Code: 1, Stderr: both}, upgrade.WorkloadUnhealthy, 0},
+		"it ended well":     {fixture.Result{Stderr: both}, upgrade.WorkloadUnhealthy, 1},
+		"for another cause": {fixture.Result{Code: 1, Stderr: both}, upgrade.PodEvictionFailure, 1},
+		"one is not named":  {fixture.Result{Code: 1, Stderr: "error: default/StatefulSet/db-2\n"}, upgrade.WorkloadUnhealthy, 1},
+		"nothing is said":   {fixture.Result{Code: 1}, upgrade.WorkloadUnhealthy, 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

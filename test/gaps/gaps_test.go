@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // small is a fifth of a layout, whose pods are quick.
@@ -34,11 +34,11 @@ func TestSample(t *testing.T) {
 	l := small()
 	alone := &l.workloads[0]
 	alone.Ready = 2 * second
-	p, err := l.play(t.Context(), ours(""), "")
+	p, err := l.run(t.Context(), ours(""), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := write(t.Output(), []played{p}, nil); err != nil {
+	if err := write(t.Output(), []outcome{p}, nil); err != nil {
 		t.Error(err)
 	}
 	if gaps := p.gaps[alone.Name]; len(gaps) != 1 || gaps[0] < alone.Ready {
@@ -149,7 +149,7 @@ func TestGapsAreCounted(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	l := layout{seed: 7, workloads: []stage.Workload{
+	l := layout{seed: 7, workloads: []fixture.Workload{
 		{Name: "many", Kind: "Deployment", Replicas: 3, MaxUnavailable: "1"},
 		{Name: "few", Kind: "StatefulSet", Replicas: 2},
 		{Name: "one", Kind: "Deployment", Replicas: 1},
@@ -164,7 +164,7 @@ func TestTable(t *testing.T) {
 	}
 	o := options{flags: []string{"", "--move=surge"}, against: "--canary=false"}
 	ways, against := o.ways()
-	all := []played{
+	all := []outcome{
 		{&l, ways[0], 21 * second, 21 * second, gapsOf("one", "disk")},
 		{&l, ways[1], 22 * second, 22 * second, gapsOf("few", "one", "disk")},
 		{&l, ways[2], 15 * second, 20 * second, gapsOf("many")},

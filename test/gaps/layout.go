@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const second = time.Second
@@ -16,7 +16,7 @@ const second = time.Second
 type layout struct {
 	seed      uint64
 	nodes     int
-	workloads []stage.Workload
+	workloads []fixture.Workload
 	// places are the numbers of the nodes that the pods of each workload start on, by its name.
 	places map[string][]int
 }
@@ -45,8 +45,8 @@ func draw(seed uint64, nodes, workloads int, spread bool) layout {
 	return l
 }
 
-func drawWorkload(random *rand.Rand, i int) stage.Workload {
-	w := stage.Workload{Kind: "Deployment", Replicas: int32(2 + random.IntN(4)), Service: true}
+func drawWorkload(random *rand.Rand, i int) fixture.Workload {
+	w := fixture.Workload{Kind: "Deployment", Replicas: int32(2 + random.IntN(4)), Service: true}
 	w.Ready, w.Gone = pick(random, second/2, second, 2*second, 5*second), pick(random, second/2, second, 3*second)
 	switch {
 	case i%6 == 0:
@@ -66,7 +66,7 @@ func drawWorkload(random *rand.Rand, i int) stage.Workload {
 	return w
 }
 
-func drawBudget(random *rand.Rand, w *stage.Workload) {
+func drawBudget(random *rand.Rand, w *fixture.Workload) {
 	switch {
 	case w.Replicas == 1: // any other would keep its pod for ever
 		w.MaxUnavailable = "1"
@@ -100,7 +100,7 @@ const (
 	kinds
 )
 
-func kindOf(w *stage.Workload) kind {
+func kindOf(w *fixture.Workload) kind {
 	switch {
 	case w.Replicas > 1:
 		return several

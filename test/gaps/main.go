@@ -49,7 +49,7 @@ func main() {
 		return nil
 	})
 	flag.StringVar(&o.against, "against", "", "Flags of the tool that leave out what costs time; the first way may take 1.05 times as long")
-	flag.IntVar(&o.runs, "runs", 1, "How often each way is played on each layout, by turns; the medians of their times until all pods are ready count")
+	flag.IntVar(&o.runs, "runs", 1, "How often each way is run on each layout, by turns; the medians of their times until all pods are ready count")
 	flag.BoolVar(&o.alone, "alone", false, "Leave kubectl drain out")
 	flag.BoolVar(&o.crash, "crash", false, "Have three workloads crash on the new nodes")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep in what each way wrote")
@@ -68,21 +68,21 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return errors.New("-layouts and -runs have to be 1 or more")
 	}
 	if o.crash {
-		return o.playCrash(ctx, out)
+		return o.runCrash(ctx, out)
 	}
 	var layouts []layout
 	for i := range o.layouts {
 		layouts = append(layouts, draw(o.seed+uint64(i), nodes, workloads, o.spread))
 	}
 	ways, against := o.ways()
-	all, err := playAll(ctx, layouts, ways, o, func(p *played) { fmt.Fprintln(os.Stderr, strings.Join(p.row(), "  ")) })
+	all, err := runAll(ctx, layouts, ways, o, func(p *outcome) { fmt.Fprintln(os.Stderr, strings.Join(p.row(), "  ")) })
 	if err != nil {
 		return err
 	}
 	return write(out, all, against)
 }
 
-// ways are all that are played, and among them the one that the first is held against, nil for none.
+// ways are all that are run, and among them the one that the first is held against, nil for none.
 func (o options) ways() (ways []way, against *way) {
 	flags := o.flags
 	if len(flags) == 0 {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // service is one Service as its EndpointSlices show it.
@@ -110,7 +110,7 @@ type observer struct {
 }
 
 // observe begins to watch, until end.
-func observe(ctx context.Context, s *stage.Stage) (*observer, error) {
+func observe(ctx context.Context, s *fixture.Fixture) (*observer, error) {
 	client := s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -18,7 +18,7 @@ func header() []string {
 	return []string{"LAYOUT", "WAY", "TIME", "ALL-READY", "WITH-GAP-OF-MANY", "DEPLOYMENTS-OF-1", "STATEFULSETS-OF-1", "GAPS", "SUM", "LONGEST"}
 }
 
-func (p *played) row() []string {
+func (p *outcome) row() []string {
 	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, seconds(p.took), seconds(p.whole)}
 	for k := range kinds {
 		row = append(row, fmt.Sprintf("%d/%d", p.gapped(k), p.layout.count(k)))
@@ -33,7 +33,7 @@ func (p *played) row() []string {
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
 
 // write writes what was measured and what was promised of it. The error is a promise that was not kept.
-func write(w io.Writer, all []played, against *way) error {
+func write(w io.Writer, all []outcome, against *way) error {
 	var rows [][]string
 	for i := range all {
 		rows = append(rows, all[i].row())
@@ -53,7 +53,7 @@ func write(w io.Writer, all []played, against *way) error {
 }
 
 // brokenPromises names each gap that a way promised not to leave.
-func brokenPromises(all []played) []string {
+func brokenPromises(all []outcome) []string {
 	var broken []string
 	for i := range all {
 		p := &all[i]
@@ -95,11 +95,11 @@ func budgetOf(maxUnavailable, minAvailable string) string {
 // tooDear holds the times of the tool's first way to those of the one that leaves out what costs time: the ratio of their medians on
 // each layout, of which the middle one counts. It writes them, and returns a line when that is too much. Times are those until all pods
 // are ready again: the end of an upgrade waits for the pods that left last, and the other way ends before they are ready.
-func tooDear(w io.Writer, all []played, against *way) []string {
+func tooDear(w io.Writer, all []outcome, against *way) []string {
 	if against == nil {
 		return nil
 	}
-	i := slices.IndexFunc(all, func(p played) bool { return p.way.promises })
+	i := slices.IndexFunc(all, func(p outcome) bool { return p.way.promises })
 	first := all[i].way
 	var ratios []float64
 	for _, seed := range seedsOf(all) {
@@ -117,7 +117,7 @@ func tooDear(w io.Writer, all []played, against *way) []string {
 }
 
 // seedsOf are the seeds of the layouts in their order.
-func seedsOf(all []played) []uint64 {
+func seedsOf(all []outcome) []uint64 {
 	var seeds []uint64
 	for i := range all {
 		seeds = append(seeds, all[i].layout.seed)

@@ -19,7 +19,7 @@ import (
 
 const path = "/api/v1/nodes/n1"
 
-// all strikes every request.
+// all disturbs every request.
 func all(h hostile.Harm) hostile.Plan {
 	h.Share = 1
 	return hostile.Plan{Harms: []hostile.Harm{h}}
@@ -40,7 +40,7 @@ func TestWithoutHarmAFrontIsNotNoticed(t *testing.T) {
 	if seen[0].Header.Get("Authorization") != "" {
 		t.Error("the front's own token went on to the server")
 	}
-	if tally := front.Tally(); tally.Struck() != 0 || tally.Asked() != 1 || tally.Writes["PATCH "+path] != 1 {
+	if tally := front.Tally(); tally.Harmed() != 0 || tally.Asked() != 1 || tally.Writes["PATCH "+path] != 1 {
 		t.Errorf("tally %+v", tally)
 	}
 }

@@ -3,5 +3,5 @@
 // Kubernetes API server and writes the kubeconfig that leads to the front, [AWS] before the cloud stand-in.
 //
 // Harm is seeded and falls on a request by what it asks for and by how many of the same came before it: how requests of
-// different kinds interleave does not change which of them are struck. Every front counts what came and what it did to it.
+// different kinds interleave does not change which of them are disturbed. Every front counts what came and what it did to it.
 package hostile

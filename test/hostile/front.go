@@ -126,7 +126,7 @@ func (f *Front) admitted(r *http.Request) bool {
 func (f *Front) meet(key string, r *http.Request) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	what := fate{Harm: f.plan.strike(r, key, f.tally.Requests[key])}
+	what := fate{Harm: f.plan.harmFor(r, key, f.tally.Requests[key])}
 	f.tally.Requests[key]++
 	f.tally.note(what.Harm)
 	if f.api.write(r) {

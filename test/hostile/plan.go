@@ -10,9 +10,9 @@ import (
 
 // Plan says what harm is done. The zero Plan does none.
 type Plan struct {
-	// Seed decides which requests are struck.
+	// Seed decides which requests are disturbed.
 	Seed uint64
-	// Harms may each strike a request that it is for, at most one of them does, and their shares add up.
+	// Harms may each disturb a request that it is for, at most one of them does, and their shares add up.
 	Harms []Harm
 	// CutWatches closes the connection of a watch that has lasted so long; 0 for never.
 	CutWatches time.Duration
@@ -54,8 +54,8 @@ func Even(total float64, harms ...Harm) []Harm {
 	return shared
 }
 
-// strike is the harm done to a request, the zero Harm for none: key is what it asks for, before how often that was asked.
-func (p *Plan) strike(r *http.Request, key string, before int) Harm {
+// harmFor is the harm done to a request, the zero Harm for none: key is what it asks for, before how often that was asked.
+func (p *Plan) harmFor(r *http.Request, key string, before int) Harm {
 	lot := p.lot(key, before)
 	for _, h := range p.Harms {
 		if h.To != nil && !h.To(r) {

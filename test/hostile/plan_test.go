@@ -21,7 +21,7 @@ func TestSharesAddUp(t *testing.T) {
 		}
 		counts := map[fate]int{}
 		for i := range requests {
-			h := plan.strike(r, fmt.Sprintf("PATCH /api/v1/nodes/n%d", i%100), i/100)
+			h := plan.harmFor(r, fmt.Sprintf("PATCH /api/v1/nodes/n%d", i%100), i/100)
 			counts[fate{h.Status, h.Drop}]++
 		}
 		for f, want := range map[fate]float64{{}: 0.7, {status: 500}: 0.1, {status: 503}: 0.1, {drop: AfterEffect}: 0.1} {

@@ -25,8 +25,8 @@ func newTally() Tally {
 	return Tally{Requests: map[string]int{}, Writes: map[string]int{}, Harms: map[string]int{}}
 }
 
-// Struck is the number of harms done.
-func (t Tally) Struck() int { return sum(t.Harms) }
+// Harmed is the number of harms done.
+func (t Tally) Harmed() int { return sum(t.Harms) }
 
 // Asked is the number of requests.
 func (t Tally) Asked() int { return sum(t.Requests) }

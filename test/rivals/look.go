@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // end is what an upgrade leaves behind.
@@ -29,7 +29,7 @@ type end struct {
 }
 
 // look finds out what was left behind, once the group has as many nodes as it is meant to have and everything runs.
-func (t *trial) look(ctx context.Context, record upgrade.Record) (end, error) {
+func (t *testCase) look(ctx context.Context, record upgrade.Record) (end, error) {
 	e := end{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -49,10 +49,10 @@ func (t *trial) look(ctx context.Context, record upgrade.Record) (end, error) {
 	}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if node.Labels["image"] != stage.NewImage {
+		if node.Labels["image"] != fixture.NewImage {
 			e.outdated = append(e.outdated, node.Name)
 		}
-		if marks := stage.Marks(node); len(marks) > 0 {
+		if marks := fixture.Marks(node); len(marks) > 0 {
 			e.marked = append(e.marked, node.Name+" "+strings.Join(marks, " "))
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command continue. It
 // returns the last command's exit code.
-func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	first := t.start(ctx)
 	over := make(chan struct{})
@@ -41,7 +41,7 @@ func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
 	if err != nil || code == 0 {
 		return code, err
 	}
-	t.struck = true
+	t.killed = true
 	name := cluster.ObjectName(t.group())
 	if err := t.Cluster.Client().CoreV1().ConfigMaps(stateSpace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return 0, fmt.Errorf("deleting the record: %w", err)
@@ -51,7 +51,7 @@ func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
 }
 
 // awaitMark waits until a node carries a mark of the upgrade: nothing tells of one that has left none. It ends with the upgrade.
-func (t *trial) awaitMark(ctx context.Context, over <-chan struct{}) error {
+func (t *testCase) awaitMark(ctx context.Context, over <-chan struct{}) error {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {
 		case <-over:

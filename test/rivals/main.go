@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // options are the flags.
@@ -48,26 +48,26 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if o.n < 1 || o.atOnce < 1 {
 		return errors.New("-n and -at-once have to be 1 or more")
 	}
-	s, err := stage.ForTrials(ctx, os.Stderr)
+	s, err := fixture.NewShared(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	began := time.Now()
-	outcomes, err := o.playAll(ctx, s, out)
+	outcomes, err := o.runAll(ctx, s, out)
 	if err != nil {
 		return err
 	}
 	return summarize(out, outcomes, time.Since(began).Round(time.Second))
 }
 
-// playAll plays all upgrades on one stage, so many at the same time, and prints each as it ends.
-func (o options) playAll(ctx context.Context, s *stage.Stage, out io.Writer) ([]outcome, error) {
-	return stage.PlayAll(ctx, o.n, o.atOnce, func(ctx context.Context, i int) (outcome, error) {
+// runAll runs all upgrades on one fixture, so many at the same time, and prints each as it ends.
+func (o options) runAll(ctx context.Context, s *fixture.Fixture, out io.Writer) ([]outcome, error) {
+	return fixture.RunAll(ctx, o.n, o.atOnce, func(ctx context.Context, i int) (outcome, error) {
 		seed := o.seed + uint64(i)
-		found, err := o.play(ctx, s, seed)
+		found, err := o.runSeed(ctx, s, seed)
 		if err != nil {
-			err = fmt.Errorf("playing seed %d: %w", seed, err)
+			err = fmt.Errorf("running seed %d: %w", seed, err)
 		}
 		return found, err
 	}, func(found *outcome) { fmt.Fprint(out, found.report()) })
@@ -80,7 +80,7 @@ func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 		if len(outcomes[i].faults) == 0 {
 			well++
 		}
-		if outcomes[i].struck {
+		if outcomes[i].killed {
 			deeds++
 		}
 		for _, d := range outcomes[i].deeds {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // deed is one thing that a rival means to do, and what came of it.
@@ -70,14 +70,14 @@ const (
 
 // rival changes the size of one group.
 type rival struct {
-	*stage.Stage
+	*fixture.Fixture
 	group string
 	cloud *autoscaling.Client
-	gate  *gate
+	proxy *proxy
 }
 
-func newRival(s *stage.Stage, group string, g *gate) *rival {
-	return &rival{Stage: s, group: group, gate: g, cloud: autoscaling.New(autoscaling.Options{
+func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
+	return &rival{Fixture: s, group: group, proxy: p, cloud: autoscaling.New(autoscaling.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDRIVAL", "secret", ""),
 	})}
 }
@@ -115,10 +115,10 @@ func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
 	return out.AutoScalingGroups[0], nil
 }
 
-// grow raises the desired size as far as the maximum allows. The turn is kept from reading to writing: the API has no
+// grow raises the desired size as far as the maximum allows. The upgrade is paused from reading to writing: the API has no
 // precondition, so that whoever writes in between is overruled, and no upgrade can do anything about that.
 func (r *rival) grow(ctx context.Context, d *deed) error {
-	defer r.gate.turn()()
+	defer r.proxy.pause()()
 	g, err := r.describe(ctx)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (r *rival) idle(ctx context.Context, heeds bool) (*corev1.Node, error) {
 		if going || heeds && node.Annotations[disabled] == "true" {
 			continue
 		}
-		if load, err := loadOf(ctx, r.Stage, node.Name); err != nil || len(load) == 0 {
+		if load, err := loadOf(ctx, r.Fixture, node.Name); err != nil || len(load) == 0 {
 			return node, err
 		}
 	}
@@ -193,10 +193,10 @@ func (r *rival) remove(ctx context.Context, node *corev1.Node) (bool, error) {
 
 // terminate ends the node's machine unless pods came to it, it is on its way out, or the group is as small as it may be.
 func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) {
-	if load, err := loadOf(ctx, r.Stage, node.Name); err != nil || len(load) > 0 {
+	if load, err := loadOf(ctx, r.Fixture, node.Name); err != nil || len(load) > 0 {
 		return false, err
 	}
-	defer r.gate.turn()()
+	defer r.proxy.pause()()
 	g, err := r.describe(ctx)
 	if err != nil {
 		return false, err
@@ -241,7 +241,7 @@ func (r *rival) untaint(ctx context.Context, name string) error {
 }
 
 // loadOf lists the pods of a node that would have to move if it went.
-func loadOf(ctx context.Context, s *stage.Stage, node string) ([]string, error) {
+func loadOf(ctx context.Context, s *fixture.Fixture, node string) ([]string, error) {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // TestSample upgrades two groups beside rivals that begin early, with a node more, and a third whose record is lost; "make rivals" upgrades twenty of each.
@@ -21,7 +21,7 @@ func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	s, err := stage.ForTrials(t.Context(), t.Output())
+	s, err := fixture.NewShared(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestSample(t *testing.T) {
 		for name, o := range map[string]options{"rivals": {n: 4, atOnce: 2, seed: 14}, "a lost record": {n: 1, atOnce: 1, seed: 2, lost: true}} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				outcomes, err := o.playAll(t.Context(), s, t.Output())
+				outcomes, err := o.runAll(t.Context(), s, t.Output())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,19 +15,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // quick makes machines and nodes that come and go in little time.
-func quick() stage.Options {
-	return stage.Options{
+func quick() fixture.Options {
+	return fixture.Options{
 		Cloud: awscloud.Options{Boot: time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond},
-		// Many scenes at once keep two cores busy, and a late heartbeat must not make a node NotReady.
+		// Many cases at the same time keep two cores busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
 	}
 }
 
-// The zones of the stages; the last is kept for the scene that takes its capacity away.
+// The zones of the fixtures; the last is kept for the case that takes its capacity away.
 const (
 	zoneA = "us-east-1a"
 	zoneB = "us-east-1b"
@@ -35,9 +35,9 @@ const (
 	zoneF = "us-east-1f"
 )
 
-// scene is one group with its workloads, and what they were like before anything was done.
-type scene struct {
-	*stage.Stage
+// testCase is one group with its workloads, and what they were like before anything was done.
+type testCase struct {
+	*fixture.Fixture
 	t     *testing.T
 	group string
 	// surge and unavailable are how far the group's size may go beyond and below what it was.
@@ -45,12 +45,12 @@ type scene struct {
 	// mayBreak says that budgets may be broken.
 	mayBreak bool
 
-	before  picture
-	budgets *stage.BudgetWatch
+	before  snapshot
+	budgets *fixture.BudgetWatch
 }
 
-// picture is what there is at one moment.
-type picture struct {
+// snapshot is what there is at one moment.
+type snapshot struct {
 	group awscloud.GroupStatus
 	// marks are what people may have put on the nodes, by node UID.
 	marks map[types.UID]marks
@@ -85,17 +85,17 @@ func (m marks) equal(other marks) bool {
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
-// open begins a scene around a group: its own namespace, and workloads that fill the group's nodes.
-func open(t *testing.T, shared *stage.Stage, group stage.Group, extra ...stage.Workload) *scene {
+// open begins a case around a group: its own namespace, and workloads that fill the group's nodes.
+func open(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra ...fixture.Workload) *testCase {
 	t.Helper()
 	s := openEmpty(t, shared, group)
-	s.furnish(extra...)
+	s.addWorkloads(extra...)
 	s.ready()
 	return s
 }
 
-// openEmpty begins a scene without workloads; ready is still to be called.
-func openEmpty(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
+// openEmpty begins a case without workloads; ready is still to be called.
+func openEmpty(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
 	own, err := shared.In(t.Context(), group.Name)
 	if err != nil {
@@ -107,13 +107,13 @@ func openEmpty(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
 		}
 		awaitGroup(t, own, group.Name)
 	}
-	s := &scene{Stage: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
+	s := &testCase{Fixture: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
 	t.Cleanup(s.explain)
 	return s
 }
 
-// explain logs how a scene was left that failed.
-func (s *scene) explain() {
+// explain logs the state that a failed case has left.
+func (s *testCase) explain() {
 	if !s.t.Failed() {
 		return
 	}
@@ -138,7 +138,7 @@ func (s *scene) explain() {
 }
 
 // awaitGroup waits until all nodes of a new group take pods, or the first of them would get all.
-func awaitGroup(t *testing.T, s *stage.Stage, group string) {
+func awaitGroup(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
 	if err == nil {
@@ -149,19 +149,19 @@ func awaitGroup(t *testing.T, s *stage.Stage, group string) {
 	}
 }
 
-// furnish adds a Deployment and a StatefulSet under budgets and a DaemonSet, all on the group's nodes, and what else is wanted.
-func (s *scene) furnish(extra ...stage.Workload) {
+// addWorkloads adds a Deployment and a StatefulSet under budgets and a DaemonSet, all on the group's nodes, and what else is wanted.
+func (s *testCase) addWorkloads(extra ...fixture.Workload) {
 	s.t.Helper()
 	s.add(
-		stage.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"},
-		stage.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
-		stage.Workload{Name: "agent", Kind: "DaemonSet"},
+		fixture.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"},
+		fixture.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
+		fixture.Workload{Name: "agent", Kind: "DaemonSet"},
 	)
 	s.add(extra...)
 }
 
 // add adds workloads to the group's nodes.
-func (s *scene) add(workloads ...stage.Workload) {
+func (s *testCase) add(workloads ...fixture.Workload) {
 	s.t.Helper()
 	const soon = 200 * time.Millisecond
 	for _, w := range workloads {
@@ -177,11 +177,11 @@ func (s *scene) add(workloads ...stage.Workload) {
 	}
 }
 
-// ready waits until everything runs, takes the picture of before and starts to watch the budgets.
-func (s *scene) ready() {
+// ready waits until everything runs, takes the snapshot of before and starts to watch the budgets.
+func (s *testCase) ready() {
 	s.t.Helper()
 	s.settle()
-	s.before = s.photograph()
+	s.before = s.takeSnapshot()
 	var err error
 	// Not the test's context: the watch is read when the test has ended.
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(s.t.Context())); err != nil {
@@ -190,16 +190,16 @@ func (s *scene) ready() {
 	s.t.Cleanup(func() { s.budgets.Broken() })
 }
 
-func (s *scene) settle() {
+func (s *testCase) settle() {
 	s.t.Helper()
 	if err := s.Settle(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *scene) photograph() picture {
+func (s *testCase) takeSnapshot() snapshot {
 	s.t.Helper()
-	p := picture{marks: map[types.UID]marks{}, moves: map[types.UID]string{}, ready: map[string]int{}}
+	p := snapshot{marks: map[types.UID]marks{}, moves: map[types.UID]string{}, ready: map[string]int{}}
 	p.group = s.cloudGroup()
 	outdated := map[string]bool{}
 	for _, node := range s.nodes() {
@@ -218,7 +218,7 @@ func (s *scene) photograph() picture {
 }
 
 // cloudGroup is the group as the cloud has it; its zero value without a cloud.
-func (s *scene) cloudGroup() awscloud.GroupStatus {
+func (s *testCase) cloudGroup() awscloud.GroupStatus {
 	s.t.Helper()
 	group, err := s.Cloud.Group(s.group)
 	if err != nil && s.surge > 0 {
@@ -228,17 +228,17 @@ func (s *scene) cloudGroup() awscloud.GroupStatus {
 }
 
 // current tells by the instance's image or, without a cloud, by the node's label.
-func (s *scene) current(node *corev1.Node, group awscloud.GroupStatus) bool {
+func (s *testCase) current(node *corev1.Node, group awscloud.GroupStatus) bool {
 	for _, i := range group.Instances {
 		if i.Node == node.Name {
-			return i.Image == stage.NewImage
+			return i.Image == fixture.NewImage
 		}
 	}
 	return node.Labels["image"] == "v2"
 }
 
 // nodes are the group's.
-func (s *scene) nodes() []corev1.Node {
+func (s *testCase) nodes() []corev1.Node {
 	s.t.Helper()
 	list, err := s.Cluster.Client().CoreV1().Nodes().List(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *scene) nodes() []corev1.Node {
 	return list.Items
 }
 
-func (s *scene) pods() []corev1.Pod {
+func (s *testCase) pods() []corev1.Pod {
 	s.t.Helper()
 	list, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -259,19 +259,19 @@ func (s *scene) pods() []corev1.Pod {
 // beginsBlocked has upgrades begin that a budget will hold.
 const beginsBlocked = "--skip-check=PDB001,PDB009"
 
-// args are an upgrade of the scene's group with short times.
-func (s *scene) args(flags ...string) []string {
+// args are an upgrade of the case's group with short times.
+func (s *testCase) args(flags ...string) []string {
 	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m", beginsBlocked}, flags...)
 }
 
 // start starts the upgrade.
-func (s *scene) start(flags ...string) *command {
+func (s *testCase) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Stage, s.args(flags...)...)
+	return start(s.t, s.Fixture, s.args(flags...)...)
 }
 
 // upgrade carries the upgrade out; it must end with the code.
-func (s *scene) upgrade(code int, flags ...string) *command {
+func (s *testCase) upgrade(code int, flags ...string) *command {
 	s.t.Helper()
 	c := s.start(flags...)
 	c.end(code)

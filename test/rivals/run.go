@@ -21,20 +21,20 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const (
-	// patience is how long an upgrade may take.
-	patience = 5 * time.Minute
+	// timeLimit is how long an upgrade may take.
+	timeLimit = 5 * time.Minute
 	// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
 	stateSpace = "kube-system"
 	// smallest is the group's minimum: it keeps the rival from taking everything.
 	smallest = 2
 )
 
-func workloads(group string) []stage.Workload {
-	all := []stage.Workload{
+func workloads(group string) []fixture.Workload {
+	all := []fixture.Workload{
 		{Name: "web", Replicas: 4, MaxUnavailable: "1"},
 		{Name: "cart", Replicas: 3, MinAvailable: "2"},
 		{Name: "agent", Kind: "DaemonSet"},
@@ -45,32 +45,32 @@ func workloads(group string) []stage.Workload {
 	return all
 }
 
-// trial is one upgrade of a group of its own, with a rival.
-type trial struct {
-	*stage.Stage
+// testCase is one upgrade of a group of its own, with a rival.
+type testCase struct {
+	*fixture.Fixture
 	seed   uint64
 	deeds  []deed
-	gate   *gate
+	proxy  *proxy
 	rival  *rival
 	before awscloud.GroupStatus
 	said   bytes.Buffer
 
-	// struck tells that the upgrade was killed and its record deleted.
-	struck bool
+	// killed tells that the upgrade was killed and its record deleted.
+	killed bool
 
 	mu sync.Mutex // guards what follows
 	// taken are the pods that went down with current nodes which the upgrade took.
 	taken []string
 }
 
-// outcome is how a trial ended.
+// outcome is how a case ended.
 type outcome struct {
 	seed          uint64
 	deeds         []deed
 	code          int
 	message       string
 	before, after awscloud.GroupStatus
-	struck        bool
+	killed        bool
 	faults        []string
 }
 
@@ -78,7 +78,7 @@ type outcome struct {
 func (o *outcome) report() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "seed %d: %v: ", o.seed, o.deeds)
-	if o.struck {
+	if o.killed {
 		fmt.Fprint(&text, "killed, its record deleted: ")
 	}
 	fmt.Fprintf(&text, "ended with %d", o.code)
@@ -92,22 +92,22 @@ func (o *outcome) report() string {
 	return text.String()
 }
 
-// play upgrades a fresh group while the rival of the seed does what it means to. An error means that nothing could be tried.
-func (o options) play(ctx context.Context, shared *stage.Stage, seed uint64) (outcome, error) {
-	t, name := &trial{seed: seed}, "lost"
+// runSeed upgrades a fresh group while the rival of the seed does what it means to. An error means that nothing could be tried.
+func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint64) (outcome, error) {
+	t, name := &testCase{seed: seed}, "lost"
 	if !o.lost {
 		t.deeds, name = draw(seed), "rivals"
 	}
 	var err error
-	if t.Stage, err = shared.In(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
+	if t.Fixture, err = shared.In(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
 		return outcome{}, err
 	}
-	if t.gate, err = openGate(t.Cloud.URL(), t.meet); err != nil {
+	if t.proxy, err = openProxy(t.Cloud.URL(), t.meet); err != nil {
 		return outcome{}, err
 	}
-	defer t.gate.close()
-	t.rival = newRival(t.Stage, t.group(), t.gate)
-	if err := t.furnish(ctx); err != nil {
+	defer t.proxy.close()
+	t.rival = newRival(t.Fixture, t.group(), t.proxy)
+	if err := t.setUp(ctx); err != nil {
 		return outcome{}, err
 	}
 	defer t.clear(context.WithoutCancel(ctx))
@@ -122,18 +122,18 @@ func (o options) play(ctx context.Context, shared *stage.Stage, seed uint64) (ou
 }
 
 // group is the name of the group, of its nodes' pool and of the namespace.
-func (t *trial) group() string { return t.Namespace }
+func (t *testCase) group() string { return t.Namespace }
 
-// furnish brings up a group of six nodes with little room or much, and what runs on it.
-func (t *trial) furnish(ctx context.Context) error {
-	return t.Furnish(ctx, stage.Group{
+// setUp brings up a group of six nodes with little room or much, and what runs on it.
+func (t *testCase) setUp(ctx context.Context) error {
+	return t.Deploy(ctx, fixture.Group{
 		Name: t.group(), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{3, 3}, Max: 6 + rand.New(rand.NewPCG(t.seed, 1)).IntN(5),
 		More: func(spec *awscloud.GroupSpec) { spec.Min = smallest },
 	}, workloads(t.group()))
 }
 
 // clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
-func (t *trial) clear(ctx context.Context) {
+func (t *testCase) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_, _ = t.rival.cloud.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(t.group()), MinSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
@@ -141,7 +141,7 @@ func (t *trial) clear(ctx context.Context) {
 }
 
 // run carries the upgrade out beside the rival and looks at what is left behind.
-func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
+func (t *testCase) run(ctx context.Context, lost bool) (outcome, error) {
 	budgets, err := t.WatchBudgets(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -162,7 +162,7 @@ func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(stage.Complaint(t.said.String()), record.Message), before: t.before, struck: t.struck}
+	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(fixture.LastError(t.said.String()), record.Message), before: t.before, killed: t.killed}
 	end, err := t.look(ctx, record)
 	o.after = end.group
 	o.faults = append(end.faults(&o), broken...)
@@ -170,8 +170,8 @@ func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
 }
 
 // upgrade runs the command to its end, with the rival beside it.
-func (t *trial) upgrade(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (t *testCase) upgrade(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
 	rivalry, over := context.WithCancel(ctx)
 	defer over()
@@ -182,22 +182,22 @@ func (t *trial) upgrade(ctx context.Context) (int, error) {
 	return code, errors.Join(err, <-done)
 }
 
-func (t *trial) start(ctx context.Context, more ...string) *stage.Process {
+func (t *testCase) start(ctx context.Context, more ...string) *fixture.Process {
 	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=4m", "--boot-timeout=1m"}
-	return t.Start(ctx, io.Discard, &t.said, t.gate.env(), append(args, more...)...)
+	return t.Start(ctx, io.Discard, &t.said, t.proxy.env(), append(args, more...)...)
 }
 
 // meet notes the pods that a current node carries which the upgrade is about to take.
-func (t *trial) meet(r *http.Request, instance string) {
+func (t *testCase) meet(r *http.Request, instance string) {
 	group, err := t.Cloud.Group(t.group())
 	if err != nil {
 		return // the upgrade is told the same
 	}
 	for _, i := range group.Instances {
-		if i.ID != instance || i.Image != stage.NewImage || i.Node == "" {
+		if i.ID != instance || i.Image != fixture.NewImage || i.Node == "" {
 			continue
 		}
-		load, err := loadOf(r.Context(), t.Stage, i.Node)
+		load, err := loadOf(r.Context(), t.Fixture, i.Node)
 		if err != nil {
 			load = []string{err.Error()}
 		}

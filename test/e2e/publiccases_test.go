@@ -19,12 +19,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// unhealthyPatience is how long an upgrade may take that stops because a workload does not recover: it waits for five
-// minutes, and cases that are played at the same time keep two cores busy.
-const unhealthyPatience = 12 * time.Minute
+// unhealthyLimit is how long an upgrade may take that stops because a workload does not recover: it waits for five
+// minutes, and cases that run at the same time keep two cores busy.
+const unhealthyLimit = 12 * time.Minute
 
 // publicCase is an input that was made after a public report of an upgrade that took a workload down and ended well. Its
 // objects are in testdata/cases: NAME.0.yaml are kinds of objects and quotas, NAME.1.yaml the outdated nodes and the workloads, NAME.2.yaml
@@ -46,9 +46,9 @@ type publicCase struct {
 	// fenced is how many outdated nodes are fenced at the end: those that were started.
 	fenced int
 	// before is what people do before the upgrade, once there are current nodes; nil for nothing.
-	before func(*scene)
+	before func(*testCase)
 	// meanwhile is what people do during the upgrade; nil for nothing.
-	meanwhile func(*scene, *command)
+	meanwhile func(*testCase, *command)
 }
 
 // publicCases are the cases, by the repository and number of the report.
@@ -131,7 +131,7 @@ var publicCases = map[string]publicCase{
 	},
 }
 
-// TestPublicCases plays what was reported of other programs.
+// TestPublicCases repeats what was reported of other programs.
 func TestPublicCases(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -139,15 +139,15 @@ func TestPublicCases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			c.play(t, shared, name)
+			c.run(t, shared, name)
 		})
 	}
 }
 
-func (c publicCase) play(t *testing.T, shared *stage.Stage, name string) {
+func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 	own := *shared
 	own.Namespace = c.pool
-	s := &scene{Stage: &own, t: t, group: c.pool}
+	s := &testCase{Fixture: &own, t: t, group: c.pool}
 	t.Cleanup(s.explain)
 	s.applyStep(name, 0)
 	s.applyStep(name, 1, "-l", "pool="+c.pool) // the nodes first, or the first to be Ready gets all pods
@@ -170,7 +170,7 @@ func (c publicCase) play(t *testing.T, shared *stage.Stage, name string) {
 	if c.meanwhile != nil {
 		c.meanwhile(s, command)
 	}
-	command.endWithin(unhealthyPatience, c.code())
+	command.endWithin(unhealthyLimit, c.code())
 	c.check(s, command, ready)
 }
 
@@ -186,13 +186,13 @@ func (c publicCase) code() int {
 	}
 }
 
-func (c publicCase) check(s *scene, command *command, ready *readyWatch) {
+func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 	s.t.Helper()
 	if got := s.manualStatus().Result; got != string(c.result) {
 		s.t.Errorf("the result is %q, want %q", got, c.result)
 	}
 	if c.result != upgrade.Succeeded {
-		message := command.complaint()
+		message := command.errorLine()
 		for _, part := range c.says {
 			if !strings.Contains(message, part) {
 				s.t.Errorf("the message does not say %q: %s", part, message)
@@ -215,7 +215,7 @@ func (c publicCase) check(s *scene, command *command, ready *readyWatch) {
 }
 
 // checkFences wants no current node to be fenced, and as many outdated nodes as were started.
-func (c publicCase) checkFences(s *scene) {
+func (c publicCase) checkFences(s *testCase) {
 	s.t.Helper()
 	fenced := 0
 	for _, node := range s.nodes() {
@@ -232,7 +232,7 @@ func (c publicCase) checkFences(s *scene) {
 }
 
 // bringTainted adds a current node for each that was drained. An agent takes the node's taint off only once the upgrade waits for that.
-func bringTainted(s *scene, c *command) {
+func bringTainted(s *testCase, c *command) {
 	const agent = "example.com/agent-not-ready"
 	for i := range 3 {
 		c.until("a drained node", nodeState("Drained"))
@@ -253,7 +253,7 @@ func bringTainted(s *scene, c *command) {
 }
 
 // reuseNames deletes each drained node, and has a current one join under its name.
-func reuseNames(s *scene, c *command) {
+func reuseNames(s *testCase, c *command) {
 	for range 3 {
 		name := c.until("a drained node", nodeState("Drained")).Node
 		if err := s.Cluster.Client().CoreV1().Nodes().Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -264,14 +264,14 @@ func reuseNames(s *scene, c *command) {
 }
 
 // renewDrained has each drained node come back as a current one.
-func renewDrained(s *scene, c *command) {
+func renewDrained(s *testCase, c *command) {
 	for range 3 {
 		s.renew(c.until("a drained node", nodeState("Drained")).Node)
 	}
 }
 
 // applyStep applies the objects of a case's step, if it has such a step.
-func (s *scene) applyStep(name string, step int, flags ...string) {
+func (s *testCase) applyStep(name string, step int, flags ...string) {
 	s.t.Helper()
 	file, err := filepath.Abs(filepath.Join("testdata", "cases", fmt.Sprintf("%s.%d.yaml", name, step)))
 	if err != nil {
@@ -280,13 +280,13 @@ func (s *scene) applyStep(name string, step int, flags ...string) {
 	if _, err := os.Stat(file); os.IsNotExist(err) && step != 1 {
 		return
 	}
-	if r := run(s.t, s.Stage, append([]string{"apply", "-f", file}, flags...)...); r.Code != 0 {
+	if r := run(s.t, s.Fixture, append([]string{"apply", "-f", file}, flags...)...); r.Code != 0 {
 		s.t.Fatalf("applying %s: %s", file, r.Stderr)
 	}
 }
 
-// removeWebhooks deletes the case's webhooks, which other tests of the stage would find.
-func (s *scene) removeWebhooks() {
+// removeWebhooks deletes the case's webhooks, which other tests of the fixture would find.
+func (s *testCase) removeWebhooks() {
 	result, err := s.Kubectl(context.WithoutCancel(s.t.Context()), "delete", "mutatingwebhookconfigurations", "-l", "pool="+s.group)
 	if err != nil || result.Code != 0 {
 		s.t.Errorf("deleting the webhooks: %v: %s", err, result.Stderr)
@@ -294,7 +294,7 @@ func (s *scene) removeWebhooks() {
 }
 
 // waitForDaemonSets waits until the DaemonSets have a ready pod on each node that they are for.
-func (s *scene) waitForDaemonSets() {
+func (s *testCase) waitForDaemonSets() {
 	s.t.Helper()
 	s.waitFor("the DaemonSets' pods", func() bool {
 		sets, err := s.Cluster.Client().AppsV1().DaemonSets(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
@@ -308,7 +308,7 @@ func (s *scene) waitForDaemonSets() {
 }
 
 // waitForFullQuotas waits until the quotas of the case have counted its pods: they refuse further ones from then on.
-func (s *scene) waitForFullQuotas() {
+func (s *testCase) waitForFullQuotas() {
 	s.t.Helper()
 	s.waitFor("the quotas to be full", func() bool {
 		quotas, err := s.Cluster.Client().CoreV1().ResourceQuotas(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
@@ -323,7 +323,7 @@ func (s *scene) waitForFullQuotas() {
 }
 
 // waitForReadyNodes waits until each node of the group is Ready, whatever other taints it has.
-func (s *scene) waitForReadyNodes() {
+func (s *testCase) waitForReadyNodes() {
 	s.t.Helper()
 	s.waitFor("the nodes to be Ready", func() bool {
 		return !slices.ContainsFunc(s.nodes(), func(node corev1.Node) bool {
@@ -344,7 +344,7 @@ type readyWatch struct {
 }
 
 // watchReady starts to follow the pods. All that are there count from now on.
-func (s *scene) watchReady() *readyWatch {
+func (s *testCase) watchReady() *readyWatch {
 	s.t.Helper()
 	// Not the test's context: the watch is read when the upgrade has ended.
 	ctx, pods := context.WithoutCancel(s.t.Context()), s.Cluster.Client().CoreV1().Pods(s.Namespace)

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // way is one way to move all pods to the new nodes.
@@ -23,19 +23,19 @@ type way struct {
 
 // kubectl is how people do it without the tool.
 func kubectl() way {
-	return way{name: "xargs -P 4 kubectl drain", line: stage.DrainLine(pool, stage.FourAtOnce)}
+	return way{name: "xargs -P 4 kubectl drain", line: fixture.DrainLine(pool, fixture.FourAtOnce)}
 }
 
 // ours is the tool with flags of the caller.
 func ours(flags string) way {
 	return way{
-		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(stage.UpgradeLine(pool, window) + " " + flags),
+		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(fixture.UpgradeLine(pool, window) + " " + flags),
 		promises: true, surges: strings.Contains(flags, "--move=surge"),
 	}
 }
 
-// played is one way on one layout.
-type played struct {
+// outcome is what one way did on one layout.
+type outcome struct {
 	layout *layout
 	way    way
 	// took is the time from its beginning to its end, and whole that until all pods were ready again: a way may end before.
@@ -45,7 +45,7 @@ type played struct {
 }
 
 // gapped counts the workloads of a kind that had a gap.
-func (p *played) gapped(k kind) int {
+func (p *outcome) gapped(k kind) int {
 	n := 0
 	for i := range p.layout.workloads {
 		if w := &p.layout.workloads[i]; kindOf(w) == k && len(p.gaps[w.Name]) > 0 {
@@ -56,7 +56,7 @@ func (p *played) gapped(k kind) int {
 }
 
 // sum is how many gaps there were, and how long all of them and the longest lasted, whose workload is named.
-func (p *played) sum() (count int, all, longest time.Duration, workload string) {
+func (p *outcome) sum() (count int, all, longest time.Duration, workload string) {
 	for i := range p.layout.workloads {
 		name := p.layout.workloads[i].Name
 		for _, gap := range p.gaps[name] {
@@ -70,58 +70,58 @@ func (p *played) sum() (count int, all, longest time.Duration, workload string) 
 	return count, all, longest, workload
 }
 
-// play plays one way on the layout, on a control plane of its own.
-func (l *layout) play(ctx context.Context, w way, keep string) (played, error) {
-	s, err := newStage(ctx)
+// run runs one way on the layout, on a control plane of its own.
+func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
+	s, err := newFixture(ctx)
 	if err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
 	defer s.Close()
-	if err := l.furnish(ctx, s); err != nil {
-		return played{}, err
+	if err := l.setUp(ctx, s); err != nil {
+		return outcome{}, err
 	}
 	// Both programs are in memory, whoever comes first.
 	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
-		return played{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
+		return outcome{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
 	}
 	o, err := observe(ctx, s)
 	if err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
 	defer o.cancel()
 	if missing := o.missing(l); len(missing) > 0 {
-		return played{}, fmt.Errorf("watching the endpoints: there are none of %s at first", strings.Join(missing, ", "))
+		return outcome{}, fmt.Errorf("watching the endpoints: there are none of %s at first", strings.Join(missing, ", "))
 	}
 	return l.carryOut(ctx, s, o, w, keep)
 }
 
 // carryOut runs the way's line, and watches on until all pods are ready, for a drain ends before they are.
-func (l *layout) carryOut(ctx context.Context, s *stage.Stage, o *observer, w way, keep string) (played, error) {
+func (l *layout) carryOut(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
 	began := time.Now()
 	result, err := s.RunLine(ctx, w.line)
 	if err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
-	p := played{layout: l, way: w, took: time.Since(began)}
+	p := outcome{layout: l, way: w, took: time.Since(began)}
 	if err := keepSaid(keep, l, w, result.Stderr); err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
 	if result.Code != 0 {
-		return played{}, fmt.Errorf("it ended with %d: %s", result.Code, result.Stderr)
+		return outcome{}, fmt.Errorf("it ended with %d: %s", result.Code, result.Stderr)
 	}
 	if err := s.Settle(ctx); err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
 	p.whole = time.Since(began)
 	if err := checkMoved(ctx, s); err != nil {
-		return played{}, err
+		return outcome{}, err
 	}
 	p.gaps, err = o.end()
 	return p, err
 }
 
 // checkMoved returns an error when a pod is on an old node: who moves nothing leaves no gap.
-func checkMoved(ctx context.Context, s *stage.Stage) error {
+func checkMoved(ctx context.Context, s *fixture.Fixture) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -143,15 +143,15 @@ func keepSaid(folder string, l *layout, w way, said string) error {
 	return os.WriteFile(filepath.Join(folder, name), []byte(said), 0o644)
 }
 
-// playAll plays all ways on each layout, so many times by turns, and tells each as it ends.
-func playAll(ctx context.Context, layouts []layout, ways []way, o options, tell func(*played)) ([]played, error) {
-	var all []played
+// runAll runs all ways on each layout, so many times by turns, and tells each as it ends.
+func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell func(*outcome)) ([]outcome, error) {
+	var all []outcome
 	for i := range layouts {
 		for range o.runs {
 			for _, w := range ways {
-				p, err := layouts[i].play(ctx, w, o.keep)
+				p, err := layouts[i].run(ctx, w, o.keep)
 				if err != nil {
-					return all, fmt.Errorf("playing layout %d: %s: %w", layouts[i].seed, w.name, err)
+					return all, fmt.Errorf("running layout %d: %s: %w", layouts[i].seed, w.name, err)
 				}
 				tell(&p)
 				all = append(all, p)
@@ -163,7 +163,7 @@ func playAll(ctx context.Context, layouts []layout, ways []way, o options, tell 
 
 // median is the middle one of the times after which all pods were ready again that a way moved on a layout; of two in the middle,
 // the longer.
-func median(all []played, seed uint64, w way) time.Duration {
+func median(all []outcome, seed uint64, w way) time.Duration {
 	var times []time.Duration
 	for i := range all {
 		if all[i].layout.seed == seed && all[i].way == w {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // figure is one way to drain, measured.
@@ -36,9 +36,9 @@ type figure struct {
 	busy float64
 }
 
-// play measures every way to drain the scenario's nodes, each on a control plane of its own, and the tool last. Of
+// runWays measures every way to drain the scenario's nodes, each on a control plane of its own, and the tool last. Of
 // several runs each way's median by time counts.
-func (b *bench) play(ctx context.Context, sc *scenario) ([]figure, error) {
+func (b *bench) runWays(ctx context.Context, sc *scenario) ([]figure, error) {
 	var figures []figure
 	for _, r := range sc.rivals {
 		if b.alone || (r.heavy && !b.all) {
@@ -72,7 +72,7 @@ func (b *bench) median(ctx context.Context, sc *scenario, way, line string) (fig
 }
 
 func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figure, error) {
-	s, err := stage.New(ctx, stage.Options{
+	s, err := fixture.New(ctx, fixture.Options{
 		Log:   os.Stderr,
 		Cloud: awscloud.Options{Boot: max(0, sc.boot-second), NodeReady: second},
 		// The machine is busy, and a late heartbeat must not make a node NotReady.
@@ -82,7 +82,7 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		return figure{}, err
 	}
 	defer s.Close()
-	if err := sc.furnish(ctx, s); err != nil {
+	if err := sc.setUp(ctx, s); err != nil {
 		return figure{}, err
 	}
 	departures, err := sc.watchDepartures(ctx, s)
@@ -115,7 +115,7 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 }
 
 // keepLayout keeps where the pods are at first, a line each.
-func (b *bench) keepLayout(ctx context.Context, s *stage.Stage, name string) error {
+func (b *bench) keepLayout(ctx context.Context, s *fixture.Fixture, name string) error {
 	if b.keep == "" {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (b *bench) keepLayout(ctx context.Context, s *stage.Stage, name string) err
 }
 
 // keepEvidence keeps the audit log and what was said.
-func (b *bench) keepEvidence(s *stage.Stage, name, said string) error {
+func (b *bench) keepEvidence(s *fixture.Fixture, name, said string) error {
 	if b.keep == "" {
 		return nil
 	}
@@ -145,8 +145,8 @@ func (b *bench) keepEvidence(s *stage.Stage, name, said string) error {
 	return os.WriteFile(filepath.Join(b.keep, name+".stderr"), []byte(said), 0o644)
 }
 
-// furnish adds the nodes, then the workloads, then what takes the pods when they leave.
-func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
+// setUp adds the nodes, then the workloads, then what takes the pods when they leave.
+func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	if err := sc.addOld(ctx, s); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 			return err
 		}
 	}
-	if err := s.AddPool(ctx, stage.Pool{Name: pool, Image: "new", Nodes: sc.spare}); err != nil {
+	if err := s.AddPool(ctx, fixture.Pool{Name: pool, Image: "new", Nodes: sc.spare}); err != nil {
 		return err
 	}
 	if err := s.AwaitNodes(ctx, "pool="+pool, sc.nodes+sc.spare); err != nil {
@@ -171,14 +171,14 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	}
 	rested, err := s.Rest(ctx, sc.nodes+sc.spare)
 	if err == nil && !rested {
-		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", stage.StartupLimit)
+		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", fixture.StartupLimit)
 	}
 	return err
 }
 
-func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
+func (sc *scenario) addOld(ctx context.Context, s *fixture.Fixture) error {
 	if len(sc.zones) == 0 {
-		if err := s.AddPool(ctx, stage.Pool{Name: pool, Image: "old", Nodes: sc.nodes}); err != nil {
+		if err := s.AddPool(ctx, fixture.Pool{Name: pool, Image: "old", Nodes: sc.nodes}); err != nil {
 			return err
 		}
 		return s.AwaitNodes(ctx, "pool="+pool, sc.nodes)
@@ -187,18 +187,18 @@ func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
 	for i := range sc.nodes {
 		counts[i%len(counts)]++
 	}
-	if err := s.AddGroup(stage.Group{Name: pool, Zones: sc.zones, Counts: counts}); err != nil {
+	if err := s.AddGroup(fixture.Group{Name: pool, Zones: sc.zones, Counts: counts}); err != nil {
 		return err
 	}
 	return s.AwaitNodes(ctx, "pool="+pool, sc.nodes)
 }
 
 // addBroken adds the broken workload and waits until each of its pods has crashed on a node.
-func (sc *scenario) addBroken(ctx context.Context, s *stage.Stage) error {
+func (sc *scenario) addBroken(ctx context.Context, s *fixture.Fixture) error {
 	if err := s.Add(ctx, *sc.broken); err != nil {
 		return err
 	}
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
 		pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + sc.broken.Name})
 		if err != nil {
 			return false, err

@@ -19,15 +19,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // stateSpace is the namespace that upgrades keep their records in unless told otherwise.
 const stateSpace = "kube-system"
 
-// newStage starts the control plane and the cloud that all scenarios share. Machines take their time to come and to go.
-func newStage(ctx context.Context) (*stage.Stage, error) {
-	return stage.New(ctx, stage.Options{
+// newFixture starts the control plane and the cloud that all scenarios share. Machines take their time to come and to go.
+func newFixture(ctx context.Context) (*fixture.Fixture, error) {
+	return fixture.New(ctx, fixture.Options{
 		Cloud: awscloud.Options{
 			Boot: 11 * time.Second, NodeReady: time.Second, Terminate: 5 * time.Second, NodeGoneAfter: time.Second,
 			// The plan has EKS's own numbers, which no flag changes.
@@ -38,13 +38,13 @@ func newStage(ctx context.Context) (*stage.Stage, error) {
 	})
 }
 
-// play sets the scenario up, asks for the plan, carries it out and compares.
-func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, error) {
+// runScenario sets the scenario up, asks for the plan, carries it out and compares.
+func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (outcome, error) {
 	s, err := shared.In(ctx, sc.group())
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := sc.furnish(ctx, s); err != nil {
+	if err := sc.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
 	if err := sc.losePod(ctx, s); err != nil {
@@ -74,7 +74,7 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 }
 
 // predict is what --dry-run says.
-func predict(ctx context.Context, s *stage.Stage, sc *scenario) (*report.Plan, error) {
+func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Plan, error) {
 	result, err := s.Kubectl(ctx, sc.args("--dry-run", "-o", "json")...)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func predict(ctx context.Context, s *stage.Stage, sc *scenario) (*report.Plan, e
 
 // measure carries the upgrade out. Its record says how long it took, the audit log what was evicted, and its events in
 // which order it started nodes.
-func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error) {
+func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, error) {
 	var out, progress bytes.Buffer
 	code, err := s.Start(ctx, &out, &progress, nil, sc.args("--yes", "--parallel-groups", "--progress=json")...).Wait()
 	if err != nil {
@@ -115,7 +115,7 @@ func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error)
 }
 
 // countEvictions counts the evictions that the API server carried out: the plugin's or, where EKS upgrades the group, EKS's.
-func countEvictions(ctx context.Context, s *stage.Stage, managed bool) (int, error) {
+func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int, error) {
 	if !managed {
 		ours, err := s.Evictions(ctx)
 		return len(ours.Accepted), err
@@ -152,8 +152,8 @@ func startsIn(progress string) []started {
 	return starts
 }
 
-// furnish brings up the group and what runs on it and, for a group that no cloud knows, the nodes that are current.
-func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
+// setUp brings up the group and what runs on it and, for a group that no cloud knows, the nodes that are current.
+func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	var err error
 	if sc.aws() {
 		err = sc.launchGroup(ctx, s)
@@ -189,7 +189,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 }
 
 // addPlaceholders creates pods on the current nodes whose priority is below that of all other pods, and waits until they run.
-func (sc *scenario) addPlaceholders(ctx context.Context, s *stage.Stage) error {
+func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) error {
 	if len(sc.placeholders) == 0 {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (sc *scenario) addPlaceholders(ctx context.Context, s *stage.Stage) error {
 }
 
 // losePod deletes the pod that the scenario loses, once all pods are there.
-func (sc *scenario) losePod(ctx context.Context, s *stage.Stage) error {
+func (sc *scenario) losePod(ctx context.Context, s *fixture.Fixture) error {
 	if sc.lost == "" {
 		return nil
 	}
@@ -222,13 +222,13 @@ func (sc *scenario) losePod(ctx context.Context, s *stage.Stage) error {
 }
 
 // pool are nodes that no cloud knows, zone by turn.
-func (sc *scenario) pool(image string, zones ...string) stage.Pool {
-	return stage.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
+func (sc *scenario) pool(image string, zones ...string) fixture.Pool {
+	return fixture.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
 }
 
 // launchGroup has the cloud launch a group of nodes of the older version, so that they have booted as the
 // newer will, and has it shrink by one, so that one has gone as the older will.
-func (sc *scenario) launchGroup(ctx context.Context, s *stage.Stage) error {
+func (sc *scenario) launchGroup(ctx context.Context, s *fixture.Fixture) error {
 	scaling, err := sc.addGroup(s)
 	if err != nil {
 		return err
@@ -239,21 +239,21 @@ func (sc *scenario) launchGroup(ctx context.Context, s *stage.Stage) error {
 	if err := s.Cloud.SetDesired(scaling, sc.nodes); err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(ctx, stage.StartupLimit)
+	ctx, stop := context.WithTimeout(ctx, fixture.StartupLimit)
 	defer stop()
 	return s.Cloud.Wait(ctx, scaling, func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
 }
 
 // addGroup adds a group of a node more than the scenario has, and returns the name of its Auto Scaling group.
-func (sc *scenario) addGroup(s *stage.Stage) (string, error) {
+func (sc *scenario) addGroup(s *fixture.Fixture) (string, error) {
 	sized := func(spec *awscloud.GroupSpec) { spec.Desired, spec.Max, spec.Min = sc.nodes+1, sc.nodes+1, 0 }
 	if sc.managed {
-		return s.AddManagedGroup(stage.ManagedGroup{
+		return s.AddManagedGroup(fixture.ManagedGroup{
 			Name: sc.group(), Zones: sc.zones, MaxUnavailable: sc.width, Strategy: sc.strategy,
 			More: func(spec *awscloud.NodegroupSpec) { sized(&spec.Group) },
 		})
 	}
-	return sc.group(), s.AddGroup(stage.Group{
+	return sc.group(), s.AddGroup(fixture.Group{
 		Name: sc.group(), Zones: sc.zones, Version: "1", Max: sc.nodes, Suspended: []string{"AZRebalance"}, More: sized,
 	})
 }

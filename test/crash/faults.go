@@ -7,8 +7,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const (
@@ -18,11 +19,56 @@ const (
 	lostLease = 5
 )
 
+// fault is what happens at a point.
+type fault string
+
+const (
+	// kill ends the tool once the server has answered.
+	kill fault = "kill"
+	// lose closes the connection in place of the answer.
+	lose fault = "lose"
+	// stop halts the tool once the server has answered, has the same command take the upgrade over when the lease is over, and
+	// lets the first continue when the second has ended.
+	stop fault = "stop"
+	// down puts the API server out of reach for a minute once it has answered.
+	down fault = "down"
+	// pair starts the same command twice at once; the point's number tells the pairs apart.
+	pair fault = "pair"
+	// clock is stop, with the halted tool's wall clock set forward before it continues.
+	clock fault = "clock"
+	// back is stop, with the halted tool's wall clock set back before it continues: by it the lease has hours to go.
+	back fault = "back"
+	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
+	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
+	ahead fault = "ahead"
+	// These are kill, with the verb asked for afterwards; the same command continues where that is refused.
+	pause    fault = "pause"
+	rollback fault = "rollback"
+	complete fault = "complete"
+	abort    fault = "abort"
+)
+
+// outage is how long the API server is out of reach: as long as a lease lasts.
+const outage = time.Minute
+
+func faults() []fault {
+	return []fault{kill, lose, stop, down, pair, clock, back, ahead, pause, rollback, complete, abort}
+}
+
+// kills says that the tool is killed.
+func (f fault) kills() bool { return f == kill || f.verb() != "" }
+
+// halts says that the tool is halted until another actor has ended the upgrade.
+func (f fault) halts() bool { return f == stop || f == clock || f == back }
+
+// setsClock says that one of the commands has a clock that is set forward or back.
+func (f fault) setsClock() bool { return f == clock || f == back || f == ahead }
+
 // upgrade carries the upgrade out to its end, whatever happens on the way, and returns the exit code of the command that ended it.
-func (t *trial) upgrade(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (t *testCase) upgrade(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
-	switch t.point.blow {
+	switch t.point.fault {
 	case pair:
 		return t.both(ctx)
 	case ahead:
@@ -32,15 +78,15 @@ func (t *trial) upgrade(ctx context.Context) (int, error) {
 	}
 }
 
-// interrupted starts the command, which the blow falls on, and has it or the same command come to the end.
-func (t *trial) interrupted(ctx context.Context) (int, error) {
-	var process *stage.Process
-	started, struck, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	tap, err := openTap(ctx, t.Stage, t.point, func() {
+// interrupted starts the command, injects the fault, and has it or the same command come to the end.
+func (t *testCase) interrupted(ctx context.Context) (int, error) {
+	var process *fixture.Process
+	started, halted, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	proxy, err := openProxy(ctx, t.Fixture, t.point, func() {
 		<-started
-		if t.point.blow.halts() {
+		if t.point.fault.halts() {
 			_ = process.Halt() // what it does later tells
-			close(struck)
+			close(halted)
 			return
 		}
 		_ = process.Kill() // its exit code tells
@@ -49,8 +95,8 @@ func (t *trial) interrupted(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer tap.close()
-	env, err := t.env(tap)
+	defer proxy.close()
+	env, err := t.env(proxy)
 	if err != nil {
 		return 0, err
 	}
@@ -62,42 +108,42 @@ func (t *trial) interrupted(ctx context.Context) (int, error) {
 		code, err = process.Wait()
 	}()
 	select {
-	case <-struck:
-		return t.takenOver(ctx, process, tap, func() (int, error) { <-ended; return code, err })
+	case <-halted:
+		return t.takenOver(ctx, process, proxy, func() (int, error) { <-ended; return code, err })
 	case <-ended:
 	}
-	t.writes = tap.seen()
-	if err != nil || !t.point.blow.kills() || len(t.writes) < t.point.n {
+	t.writes = proxy.seen()
+	if err != nil || !t.point.fault.kills() || len(t.writes) < t.point.n {
 		return code, err
 	}
 	if code != killed {
 		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.said.String())
 	}
-	if verb := t.point.blow.verb(); verb != "" {
+	if verb := t.point.fault.verb(); verb != "" {
 		return t.askVerb(ctx, verb)
 	}
 	// The dead holder's lease would be watched for a minute otherwise.
 	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
 }
 
-// env is what the command that the blow falls on gets.
-func (t *trial) env(tap *tap) ([]string, error) {
-	if t.point.blow != clock && t.point.blow != back {
-		return tap.env(), nil
+// env returns the environment of the command that the fault is injected into.
+func (t *testCase) env(proxy *proxy) ([]string, error) {
+	if t.point.fault != clock && t.point.fault != back {
+		return proxy.env(), nil
 	}
 	onClock, err := t.onClock(0)
-	return append(tap.env(), onClock...), err
+	return append(proxy.env(), onClock...), err
 }
 
 // takenOver has the same command end what the halted one began, which then continues: it has to notice that the upgrade is not its
 // own any more before anything that it writes has an effect: what was on its way to the cluster is refused there.
-func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, wait func() (int, error)) (int, error) {
+func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
-	t.writes = tap.seen()
-	had := len(tap.had())
+	t.writes = proxy.seen()
+	had := len(proxy.had())
 	left, leftErr := t.lease(ctx)
-	switch t.point.blow {
+	switch t.point.fault {
 	case clock:
 		leftErr = errors.Join(leftErr, t.wallClock().setForward(forward))
 	case back:
@@ -116,9 +162,9 @@ func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, 
 		t.strange = append(t.strange, "the command that was halted changed the lease later")
 	}
 	if late != lostLease {
-		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d: %s", late, stage.Complaint(t.said.String())))
+		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d: %s", late, fixture.LastError(t.said.String())))
 	}
-	for _, write := range tap.had()[had:] {
+	for _, write := range proxy.had()[had:] {
 		t.strange = append(t.strange, "the command that was halted wrote later: "+write)
 	}
 	t.said.WriteString(other.String())
@@ -127,12 +173,12 @@ func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, 
 
 // joined starts the command a second time, with a clock that is ahead, while the first continues: the second has to say that it does, or
 // that nothing is left to do, and to change nothing. By its clock the lease is long over.
-func (t *trial) joined(ctx context.Context) (int, error) {
+func (t *testCase) joined(ctx context.Context) (int, error) {
 	onClock, err := t.onClock(forward)
 	if err != nil {
 		return 0, err
 	}
-	quiet, err := openTap(ctx, t.Stage, point{}, nil)
+	quiet, err := openProxy(ctx, t.Fixture, point{}, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -143,21 +189,21 @@ func (t *trial) joined(ctx context.Context) (int, error) {
 	}
 	var out, other strings.Builder
 	ended := make(chan end, 1)
-	tap, err := openTap(ctx, t.Stage, t.point, func() {
+	proxy, err := openProxy(ctx, t.Fixture, t.point, func() {
 		code, err := t.Start(ctx, &out, &other, append(quiet.env(), onClock...), t.args()...).Wait()
 		ended <- end{code, err}
 	})
 	if err != nil {
 		return 0, err
 	}
-	code, err := t.Start(ctx, io.Discard, &t.said, tap.env(), t.args()...).Wait()
-	t.writes = tap.close()
+	code, err := t.Start(ctx, io.Discard, &t.said, proxy.env(), t.args()...).Wait()
+	t.writes = proxy.close()
 	select {
 	case second := <-ended:
 		t.said.WriteString(other.String())
 		refused := second.code == lostLease && strings.Contains(other.String(), "holds it since")
 		if current := second.code == 0 && strings.Contains(out.String(), "nodes are current"); !refused && !current {
-			said := stage.Complaint(other.String())
+			said := fixture.LastError(other.String())
 			t.strange = append(t.strange, fmt.Sprintf("the command whose clock is ahead ended with %d: %s", second.code, said))
 		}
 		for _, write := range quiet.seen() {
@@ -171,12 +217,12 @@ func (t *trial) joined(ctx context.Context) (int, error) {
 }
 
 // both starts the command twice: one of them has to continue, and the other to say that it does.
-func (t *trial) both(ctx context.Context) (int, error) {
+func (t *testCase) both(ctx context.Context) (int, error) {
 	one := t.Start(ctx, io.Discard, &t.said, nil, t.args()...)
 	var other strings.Builder
 	two := t.Start(ctx, io.Discard, &other, nil, t.args()...)
 	var codes []int
-	for _, process := range []*stage.Process{one, two} {
+	for _, process := range []*fixture.Process{one, two} {
 		code, err := process.Wait()
 		if err != nil {
 			return code, err

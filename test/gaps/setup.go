@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const (
@@ -25,17 +25,17 @@ const (
 	fillingPollEvery = 50 * time.Millisecond
 )
 
-func poolOf(image string, nodes int) stage.Pool {
-	return stage.Pool{Name: pool, Image: image, Nodes: nodes, Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}}
+func poolOf(image string, nodes int) fixture.Pool {
+	return fixture.Pool{Name: pool, Image: image, Nodes: nodes, Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}}
 }
 
-func newStage(ctx context.Context) (*stage.Stage, error) {
+func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 	// The machine is busy, and a late heartbeat must not make a node NotReady.
-	return stage.New(ctx, stage.Options{Log: os.Stderr, Cluster: controlplane.Options{NodeMonitorGrace: time.Minute}})
+	return fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{NodeMonitorGrace: time.Minute}})
 }
 
-// furnish brings up the old nodes, every pod on the node that the layout has for it, and then the new nodes.
-func (l *layout) furnish(ctx context.Context, s *stage.Stage) error {
+// setUp brings up the old nodes, every pod on the node that the layout has for it, and then the new nodes.
+func (l *layout) setUp(ctx context.Context, s *fixture.Fixture) error {
 	old := poolOf(oldImage, l.nodes)
 	old.Taints = []corev1.Taint{{Key: fillingTaint, Effect: corev1.TaintEffectNoSchedule}}
 	if err := s.AddPool(ctx, old); err != nil {
@@ -73,10 +73,10 @@ func removeFillingTaint(node *corev1.Node) {
 
 // place binds each pod to its node in the scheduler's place, which the taint keeps away: it chooses by chance among nodes that are
 // alike, and every way has to begin with the same layout.
-func (l *layout) place(ctx context.Context, s *stage.Stage, old stage.Pool) error {
+func (l *layout) place(ctx context.Context, s *fixture.Fixture, old fixture.Pool) error {
 	client := s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	placed, all := map[string]int{}, 0
-	err := wait.PollUntilContextTimeout(ctx, fillingPollEvery, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, fillingPollEvery, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
 		pods, err := client.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 		if err != nil {
 			return false, err

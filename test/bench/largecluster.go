@@ -18,32 +18,32 @@ import (
 )
 
 const (
-	crowdPodsPerNode, crowdReplicas = 30, 50
-	// crowdTeam is how many workloads share a namespace, crowdGroup how many nodes are of the group that is planned for.
-	crowdTeam, crowdGroup = 12, 10
+	podsPerNode, replicasPerWorkload = 30, 50
+	// nodesOfGroup is how many nodes the group has that is planned for.
+	workloadsPerNamespace, nodesOfGroup = 12, 10
 )
 
-// crowd is a cluster of so many nodes with thirty pods each, of Deployments of fifty, every other with a budget. Its
+// largeCluster is a cluster of so many nodes with thirty pods each, of Deployments of fifty, every other with a budget. Its
 // objects are as large as those of real clusters: a pod has 4 KB, a node 8.
-type crowd struct {
+type largeCluster struct {
 	nodes int
 	began metav1.Time
 }
 
-func newCrowd(nodes int) *crowd {
-	return &crowd{nodes: nodes, began: metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
+func newLargeCluster(nodes int) *largeCluster {
+	return &largeCluster{nodes: nodes, began: metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}}
 }
 
-func (c *crowd) pods() int { return c.nodes * crowdPodsPerNode }
+func (c *largeCluster) pods() int { return c.nodes * podsPerNode }
 
 // fill writes the cluster into etcd.
-func (c *crowd) fill(s *controlplane.Seed) error {
+func (c *largeCluster) fill(s *controlplane.Seed) error {
 	for i := range c.nodes {
 		if err := s.Put("minions", c.node(i)); err != nil {
 			return err
 		}
 	}
-	for w := range c.pods() / crowdReplicas {
+	for w := range c.pods() / replicasPerWorkload {
 		if err := c.fillWorkload(s, w); err != nil {
 			return err
 		}
@@ -51,14 +51,14 @@ func (c *crowd) fill(s *controlplane.Seed) error {
 	return nil
 }
 
-func (c *crowd) fillWorkload(s *controlplane.Seed, w int) error {
+func (c *largeCluster) fillWorkload(s *controlplane.Seed, w int) error {
 	d := c.deployment(w)
 	type stored struct {
 		resource string
 		object   runtime.Object
 	}
 	objects := []stored{{"deployments", d}, {"replicasets", c.replicaSet(d)}}
-	if w%crowdTeam == 0 {
+	if w%workloadsPerNamespace == 0 {
 		objects = append(objects, stored{"namespaces", &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{Name: d.Namespace, UID: types.UID(d.Namespace)}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
 		}})
@@ -66,8 +66,8 @@ func (c *crowd) fillWorkload(s *controlplane.Seed, w int) error {
 	if w%2 == 0 {
 		objects = append(objects, stored{"poddisruptionbudgets", c.budget(d)})
 	}
-	for i := range crowdReplicas {
-		objects = append(objects, stored{"pods", c.pod(d, w*crowdReplicas+i)})
+	for i := range replicasPerWorkload {
+		objects = append(objects, stored{"pods", c.pod(d, w*replicasPerWorkload+i)})
 	}
 	for _, o := range objects {
 		if err := s.Put(o.resource, o.object); err != nil {
@@ -85,7 +85,7 @@ func nodeName(i int) string {
 }
 
 // managed are the fields of two managers, as the API server notes them.
-func (c *crowd) managed(manager string, owned ...string) []metav1.ManagedFieldsEntry {
+func (c *largeCluster) managed(manager string, owned ...string) []metav1.ManagedFieldsEntry {
 	fields := func(names ...string) *metav1.FieldsV1 {
 		return metav1.NewFieldsV1("{\"f:" + strings.Join(names, "\":{},\"f:") + "\":{}}")
 	}
@@ -102,7 +102,7 @@ func (c *crowd) managed(manager string, owned ...string) []metav1.ManagedFieldsE
 	return []metav1.ManagedFieldsEntry{entry, status}
 }
 
-func (c *crowd) node(i int) *corev1.Node {
+func (c *largeCluster) node(i int) *corev1.Node {
 	zone := "us-east-1" + string("abc"[i%3])
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -115,7 +115,7 @@ func (c *crowd) node(i int) *corev1.Node {
 		},
 		Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("aws:///%s/i-%017x", zone, i)},
 	}
-	if i < crowdGroup {
+	if i < nodesOfGroup {
 		node.Labels["pool"] = "bench"
 	}
 	room := corev1.ResourceList{
@@ -140,10 +140,10 @@ func (c *crowd) node(i int) *corev1.Node {
 	return node
 }
 
-func (c *crowd) deployment(w int) *appsv1.Deployment {
-	name, replicas := fmt.Sprintf("service-%05d", w), int32(crowdReplicas)
+func (c *largeCluster) deployment(w int) *appsv1.Deployment {
+	name, replicas := fmt.Sprintf("service-%05d", w), int32(replicasPerWorkload)
 	labels := map[string]string{
-		"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name, "app.kubernetes.io/version": "1.42.0", "team": fmt.Sprintf("team-%04d", w/crowdTeam),
+		"app.kubernetes.io/name": name, "app.kubernetes.io/instance": name, "app.kubernetes.io/version": "1.42.0", "team": fmt.Sprintf("team-%04d", w/workloadsPerNamespace),
 		"pod-template-hash": fmt.Sprintf("%010x", w),
 	}
 	return &appsv1.Deployment{
@@ -163,29 +163,29 @@ func controlledBy(kind, name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: uid, Controller: &yes, BlockOwnerDeletion: &yes}}
 }
 
-func (c *crowd) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
+func (c *largeCluster) replicaSet(d *appsv1.Deployment) *appsv1.ReplicaSet {
 	meta := *d.ObjectMeta.DeepCopy()
 	meta.Name, meta.UID = d.Name+"-"+d.Labels["pod-template-hash"], "rs-"+d.UID
 	meta.OwnerReferences = controlledBy("Deployment", d.Name, d.UID)
 	return &appsv1.ReplicaSet{
 		ObjectMeta: meta,
 		Spec:       appsv1.ReplicaSetSpec{Replicas: d.Spec.Replicas, Selector: d.Spec.Selector, Template: d.Spec.Template},
-		Status:     appsv1.ReplicaSetStatus{Replicas: crowdReplicas, ReadyReplicas: crowdReplicas, AvailableReplicas: crowdReplicas},
+		Status:     appsv1.ReplicaSetStatus{Replicas: replicasPerWorkload, ReadyReplicas: replicasPerWorkload, AvailableReplicas: replicasPerWorkload},
 	}
 }
 
-func (c *crowd) budget(d *appsv1.Deployment) *policyv1.PodDisruptionBudget {
+func (c *largeCluster) budget(d *appsv1.Deployment) *policyv1.PodDisruptionBudget {
 	missing := intstr.FromString("10%")
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace, UID: "pdb-" + d.UID, CreationTimestamp: c.began, Generation: 1, ManagedFields: c.managed("kubectl")},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &missing, Selector: d.Spec.Selector},
 		Status: policyv1.PodDisruptionBudgetStatus{
-			ObservedGeneration: 1, DisruptionsAllowed: 5, ExpectedPods: crowdReplicas, CurrentHealthy: crowdReplicas, DesiredHealthy: crowdReplicas - 5,
+			ObservedGeneration: 1, DisruptionsAllowed: 5, ExpectedPods: replicasPerWorkload, CurrentHealthy: replicasPerWorkload, DesiredHealthy: replicasPerWorkload - 5,
 		},
 	}
 }
 
-func (c *crowd) podSpec(app string, labels map[string]string) corev1.PodSpec {
+func (c *largeCluster) podSpec(app string, labels map[string]string) corev1.PodSpec {
 	mode, seconds, no := int32(0o644), int64(30), false
 	lifetime := int64(3607)
 	probe := &corev1.Probe{
@@ -231,7 +231,7 @@ func (c *crowd) podSpec(app string, labels map[string]string) corev1.PodSpec {
 }
 
 // pod is the n-th pod of all, on the next node in turn.
-func (c *crowd) pod(d *appsv1.Deployment, n int) *corev1.Pod {
+func (c *largeCluster) pod(d *appsv1.Deployment, n int) *corev1.Pod {
 	set := d.Name + "-" + d.Labels["pod-template-hash"]
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -14,19 +14,19 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 const (
-	// patience is how long an upgrade may take: longer than the five minutes after which it stops for a workload that does not
+	// timeLimit is how long an upgrade may take: longer than the five minutes after which it stops for a workload that does not
 	// recover, so that the upgrade itself says why.
-	patience = 8 * time.Minute
+	timeLimit = 8 * time.Minute
 	// killed is what a shell says of a command that SIGKILL ended.
 	killed = 128 + 9
 )
 
-// course is what all upgrades have in common.
-type course struct {
+// setup is what all cases have in common.
+type setup struct {
 	// counts are the nodes of the group in each of its zones.
 	counts []int
 	// managed has EKS carry the upgrade out.
@@ -38,7 +38,7 @@ type course struct {
 }
 
 // surge is how many nodes more than before the group may have: all of them again, or by default two a zone (EKS E21).
-func (c course) surge() int {
+func (c setup) surge() int {
 	if c.strategy != string(upgrade.BlueGreen) {
 		return 2 * len(zones())
 	}
@@ -51,8 +51,8 @@ func (c course) surge() int {
 
 func zones() []string { return []string{"us-east-1a", "us-east-1b"} }
 
-func workloads(group string) []stage.Workload {
-	all := []stage.Workload{
+func workloads(group string) []fixture.Workload {
+	all := []fixture.Workload{
 		{Name: "web", Replicas: 4, MaxUnavailable: "1", Gone: time.Second},
 		{Name: "cart", Replicas: 3, MinAvailable: "2", Gone: time.Second},
 		// A pod that is back under its name before the disruption controller looked again passes for the evicted one, and
@@ -66,14 +66,14 @@ func workloads(group string) []stage.Workload {
 	return all
 }
 
-// trial is one upgrade of a group of its own.
-type trial struct {
-	*stage.Stage
-	course
+// testCase is one upgrade of a group of its own.
+type testCase struct {
+	*fixture.Fixture
+	setup
 	point point
 	// scaling is the name of the Auto Scaling group.
 	scaling string
-	before  picture
+	before  snapshot
 	// said is what the commands wrote to stderr, writes what the first of them asked to be changed.
 	said   bytes.Buffer
 	writes []string
@@ -84,8 +84,8 @@ type trial struct {
 	left   upgrade.Record
 }
 
-// nameAt is the name of what is played at the point: of the group, of its nodes' pool and of the namespace.
-func (c course) nameAt(p point) string {
+// nameAt returns the name of the case at the point: of the group, of its nodes' pool and of the namespace.
+func (c setup) nameAt(p point) string {
 	switch {
 	case c.managed:
 		return "managed-" + p.String()
@@ -96,24 +96,24 @@ func (c course) nameAt(p point) string {
 	}
 }
 
-func (t *trial) group() string { return t.nameAt(t.point) }
+func (t *testCase) group() string { return t.nameAt(t.point) }
 
-// outcome is how a trial ended.
+// outcome is how a case ended.
 type outcome struct {
 	point  point
 	writes []string
-	// faults are what differs from what an undisturbed upgrade leaves behind.
-	faults []string
+	// problems are what differs from what an undisturbed upgrade leaves behind.
+	problems []string
 	// obeyed is the verb that was carried out; "" for none.
 	obeyed upgrade.Verb
 }
 
 // reached reports whether the point was.
-func (o *outcome) reached() bool { return o.point.blow == pair || len(o.writes) >= o.point.n }
+func (o *outcome) reached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
 
 // where is the write at the point.
 func (o *outcome) where() string {
-	if o.point.blow == pair {
+	if o.point.fault == pair {
 		return "two at once"
 	}
 	return o.writes[o.point.n-1]
@@ -124,35 +124,35 @@ func (o *outcome) report() []string {
 	switch {
 	case !o.reached():
 		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.point, len(o.writes))}
-	case len(o.faults) > 0:
-		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.where(), strings.Join(o.faults, "; "))}
+	case len(o.problems) > 0:
+		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.where(), strings.Join(o.problems, "; "))}
 	default:
 		return nil
 	}
 }
 
 // undisturbed lists the writes of an upgrade that nothing happens to.
-func (c course) undisturbed(ctx context.Context, s *stage.Stage) ([]string, error) {
-	o, err := c.play(ctx, s, point{})
-	if err == nil && len(o.faults) > 0 {
-		err = fmt.Errorf("an undisturbed upgrade does not end well: %s", strings.Join(o.faults, "; "))
+func (c setup) undisturbed(ctx context.Context, s *fixture.Fixture) ([]string, error) {
+	o, err := c.run(ctx, s, point{})
+	if err == nil && len(o.problems) > 0 {
+		err = fmt.Errorf("an undisturbed upgrade does not end well: %s", strings.Join(o.problems, "; "))
 	}
 	return o.writes, err
 }
 
-// play upgrades a fresh group, does to it what is to happen at the point, has it continue and looks at what is left behind. An
+// run upgrades a fresh group, does to it what is to happen at the point, has it continue and looks at what is left behind. An
 // error means that nothing could be tried.
-func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome, error) {
+func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outcome, error) {
 	own, err := shared.In(ctx, c.nameAt(p))
 	if err != nil {
 		return outcome{}, err
 	}
-	t := &trial{Stage: own, course: c, point: p}
-	if t.scaling, err = t.furnish(ctx); err != nil {
+	t := &testCase{Fixture: own, setup: c, point: p}
+	if t.scaling, err = t.setUp(ctx); err != nil {
 		return outcome{}, err
 	}
 	defer t.clear(context.WithoutCancel(ctx))
-	if t.before, err = t.photograph(ctx); err != nil {
+	if t.before, err = t.takeSnapshot(ctx); err != nil {
 		return outcome{}, err
 	}
 	budgets, err := t.WatchBudgets(ctx)
@@ -172,34 +172,34 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.goal(after))...), obeyed: t.obeyed}
+	o := outcome{point: p, writes: t.writes, problems: append(t.strange, differences(after, t.expected(after))...), obeyed: t.obeyed}
 	if err := t.keepAll(o); err != nil {
 		return outcome{}, err
 	}
 	if code != 0 { // the rest follows from that
-		o.faults = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, stage.Complaint(t.said.String()), len(o.faults))}
+		o.problems = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, fixture.LastError(t.said.String()), len(o.problems))}
 	}
 	return o, nil
 }
 
-// furnish brings up the group and what runs on it, and returns the name of its Auto Scaling group.
-func (t *trial) furnish(ctx context.Context) (string, error) {
+// setUp brings up the group and what runs on it, and returns the name of its Auto Scaling group.
+func (t *testCase) setUp(ctx context.Context) (string, error) {
 	clearable := func(spec *awscloud.GroupSpec) { spec.Min = 0 }
 	if t.managed {
-		return t.FurnishManaged(ctx, stage.ManagedGroup{
+		return t.DeployManaged(ctx, fixture.ManagedGroup{
 			Name: t.group(), Zones: zones(), Counts: t.counts, More: func(spec *awscloud.NodegroupSpec) { clearable(&spec.Group) },
 		}, workloads(t.group()))
 	}
-	return t.group(), t.Furnish(ctx, stage.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
+	return t.group(), t.Deploy(ctx, fixture.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
 }
 
 // clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
-func (t *trial) clear(ctx context.Context) {
+func (t *testCase) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_ = t.Cloud.SetDesired(t.scaling, 0)
 }
 
-func (t *trial) args(more ...string) []string {
+func (t *testCase) args(more ...string) []string {
 	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--boot-timeout=5m"}
 	if t.managed {
 		args = append(args, "--to=1.36") // that of the control plane, which has to be asked for
@@ -216,7 +216,7 @@ func (t *trial) args(more ...string) []string {
 }
 
 // keepAll writes down what was said and asked for, for who wants to look at it.
-func (t *trial) keepAll(o outcome) error {
+func (t *testCase) keepAll(o outcome) error {
 	if t.keep == "" {
 		return nil
 	}
@@ -227,6 +227,6 @@ func (t *trial) keepAll(o outcome) error {
 	for i, write := range o.writes {
 		fmt.Fprintf(&text, "%d %s\n", i+1, write)
 	}
-	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.faults, "; "), t.said.String())
+	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.problems, "; "), t.said.String())
 	return os.WriteFile(filepath.Join(t.keep, t.group()+".txt"), text.Bytes(), 0o644)
 }

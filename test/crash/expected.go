@@ -8,30 +8,30 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// goal is what the upgrade has to leave behind, of which an abort leaves some as it was found.
-func (t *trial) goal(found state) state {
+// expected returns what the upgrade has to leave behind. An abort leaves some of it as it was found.
+func (t *testCase) expected(found state) state {
 	nodes := len(t.before.instances)
 	done := upgrade.Record{Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: nodes, Replaced: nodes}
-	goal := t.before.goal()
+	expected := t.before.expected()
 	switch {
 	case t.obeyed == upgrade.VerbRollback:
-		return t.goalBack()
+		return t.expectedBack()
 	case t.obeyed == upgrade.VerbAbort:
-		return t.goalAborted(found)
+		return t.expectedAborted(found)
 	case t.managed: // EKS is asked to begin once
-		goal["record"], goal["updates"] = describe(done), "1 begun, 1 token"
+		expected["record"], expected["updates"] = describe(done), "1 begun, 1 token"
 	case t.strategy == string(upgrade.BlueGreen):
 		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
-		goal["record"] = describe(done)
+		expected["record"] = describe(done)
 	}
-	return goal
+	return expected
 }
 
 // due are those whom the tool itself is to evict or terminate: none where EKS does.
-func (t *trial) due(all map[string]bool) map[string]bool {
+func (t *testCase) due(all map[string]bool) map[string]bool {
 	if t.managed {
 		return nil
 	}
@@ -40,8 +40,8 @@ func (t *trial) due(all map[string]bool) map[string]bool {
 
 // describeUpdates counts the updates of the group that EKS has begun and the tokens with which that
 // was asked for.
-func (t *trial) describeUpdates(ctx context.Context) (string, error) {
-	out, err := t.EKS().ListUpdates(ctx, &eks.ListUpdatesInput{Name: aws.String(stage.EKSCluster), NodegroupName: aws.String(t.group())})
+func (t *testCase) describeUpdates(ctx context.Context) (string, error) {
+	out, err := t.EKS().ListUpdates(ctx, &eks.ListUpdatesInput{Name: aws.String(fixture.EKSCluster), NodegroupName: aws.String(t.group())})
 	if err != nil {
 		return "", fmt.Errorf("listing the updates: %w", err)
 	}
