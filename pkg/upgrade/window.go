@@ -291,7 +291,7 @@ func (d *decision) countLacking() int {
 func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
 
 // maxCandidates is how many of the next nodes are weighed against each other when one may start.
-// See docs/decisions/0008.
+// See docs/internals/eviction-order.md.
 const maxCandidates = 32
 
 // listCandidates returns the pending members that may be started now, the best first.

@@ -2,21 +2,104 @@ package house
 
 import (
 	"go/ast"
+	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestInternalsNameWhatIsThere: in docs/internals/one-node.md each function stands with the file that has it.
+// TestInternalsNameWhatIsThere: in the pages of docs/internals each function stands with the file that has it.
 func TestInternalsNameWhatIsThere(t *testing.T) {
-	faults, named := internalsFaults(read(t, "docs/internals/one-node.md"), declared(sources(t)))
-	for _, fault := range faults {
-		t.Error(fault)
+	pages := map[string]struct {
+		folder string // of the files that are named without one
+		least  int    // so many declarations are named at least
+	}{
+		"one-node.md":       {"pkg/upgrade", 40},
+		"eviction-order.md": {"pkg/drain/schedule", 30},
 	}
-	if named < 40 {
-		t.Errorf("the page names only %d declarations", named)
+	has := declared(sources(t))
+	files, err := os.ReadDir(filepath.Join(root(t), "docs/internals"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		page, known := pages[file.Name()]
+		if !known {
+			t.Errorf("docs/internals/%s is not tested", file.Name())
+			continue
+		}
+		faults, named := internalsFaults(read(t, "docs/internals/"+file.Name()), page.folder, has)
+		for _, fault := range faults {
+			t.Errorf("%s: %s", file.Name(), fault)
+		}
+		if named < page.least {
+			t.Errorf("%s names only %d declarations", file.Name(), named)
+		}
+	}
+}
+
+// TestEvictionOrderNumbers: docs/internals/eviction-order.md gives the numbers as the code has them.
+func TestEvictionOrderNumbers(t *testing.T) {
+	values := map[string]string{}
+	for _, src := range sources(t) {
+		if !src.isTest() && (src.dir() == "pkg/drain/schedule" || src.path == "pkg/upgrade/window.go") {
+			maps.Copy(values, constants(src.file))
+		}
+	}
+	rows := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) in `[\\w/]+\\.go` \\| ([^|]+) \\|").FindAllStringSubmatch(read(t, "docs/internals/eviction-order.md"), -1) {
+		names, written := regexp.MustCompile(`\w+`).FindAllString(row[1], -1), strings.Split(row[2], ", ")
+		for i, name := range names {
+			if rows++; len(written) != len(names) || values[name] != written[i] {
+				t.Errorf("%s is %s, and the page says %q", name, values[name], written)
+			}
+		}
+	}
+	if rows < 8 {
+		t.Errorf("the page has only %d numbers", rows)
+	}
+}
+
+// constants are the constants of a file that are an integer, or an integer times a unit of time: "32", "0.2 s", "50 ms".
+func constants(file *ast.File) map[string]string {
+	values := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		switch value := spec.Values[0].(type) {
+		case *ast.BasicLit:
+			values[spec.Names[0].Name] = value.Value
+		case *ast.BinaryExpr:
+			number, isNumber := value.X.(*ast.BasicLit)
+			unit, isUnit := value.Y.(*ast.SelectorExpr)
+			if isNumber && isUnit {
+				values[spec.Names[0].Name] = writeDuration(number.Value, unit.Sel.Name)
+			}
+		}
+		return true
+	})
+	return values
+}
+
+// writeDuration writes 200 and Millisecond as "0.2 s", 50 and Millisecond as "50 ms".
+func writeDuration(number, unit string) string {
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil:
+		return ""
+	case unit == "Millisecond" && n >= 100:
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64) + " s"
+	case unit == "Millisecond":
+		return number + " ms"
+	default:
+		return number + " " + strings.ToLower(unit[:1])
 	}
 }
 
@@ -24,7 +107,7 @@ func TestInternalsNameWhatIsThere(t *testing.T) {
 func TestInternalsFaults(t *testing.T) {
 	has := map[string][]string{"pkg/upgrade/a.go": {"look"}, "pkg/upgrade/b.go": {"act", "stay"}}
 	text := "`look` (`a.go`), `act`, `look` (`b.go`), `gone` (`a.go`), `act` (`c.go`)"
-	faults, named := internalsFaults(text, has)
+	faults, named := internalsFaults(text, "pkg/upgrade", has)
 	want := []string{"b.go has no look", "a.go has no gone", "c.go is not a file of pkg/upgrade"}
 	if strings.Join(faults, "; ") != strings.Join(want, "; ") || named != 5 {
 		t.Errorf("%d named, %q, want %q", named, faults, want)
@@ -72,18 +155,18 @@ func topLevelNames(file *ast.File) map[string]bool {
 }
 
 // internalsFaults lists the names that the page puts into a file that does not have them, and counts all names. A file
-// without a folder is one of pkg/upgrade.
-func internalsFaults(text string, has map[string][]string) (faults []string, named int) {
+// without a folder is one of the folder.
+func internalsFaults(text, folder string, has map[string][]string) (faults []string, named int) {
 	places := regexp.MustCompile("((?:`\\w+`(?:, )?)+) (?:of |in )?\\(?`([\\w/]+\\.go)`\\)?")
 	for _, place := range places.FindAllStringSubmatch(text, -1) {
 		file := place[2]
 		if !strings.HasPrefix(file, "pkg/") {
-			file = path.Join("pkg/upgrade", file)
+			file = path.Join(folder, file)
 		}
 		for _, name := range regexp.MustCompile(`\w+`).FindAllString(place[1], -1) {
 			switch named++; {
 			case has[file] == nil:
-				faults = append(faults, place[2]+" is not a file of pkg/upgrade")
+				faults = append(faults, place[2]+" is not a file of "+folder)
 			case !slices.Contains(has[file], name):
 				faults = append(faults, place[2]+" has no "+name)
 			}

@@ -20,16 +20,15 @@ const (
 	usualReady = 10 * time.Second
 	usualEnd   = 2 * time.Second
 	// usualLag is how much longer than its pods take to become ready a budget is closed: evictions,
-	// controllers, the scheduler and watches take their time, too. See docs/decisions/0008.
+	// controllers, the scheduler and watches take their time, too. These numbers are in docs/internals/eviction-order.md.
 	usualLag = 200 * time.Millisecond
-	// longestLag is what is believed of one budget: others may have kept it closed. See
-	// docs/decisions/0008.
+	// longestLag is what is believed of one budget: others may have kept it closed.
 	longestLag = 5 * time.Second
 	// goneSteps is how much another pod has to differ for its controller's pods to be taken to
-	// leave sooner or later: by a 64th. See docs/decisions/0015.
+	// leave sooner or later: by a 64th.
 	goneSteps = 64
 	// justLeft is how long ago a deletion that is first seen may have been for its sight to be its
-	// time: objects hold whole seconds. See docs/decisions/0008.
+	// time: objects hold whole seconds.
 	justLeft = 2 * time.Second
 )
 

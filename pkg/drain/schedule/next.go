@@ -12,15 +12,15 @@ import (
 )
 
 // leastReopening is when a budget is taken to open that should have been open by now. See
-// docs/decisions/0008.
+// docs/internals/eviction-order.md.
 const leastReopening = 50 * time.Millisecond
 
 // NextNode says which of the waiting nodes to start, "" for none of them: all would only lose time
 // now. They are given in the order in which they start where nothing else decides. ahead are all
 // the nodes that wait, of which no more are looked at than is needed.
 //
-// The budgets' time decides, beside the nodes in drain; see queue and docs/decisions/0042. Nodes with a pod that may never
-// leave go last.
+// The budgets' time decides, beside the nodes in drain; see queue and docs/internals/eviction-order.md. Nodes
+// with a pod that may never leave go last.
 func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	q := newQueueBuilder(p, ahead)
 	var free, stuck []string

@@ -18,7 +18,7 @@ const (
 	// limits it is the time that answers take now. It ends early when the budget's status shows the
 	// first eviction. The API server writes each eviction into that status. If two evictions write at
 	// the same time, the API server retries one of them half a second later (eviction.go,
-	// EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
+	// EvictionsRetry; Kubernetes K06). See docs/internals/eviction-order.md.
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
 	// present is how long ago an answer may be for its time to be that of the next.

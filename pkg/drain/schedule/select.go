@@ -14,13 +14,13 @@ import (
 )
 
 // lookahead is how many of the nodes that wait are looked at for what decides when the upgrade
-// ends; it is taken to end with them. See docs/decisions/0013.
+// ends; it is taken to end with them. See docs/internals/eviction-order.md.
 const lookahead = 256
 
 // fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are
 // pressing: one for each node that may be in drain. More would keep those from being carried out
 // that other nodes wait for. Where none are, or there is no other node, the sooner all have begun
-// the sooner the node is empty. See docs/decisions/0016 and 0018.
+// the sooner the node is empty. See docs/internals/eviction-order.md.
 const (
 	fewAtOnce  = 4
 	manyAtOnce = 8
