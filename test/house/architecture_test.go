@@ -96,3 +96,19 @@ func TestStateMachineIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestArchitectureListsPurePackages: the page names the packages whose purity is tested, and no others.
+func TestArchitectureListsPurePackages(t *testing.T) {
+	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(read(t, "docs/architecture.md"))
+	if sentence == nil {
+		t.Fatal("docs/architecture.md does not say which packages are pure")
+	}
+	var named []string
+	for _, m := range regexp.MustCompile("`(pkg/\\w+)`").FindAllStringSubmatch(sentence[1], -1) {
+		named = append(named, m[1])
+	}
+	slices.Sort(named)
+	if tested := slices.Sorted(slices.Values(pure())); !slices.Equal(named, tested) {
+		t.Errorf("docs/architecture.md calls %q pure, and the test holds %q", named, tested)
+	}
+}

@@ -29,8 +29,9 @@ func TestPageHasTheCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := string(text)
+	page, known := string(text), map[string]bool{}
 	for _, rule := range append(preflight.Catalogue(), preflight.PlanRules()...) {
+		known[rule.ID] = true
 		want := catalogueRow(&rule)
 		row := regexp.MustCompile(`(?m)^\| ` + rule.ID + ` \|.*$`).FindString(page)
 		switch {
@@ -41,6 +42,12 @@ func TestPageHasTheCatalogue(t *testing.T) {
 			page = addRow(page, rule.ID, want)
 		default:
 			page = strings.Replace(page, row, want, 1)
+		}
+	}
+	_, findings, _ := strings.Cut(page, "\n## Findings\n")
+	for _, row := range rowPattern.FindAllStringSubmatch(findings, -1) {
+		if !known[row[1]] {
+			t.Errorf("%s has a row for %s, which --explain does not know", rulesPage, row[1])
 		}
 	}
 	if page != string(text) {

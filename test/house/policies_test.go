@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // impliedActions are those that AWS asks for besides an action that is called: LaunchInstances launches through a fleet, and who points a
@@ -85,6 +87,53 @@ func TestRolesStandOnlyInPermissions(t *testing.T) {
 	if err != nil || seen < 10 {
 		t.Errorf("%d files were read: %v", seen, err)
 	}
+}
+
+// TestCronJobBindsPublishedRoles: docs/cronjob.md binds roles of docs/permissions, each of the kind and in the namespace that it has there.
+func TestCronJobBindsPublishedRoles(t *testing.T) {
+	published := map[string]bool{}
+	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
+		for _, role := range documents(t, read(t, "docs/permissions/"+file)) {
+			published[role.Kind+" "+role.Metadata.Namespace+"/"+role.Metadata.Name] = true
+		}
+	}
+	_, manifests, _ := strings.Cut(read(t, "docs/cronjob.md"), "```yaml\n")
+	manifests, _, _ = strings.Cut(manifests, "\n```")
+	bound := 0
+	for _, binding := range documents(t, manifests) {
+		kind, binds := strings.CutSuffix(binding.Kind, "Binding")
+		if !binds {
+			continue
+		}
+		bound++
+		if role := kind + " " + binding.Metadata.Namespace + "/" + binding.RoleRef.Name; !published[role] || binding.RoleRef.Kind != kind {
+			t.Errorf("docs/cronjob.md binds %s %s, and docs/permissions has %q", binding.RoleRef.Kind, role, slices.Sorted(maps.Keys(published)))
+		}
+	}
+	if bound < 4 {
+		t.Errorf("docs/cronjob.md has %d bindings", bound)
+	}
+}
+
+// object is what roles and their bindings are compared by.
+type object struct {
+	Kind     string
+	Metadata struct{ Name, Namespace string }
+	RoleRef  struct{ Kind, Name string }
+}
+
+// documents reads the documents of a YAML text.
+func documents(t *testing.T, text string) []object {
+	t.Helper()
+	var all []object
+	for _, document := range strings.Split(text, "\n---\n") {
+		var o object
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
 func TestRoleRule(t *testing.T) {

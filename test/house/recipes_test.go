@@ -2,9 +2,11 @@ package house
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy and rule, each of
+// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy, rule and flag, each of
 // which is a folder or file of its own and lines in the files that its recipe names, and no others.
 func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	if testing.Short() {
@@ -20,12 +22,12 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	}
 	tree := overlay{files: map[string]string{}}
 	contributing := read(t, "CONTRIBUTING.md")
-	for _, recipe := range []string{"provider", "strategy", "preflight rule"} {
+	for _, recipe := range []string{"provider", "strategy", "preflight rule", "flag"} {
 		_, text, found := strings.Cut(contributing, "### A "+recipe+"\n")
 		if !found {
 			t.Fatalf("CONTRIBUTING.md has no recipe for a %s", recipe)
 		}
-		text, _, _ = strings.Cut(text, "\n### ")
+		text, _, _ = strings.Cut(text, "\n##")
 		_, kind, both := strings.Cut(recipe, " ")
 		if !both {
 			kind = recipe
@@ -42,6 +44,10 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 		"the strategy upgrades": {[]string{"simulate", "--strategy=example", "--progress=plain"}, []string{"phase announce", "phase replace", "upgraded: 12 of 12 nodes replaced"}},
 		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
 		"the rule finds":        {[]string{"check", "-l", "pool=workers", "-f", "testdata/recipes/cluster.yaml"}, []string{"EXA001", "is a workload: none is needed"}},
+		"the flag is checked":   {[]string{"simulate", "--example-note=none"}, []string{"--example-note=none says nothing"}},
+		"the flag is in help":   {[]string{"simulate", "--help"}, []string{"When it stops", "A note that the plan repeats"}},
+		"the flag is planned":   {[]string{"simulate", "--example-note=ask Alice"}, []string{"Note        ask Alice"}},
+		"the flag is recorded":  {[]string{"simulate", "--example-note=ask Alice", "-o", "json"}, []string{`"exampleNote": "ask Alice"`}},
 		"the rule is explained": {[]string{"check", "--explain=exa001"}, []string{"EXA001 (warning)", "There is a workload."}},
 	}
 	for name, c := range cases {
@@ -54,6 +60,28 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRecipesNameDeclarations: each function, type, field or constant that a recipe names is declared in Go.
+func TestRecipesNameDeclarations(t *testing.T) {
+	_, recipes, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Recipes\n")
+	recipes, _, found := strings.Cut(recipes, "\n## ")
+	if !found {
+		t.Fatal("CONTRIBUTING.md has no recipes")
+	}
+	declared := map[string]bool{}
+	for _, src := range sources(t) {
+		maps.Copy(declared, topLevelNames(src.file))
+	}
+	seen := 0
+	for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(recipes, -1) {
+		if seen++; !declared[name[1]] {
+			t.Errorf("CONTRIBUTING.md names %s, which is not declared", name[1])
+		}
+	}
+	if seen < 25 {
+		t.Errorf("the recipes name only %d declarations", seen)
 	}
 }
 
