@@ -26,21 +26,19 @@ type Group struct {
 	// Follows is what the group launches from where that is no revision but moves with the newest
 	// one: "workers:$Latest".
 	Follows string `json:"follows,omitempty"`
-	// Sized is true when the provider has a size to change; Desired, Min and Max are counts of
-	// nodes then.
-	Sized   bool `json:"sized"`
-	Desired int  `json:"desired"`
-	Min     int  `json:"min"`
-	Max     int  `json:"max"`
+	// Can says what can be asked of the provider for this group.
+	Can Capabilities `json:"can"`
+	// Desired counts nodes where Can.Resize is true, Min and Max where Can.Bounds is; 0 elsewhere.
+	Desired int `json:"desired"`
+	Min     int `json:"min"`
+	Max     int `json:"max"`
 	// Zones are the zones the group may launch in, sorted.
 	Zones []string `json:"zones"`
-	// Zonal is true when the provider can add an instance in a named zone.
-	Zonal bool `json:"zonal"`
 	// Spot is true when all of its machines are Spot instances.
 	Spot bool `json:"spot,omitempty"`
 	// Observed is when this was read from the provider.
 	Observed time.Time `json:"-"`
-	// Instances are the group's machines; empty for the manual provider.
+	// Instances are the group's machines where Can.ListInstances is true; empty elsewhere.
 	Instances []Instance `json:"-"`
 	// Suspended are the provider's processes that are suspended now, by whomever.
 	Suspended []string `json:"suspended,omitempty"`
@@ -71,9 +69,6 @@ type Group struct {
 
 // IsTargetKnown reports whether it is known what current nodes are. If not, no one can say which nodes are outdated.
 func (g *Group) IsTargetKnown() bool { return g.Wanted.ID != "" }
-
-// Refill says who brings up nodes for those that the group loses.
-func (g *Group) Refill() Refill { return InfoOf(g.Provider).Refill }
 
 // LaunchFailure is a failed attempt of the provider to bring up an instance.
 type LaunchFailure struct {
@@ -134,7 +129,7 @@ func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add
 // machines, and labels that were required before. New nodes count as usable only with them (EKS
 // E27). A group without machines is not changed: its labels are all that judges its nodes.
 func (g *Group) RequireLabels(required map[string]string) {
-	if !g.Sized || len(required) == 0 {
+	if !g.Can.ListInstances || len(required) == 0 {
 		return
 	}
 	g.CurrentLabels, g.WantedLabels = labels.Merge(g.CurrentLabels, required), labels.Merge(g.WantedLabels, required)

@@ -10,7 +10,7 @@ import (
 // TestRequireLabels holds that labels of the provider stay beside those of the user (EKS E27).
 func TestRequireLabels(t *testing.T) {
 	shared := map[string]string{"tier": "a"}
-	g := nodegroup.Group{Sized: true, WantedLabels: shared}
+	g := nodegroup.Group{Can: nodegroup.FullControl(), WantedLabels: shared}
 	own := map[string]string{"version": "7", "image": "ami-1"}
 	g.RequireLabels(own)
 	g.RequireLabels(map[string]string{"image": "ami-2"})

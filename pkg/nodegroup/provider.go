@@ -11,16 +11,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// Refill says who brings up nodes for those that a group loses.
-type Refill string
-
-const (
-	// RefillByUser is a group that only its owner adds nodes to and removes nodes from.
-	RefillByUser Refill = "by its user"
-	// RefillBySize is a group that launches what it lacks of its desired size.
-	RefillBySize Refill = "by its size"
-)
-
 // Info is what is particular about a provider and needs no request to be known. Everything else
 // that a provider does is behind cloud.Provider.
 type Info struct {
@@ -31,8 +21,8 @@ type Info struct {
 	Scheme string
 	// Model names the managed service whose defaults fit its groups: "eks" or "gke".
 	Model string
-	// Refill says who brings up nodes for those that its groups lose.
-	Refill Refill
+	// Can is what the provider can do with most of its groups. Group.Can has it for one group.
+	Can Capabilities
 	// FenceTaint is the NoSchedule taint that fences nodes of its groups (EKS E30).
 	FenceTaint corev1.Taint
 	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
@@ -51,7 +41,7 @@ func Providers() []Info {
 	ours := corev1.Taint{Key: nodemark.Domain + "/outdated", Effect: corev1.TaintEffectNoSchedule}
 	return []Info{
 		{
-			Name: "aws", Scheme: "aws://", Model: "eks", Refill: RefillBySize,
+			Name: "aws", Scheme: "aws://", Model: "eks", Can: FullControl(),
 			FenceTaint:  corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
 			KindByNodes: "Auto Scaling group, as its nodes tell",
 			Manager:     "EKS",
@@ -62,8 +52,8 @@ func Providers() []Info {
 			},
 			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
-		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours, KindByNodes: "GKE node pool, as its nodes tell"},
-		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
+		{Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, as its nodes tell"},
+		{Name: "manual", Model: "eks", FenceTaint: ours},
 	}
 }
 
@@ -74,7 +64,7 @@ func InfoOf(name string) Info {
 	if i := slices.IndexFunc(all, func(p Info) bool { return p.Name == name }); i >= 0 {
 		return all[i]
 	}
-	return Info{Name: name, Model: "eks", Refill: RefillBySize, FenceTaint: all[len(all)-1].FenceTaint}
+	return Info{Name: name, Model: "eks", Can: FullControl(), FenceTaint: all[len(all)-1].FenceTaint}
 }
 
 // Service is the managed service whose groups they are, as people write it: "EKS".

@@ -56,7 +56,7 @@ func (m *Member) IsReady() bool {
 // IsUsable is Member.Usable for the group's labels. A Node object that outlives its machine is not,
 // however ready it looks: the group lists no instance of it, by a reading that would show one.
 func (g *Group) IsUsable(m *Member) bool {
-	if g.Sized && m.Instance.ID == "" && m.Node != nil && g.IsFreshAfter(m.Node.CreationTimestamp.Time) {
+	if g.Can.ListInstances && m.Instance.ID == "" && m.Node != nil && g.IsFreshAfter(m.Node.CreationTimestamp.Time) {
 		return false
 	}
 	if m.hasTraits() {

@@ -33,7 +33,7 @@ func TestAdoptLostRun(t *testing.T) {
 			}
 			nodemark.SetGroupBaseline(node, c.before)
 			p := &groupContext{
-				group: nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
+				group: nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized]}, now: noon,
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
 			err := p.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode)

@@ -152,7 +152,7 @@ func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) ([]stri
 		Result: forecast.Slow.Result, Duration: forecast.Duration,
 		Evictions: forecast.Evictions, Forced: forecast.Forced, Outage: upgrade.Duration{Duration: forecast.Outage},
 	}
-	if g.group.Sized {
+	if g.group.Can.Resize {
 		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)
 	}
 	return assumed, nil

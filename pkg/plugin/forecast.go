@@ -58,7 +58,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 func (g *groupContext) describeReplacements(forecast *simulate.Forecast) []string {
 	const unknown = ": without a cloud, how long users take to bring nodes is not known"
 	switch {
-	case len(forecast.Nodes) == 0 || !g.request.WaitReplacement || g.group.Refill() != nodegroup.RefillByUser:
+	case len(forecast.Nodes) == 0 || !g.request.WaitReplacement || g.group.Can.Refill != nodegroup.RefillByUser:
 		return nil
 	case forecast.Refilled:
 		return []string{"another node is there as soon as one is drained" + unknown}

@@ -333,7 +333,7 @@ func (g *groupContext) knowsWorkload(name string) bool {
 
 // countNodes is the group's size in nodes, as percentages are taken of it.
 func (g *groupContext) countNodes() int {
-	if g.group.Sized {
+	if g.group.Can.Resize {
 		return g.group.Desired
 	}
 	return len(g.members)

@@ -65,7 +65,7 @@ func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]strin
 		case g.IsTargetKnown():
 		case refusals[g.Name] != g.Refusal:
 			hints = append(hints, fmt.Sprintf("%s: %s.", g.Name, refusals[g.Name]))
-		case g.Refusal != "" && g.Refill() != nodegroup.RefillByUser:
+		case g.Refusal != "" && g.Can.Refill != nodegroup.RefillByUser:
 			hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: %s.", g.Name, g.Refusal))
 		default:
 			unknown = append(unknown, g.Name)

@@ -25,7 +25,7 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 	g := &groupContext{
 		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{},
 		group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
+			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
 		},
 		view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
 	}

@@ -215,7 +215,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")
 	}
-	if g.group.Sized && g.findOwner() == nil {
+	if g.group.Can.Resize && g.findOwner() == nil {
 		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))
 	}
 	if g.group.Autoscaler.Serves {

@@ -22,7 +22,7 @@ func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Recor
 	g := &groupContext{
 		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{}, view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
 		group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
+			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
 		},
 	}
 	for i := range 7 + added {

@@ -53,7 +53,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err != nil {
 		return err
 	}
-	if nodegroup.InfoOf(s.provider.Name()).Refill == nodegroup.RefillByUser {
+	if nodegroup.InfoOf(s.provider.Name()).Can.Refill == nodegroup.RefillByUser {
 		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
 			"%s, bring them up, and upgrade to them with --current and their labels", u.name, nodegroup.Command("abort", u.name)))
 	}

@@ -15,7 +15,7 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 	switch managed := w.Group.Managed; {
 	case managed != nil && managed.AddFirst != "":
 		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager + " add nodes first with " + managed.AddFirst
-	case !r.Strategy.Traits().TakesWidth || !w.Group.Sized:
+	case !r.Strategy.Traits().TakesWidth || !w.Group.Can.Resize:
 		return ""
 	case r.Surge == 0: // which --update-strategy=minimal asks for, too
 		return fmt.Sprintf("add nodes first with --max-surge=%d or more, without --update-strategy=minimal", max(1, nodes))

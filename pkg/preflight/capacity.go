@@ -70,7 +70,7 @@ func findLackOfRoom(s *Scene) []Finding {
 		return nil
 	}
 	which := "which leave at once"
-	if s.World.Group.Refill() == nodegroup.RefillByUser {
+	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		which = "for which nothing is known to add others"
 	}
 	f := Finding{
@@ -102,7 +102,7 @@ func findLackOfRoom(s *Scene) []Finding {
 
 // newNodes is how many nodes are added before the first is drained.
 func (s *Scene) newNodes() int {
-	if !s.World.Group.Sized {
+	if !s.World.Group.Can.Resize {
 		return 0
 	}
 	return s.World.Request.Surge
@@ -120,7 +120,7 @@ func (s *Scene) sumLeaving(rooms roomCounter) (most room, nodes int) {
 		}
 	}
 	nodes = min(max(1, s.World.Request.Window), len(leaving))
-	if s.World.Group.Refill() == nodegroup.RefillByUser {
+	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		nodes = len(leaving)
 	}
 	all := slices.Collect(maps.Values(leaving))
@@ -264,7 +264,7 @@ func findEmptyZones(s *Scene) []Finding {
 func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	g := &s.World.Group
 	switch {
-	case !g.Sized:
+	case !g.Can.Resize:
 		return "the group adds none", "add a node there before the upgrade"
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
 		return "the group launches in no zone but " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
@@ -278,7 +278,7 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 // sampleNewNodes are nodes like those that the group adds: its current ones or, where there is none yet,
 // its outdated ones.
 func (s *Scene) sampleNewNodes() []drain.Sample {
-	if !s.World.Group.Sized {
+	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		return nil
 	}
 	var current, outdated []drain.Sample

@@ -203,7 +203,7 @@ func checkOwner(w *upgrade.World) []Finding {
 			continue
 		}
 		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}
-		if owner.Expires && w.Group.Sized {
+		if owner.Expires && w.Group.Can.Resize {
 			f.Remedy += ", which --strategy=" + string(upgrade.ShortLived) + " follows"
 		}
 		return []Finding{f}

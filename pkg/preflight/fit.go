@@ -25,7 +25,7 @@ func checkStrategy(w *upgrade.World) []Finding {
 		return nil
 	}
 	fits, reason := FitStrategy(&w.Group, w.Members, w.Request.Policy(), w.Now)
-	if fits == upgrade.Surge || !w.Group.Sized || suitsAsWell(w.Request.Strategy, fits) {
+	if fits == upgrade.Surge || !w.Group.Can.Resize || suitsAsWell(w.Request.Strategy, fits) {
 		return nil
 	}
 	return []Finding{{Rule: "NG005", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}

@@ -94,7 +94,7 @@ func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := upgrade.World{
 				Request: upgrade.Request{Strategy: c.asked},
-				Group:   nodegroup.Group{Name: "workers", Sized: c.sized, Autoscaler: nodegroup.Autoscaler{Serves: c.served}},
+				Group:   nodegroup.Group{Name: "workers", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized], Autoscaler: nodegroup.Autoscaler{Serves: c.served}},
 				Members: []nodegroup.Member{{Outdated: true, Pods: []*corev1.Pod{build.Pod("web", c.pod...)}}},
 			}
 			found := preflight.CheckUpgrade(&w, preflight.Facts{})

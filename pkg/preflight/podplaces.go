@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // volumeKinds are those that tell where a pod's volumes are.
@@ -178,7 +180,7 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 // that tells no zones.
 func (s *Scene) isGrowingIn(zones []string) bool {
 	known := s.World.Group.Zones
-	if !s.World.Group.Sized {
+	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		return false
 	}
 	return len(known) == 0 || slices.ContainsFunc(zones, func(zone string) bool { return slices.Contains(known, zone) })

@@ -54,7 +54,7 @@ func TestRemediesNameFlagsThatAreTaken(t *testing.T) {
 		"EKS":        {change: func(g *nodegroup.Group) { g.Managed = &managed }},
 		"EKS first":  {change: func(g *nodegroup.Group) { g.Managed = &minimal }},
 		"by labels": {settings: upgrade.Settings{Current: map[string]string{"image": "v2"}}, change: func(g *nodegroup.Group) {
-			g.Provider, g.Sized, g.Zonal, g.Zones = "manual", false, false, nil
+			g.Provider, g.Can, g.Zones = "manual", nodegroup.Capabilities{}, nil
 		}},
 	}
 	files, err := filepath.Glob("testdata/rules/*.yaml")

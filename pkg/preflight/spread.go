@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // spreadRules are about where a workload's pods are, and where they may go.
@@ -182,11 +184,11 @@ func findTooFewDomains(s *Scene, w *Workload, model *Pod, c *corev1.TopologySpre
 // those of nodes that stay, and of nodes that the group adds in the place of others.
 func (s *Scene) countDomainsLeft(w *Workload, key string) int {
 	d := s.findDomains(w, key)
-	if s.World.Group.Sized && key == corev1.LabelHostname {
+	if s.World.Group.Can.Refill != nodegroup.RefillByUser && key == corev1.LabelHostname {
 		return len(d.open) + len(s.outdated)
 	}
 	left := maps.Clone(d.open)
-	if s.World.Group.Sized {
+	if s.World.Group.Can.Refill != nodegroup.RefillByUser {
 		maps.Copy(left, d.outdated)
 	}
 	return len(left)
@@ -221,7 +223,7 @@ func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
 			Remedy:  "make it a preferred anti-affinity",
 			Mend:    w.preferApart(model),
 		}
-		if surge := s.World.Request.Surge + crowd.missing; s.World.Group.Sized && term.TopologyKey == corev1.LabelHostname {
+		if surge := s.World.Request.Surge + crowd.missing; s.World.Group.Can.Resize && term.TopologyKey == corev1.LabelHostname {
 			f.Remedy = either(adviseSurge(s.World, surge), f.Remedy)
 		}
 		return f

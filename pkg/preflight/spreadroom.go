@@ -109,7 +109,7 @@ func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 // waited for. Forecasts take it so, too.
 func (s *Scene) hasAllNodes() bool {
 	isCurrent := func(m nodegroup.Member) bool { return !m.Outdated }
-	return s.World.Group.Refill() == nodegroup.RefillByUser && (!s.World.Request.WaitReplacement || slices.ContainsFunc(s.World.Members, isCurrent))
+	return s.World.Group.Can.Refill == nodegroup.RefillByUser && (!s.World.Request.WaitReplacement || slices.ContainsFunc(s.World.Members, isCurrent))
 }
 
 // countSurged is how many nodes the upgrade adds before the first is drained.

@@ -57,7 +57,7 @@ func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, for
 			continue
 		}
 		byName[m.Name()] = m
-		if group.Zonal {
+		if group.Can.NameZone {
 			outdated[m.Zone()]++
 		}
 	}

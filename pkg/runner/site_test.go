@@ -326,7 +326,7 @@ func (s *site) group() nodegroup.Group {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	return nodegroup.Group{
 		Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Observed: time.Now(),
-		Sized: true, Zonal: true, Desired: s.desired, Max: 30, Zones: []string{"a"},
+		Can: nodegroup.FullControl(), Desired: s.desired, Max: 30, Zones: []string{"a"},
 		Instances: slices.Collect(maps.Values(s.instances)),
 	}
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
@@ -11,7 +12,7 @@ import (
 // default (--scan-interval).
 const scanInterval = 10 * time.Second
 
-// autoscaler brings up nodes of the group for pods that no node takes, up to the group's maximum.
+// autoscaler brings up nodes of the group for pods that no node takes, up to the group's maximum if it has one.
 // It removes none: the upgrade does that with the outdated ones.
 type autoscaler struct {
 	clock     *clock
@@ -37,6 +38,9 @@ func (a *autoscaler) watchPending() {
 
 func (a *autoscaler) observe() autoscalerView {
 	view := autoscalerView{desired: a.cloud.group.Desired, most: a.cloud.group.Max}
+	if !a.cloud.group.Can.Bounds {
+		view.most = math.MaxInt
+	}
 	for _, g := range a.scheduler.pending {
 		view.pending += len(g.pods)
 	}

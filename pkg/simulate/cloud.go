@@ -92,7 +92,9 @@ func (c *cloud) addCapacity(a nodegroup.AddCapacity) (nodegroup.Outcome, string)
 
 // launchInstances grows the group by n instances, in its smallest zones unless one is given.
 func (c *cloud) launchInstances(n int, zone string) {
-	c.group.Desired += n
+	if c.group.Can.Resize {
+		c.group.Desired += n
+	}
 	for range n {
 		c.launchInstance(cmp.Or(zone, c.group.smallestZone()))
 	}
@@ -155,9 +157,10 @@ func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, str
 	}
 	m.instance.State = nodegroup.InstanceLeaving
 	c.nodes.updateInstance(m)
-	if a.Shrink {
+	switch {
+	case a.Shrink:
 		c.group.Desired--
-	} else {
+	case c.group.Can.Resize:
 		c.launchInstance(c.group.smallestZone())
 	}
 	c.endInstance(m, c.times.Leave)

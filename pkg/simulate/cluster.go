@@ -77,7 +77,7 @@ func New(spec Spec) *Cluster {
 		clock: clock, times: spec.Times, group: c.group, nodes: c.nodes, actions: c.actions,
 		model: newModel(sortNodes(spec.Nodes), unreportedResources(&spec), c.index.attachable), tokens: map[string]bool{},
 	}
-	if spec.Autoscaled {
+	if spec.Autoscaled || spec.Group.Can.Refill == nodegroup.RefillByPods {
 		c.autoscaler = &autoscaler{clock: clock, scheduler: c.scheduler, cloud: c.cloud}
 	}
 	c.addNodes(&spec)

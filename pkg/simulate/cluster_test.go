@@ -26,7 +26,7 @@ func twoNodes(pods ...*corev1.Pod) simulate.Spec {
 	spec := simulate.Spec{
 		Now: start,
 		Group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
+			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision,
 			Desired: 2, Max: 3, Zones: []string{"a", "b"}, WantedLabels: map[string]string{"image": "ami-2"},
 		},
 		Outdated: func(*corev1.Node) bool { return false },

@@ -179,7 +179,7 @@ func predictable(req upgrade.Request, refilled bool) upgrade.Request {
 // isAllOutdated reports whether users are still to bring all of the group's current nodes. Where some are
 // there, they are taken for all that there will be, and where no labels say which are, none can be brought.
 func (s *Spec) isAllOutdated() bool {
-	return s.Record.Run == "" && s.Group.Refill() == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
+	return s.Record.Run == "" && s.Group.Can.Refill == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }
 
 // predictedRun is one run of the upgrade in a copy of the cluster.
@@ -370,7 +370,7 @@ func (c *Cluster) measureRoom(req upgrade.Request) Room {
 	}
 	room := c.measureFree(keys)
 	room.Moves = moves.toQuantities(pods)
-	if c.group.Sized {
+	if c.group.Can.Resize {
 		n := int64(req.Surge)
 		of := c.cloud.model.allocatable
 		room.Added = amount{of.Cpu().MilliValue(), of.Memory().Value()}.times(n).toQuantities(int(n * of.Pods().Value()))

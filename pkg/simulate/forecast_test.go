@@ -26,7 +26,7 @@ func shop() simulate.Spec {
 	spec := simulate.Spec{
 		Now: start, Outdated: func(*corev1.Node) bool { return true },
 		Group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 3, Max: 3, Zones: []string{"a"},
+			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 3, Max: 3, Zones: []string{"a"},
 		},
 	}
 	for i := range 3 {

@@ -51,7 +51,7 @@ type Spec struct {
 	// long others took to go, as far as their cloud tells.
 	Launched     map[string]time.Time
 	Terminations []time.Duration
-	// Autoscaled is a cluster in which an autoscaler brings up nodes of the group for pods that
+	// Autoscaled is a cluster in which an autoscaler of a group with a size brings up nodes of the group for pods that
 	// wait.
 	Autoscaled bool
 	// Outdated judges a node that has no instance.

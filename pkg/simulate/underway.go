@@ -149,7 +149,7 @@ func (c *cloud) launchMissing(spec *Spec) {
 	if books := spec.Record.Ledger.Books(); !group.Observed.After(books.MaxSeenAt) {
 		c.group.Max = max(c.group.Max, books.MaxSeen)
 	}
-	if !group.Sized || slices.Contains(group.Suspended, processLaunch) || group.LaunchFailure.Message != "" && group.LaunchFailure.At.After(changed) {
+	if !group.Can.Resize || slices.Contains(group.Suspended, processLaunch) || group.LaunchFailure.Message != "" && group.LaunchFailure.At.After(changed) {
 		return
 	}
 	want := wantedSizes(spec)

@@ -30,7 +30,7 @@ func busyGroup() Spec {
 	spec := Spec{
 		Now: midnight, Outdated: func(*corev1.Node) bool { return true },
 		Group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 6, Max: 6, Zones: zones,
+			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 6, Max: 6, Zones: zones,
 		},
 		Times: Times{
 			Boot: 90 * time.Second, Leave: 40 * time.Second, Ready: 15 * time.Second, Seen: 2 * time.Second,
@@ -156,7 +156,7 @@ func TestRemainingIsRightUnderWay(t *testing.T) {
 		for launches, zonal := range map[string]bool{"launches name a zone": true, "launches name none": false} {
 			t.Run(name+", "+launches, func(t *testing.T) {
 				spec := busyGroup()
-				spec.Group.Zonal = zonal
+				spec.Group.Can.NameZone = zonal
 				answers := askUnderWay(t, spec, req, 0, 5*time.Second, 15*time.Second, 30*time.Second)
 				wrong := slices.DeleteFunc(slices.Clone(answers), answer.isRight)
 				for _, a := range wrong {

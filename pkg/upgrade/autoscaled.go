@@ -104,7 +104,7 @@ func describeAutoscaled(r *Request, _ string) string {
 func fitsAutoscaled(group *nodegroup.Group, r *Request, outdated int) error {
 	room := group.Max - group.Desired
 	switch {
-	case !group.Sized:
+	case !group.Can.Resize || !group.Can.Bounds:
 		return fmt.Errorf("--strategy=%s: provider %s has no size that an autoscaler could change: use %s", AutoscaledBlueGreen, group.Provider, Surge)
 	case !group.Autoscaler.Serves:
 		return fmt.Errorf("--strategy=%s: nothing shows that an autoscaler serves group %q: %s: put that right, or use %s",

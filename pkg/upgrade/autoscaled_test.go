@@ -59,7 +59,7 @@ func TestAutoscaledSettings(t *testing.T) {
 		"G80 not served": {func(_ *upgrade.Settings, g *nodegroup.Group) {
 			g.Autoscaler = nodegroup.Autoscaler{Missing: "no status"}
 		}, "no status: put that right, or use blue-green"},
-		"G80 no size":           {func(_ *upgrade.Settings, g *nodegroup.Group) { g.Sized = false }, "has no size that an autoscaler could change"},
+		"G80 no size":           {func(_ *upgrade.Settings, g *nodegroup.Group) { g.Can = nodegroup.Capabilities{} }, "has no size that an autoscaler could change"},
 		"G71 more than 7 days":  {func(s *upgrade.Settings, _ *nodegroup.Group) { s.WaitForDrain = &eight }, "--wait-for-drain=192h0m0s is not from 0 to 168h0m0s"},
 		"G71 of another":        {func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy, s.WaitForDrain = upgrade.BlueGreen, &minute }, "only --strategy=autoscaled-blue-green waits"},
 		"G75 a width":           {func(s *upgrade.Settings, _ *nodegroup.Group) { s.MaxUnavailable = &nodegroup.Quantity{N: 1} }, "--max-unavailable"},
@@ -71,7 +71,7 @@ func TestAutoscaledSettings(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := &nodegroup.Group{
-				Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2"), Autoscaler: nodegroup.Autoscaler{Serves: true},
+				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2"), Autoscaler: nodegroup.Autoscaler{Serves: true},
 			}
 			req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen; c.change(s, group) }).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)

@@ -61,7 +61,7 @@ func blueGreenStrategy() strategy {
 // fitsBlueGreen returns an error where the group cannot have both colours at once.
 func fitsBlueGreen(group *nodegroup.Group, r *Request, outdated int) error {
 	switch {
-	case !group.Sized:
+	case !group.Can.Resize:
 		return fmt.Errorf("--strategy=%s: provider %s cannot add nodes: use %s", BlueGreen, group.Provider, Surge)
 	case r.Surge < outdated:
 		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and needs %d, one for each outdated one: leave --keep-max out", group.Name, r.Surge, outdated)
@@ -104,7 +104,7 @@ func checkBlueGreen(s *Settings) error {
 // resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
 // outdated one, and the target stays the one that it begins with, however long it takes.
 func resolveBlueGreen(s Settings, req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
-	if !group.Sized { // what is wrong is the strategy, and no number
+	if !group.Can.Resize { // what is wrong is the strategy, and no number
 		return Request{}, fitsBlueGreen(group, &req, outdated)
 	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)

@@ -279,7 +279,7 @@ func TestAbortKeepsBoth(t *testing.T) {
 
 // G47, G48, G49: what batches and soaks are where nothing is said.
 func TestBlueGreenWhereNothingIsSaid(t *testing.T) {
-	group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
+	group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
 	req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }).ResolveRequest(group, 9, 9)
 	if err != nil {
 		t.Fatal(err)

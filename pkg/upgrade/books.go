@@ -91,8 +91,13 @@ func (d *decision) countUnavailable() int {
 
 // countUnavailableExcept is the deficit but for so many of the nodes that we removed.
 func (d *decision) countUnavailableExcept(excused int) int {
-	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
-		return 0
+	switch d.w.Group.Can.Refill {
+	case nodegroup.RefillByUser:
+		if !d.rec.Request.WaitReplacement {
+			return 0
+		}
+	case nodegroup.RefillByPods:
+		return 0 // the pods need as many nodes as they need, and which workloads lack pods is looked at anyway
 	}
 	return d.bookKeeper().CountUnavailable(d.countNotServing(), excused)
 }

@@ -19,7 +19,7 @@ func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
 	for name, zonal := range map[string]bool{"in a zone": true, "for the group": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
-			s.Request.Surge, s.Group.Zonal = 1, zonal
+			s.Request.Surge, s.Group.Can.NameZone = 1, zonal
 			first := action[nodegroup.AddCapacity](t, s.next())
 			s.answer(first, nodegroup.OutcomeExhausted, "no capacity")
 
@@ -64,7 +64,7 @@ func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 // answer was lost.
 func TestRaisedMaxProvesALaunch(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
-	s.Request.Surge, s.Group.Zonal = 1, false
+	s.Request.Surge, s.Group.Can.NameZone = 1, false
 	first := action[nodegroup.AddCapacity](t, s.next())
 	if first.Desired != 1 || first.Zone != "" {
 		t.Errorf("the launch is decided on a size of %d in zone %q, want 1 and none", first.Desired, first.Zone)

@@ -77,7 +77,7 @@ func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone 
 	if m.Instance.ID != "" {
 		c.Instances++
 	}
-	if m.Instance.ID != "" || !w.Group.Sized {
+	if m.Instance.ID != "" || !w.Group.Can.ListInstances {
 		zone.all++ // a Node object that outlives its machine is none of the group's
 	}
 	removing := started != nil && started.State == NodeRemoving

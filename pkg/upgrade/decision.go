@@ -136,7 +136,7 @@ func (d *decision) beginUpgrade() {
 		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
-		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.known}),
+		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone, Changed: w.Now, Known: d.count.known}),
 		Nodes:  map[string]NodeRecord{},
 	}
 	d.rec.originallyPointed(w.Group.Pointed)

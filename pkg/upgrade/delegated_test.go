@@ -568,7 +568,7 @@ const lostAfter = 5 * time.Minute
 // of group obeys (EKS E04, E05, E09, E21).
 func TestResolveDelegated(t *testing.T) {
 	group := nodegroup.Group{
-		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Sized: true, Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
+		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
 		Managed: &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 25, Percent: true}, ChangeWidth: "aws eks update-nodegroup-config"},
 	}
 	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // as without a flag

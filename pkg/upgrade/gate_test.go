@@ -43,7 +43,7 @@ func newGateScene(t *testing.T, outdated int) *gateScene {
 		members[i].Instance = nodegroup.Instance{}
 	}
 	g.scene = newScene(t, members...)
-	g.Group.Provider, g.Group.Sized, g.Request.Settle = "manual", false, duration(0)
+	g.Group.Provider, g.Group.Can, g.Request.Settle = "manual", nodegroup.Capabilities{}, duration(0)
 	return g
 }
 

@@ -11,7 +11,7 @@ import (
 // Before an upgrade a current machine whose node lacks a label is outdated; once it is under way
 // only one that lacked it when it began, or new nodes would be replaced without end (EKS E27, E33).
 func TestJudgeLabels(t *testing.T) {
-	group := nodegroup.Group{Sized: true}
+	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(map[string]string{"image": "ami-2"})
 	lacking := func(name string) nodegroup.Member {
 		m := current(name)
@@ -50,7 +50,7 @@ func TestJudgeLabels(t *testing.T) {
 func TestRollbackForgetsLabels(t *testing.T) {
 	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
 	back := record.RollingBack(nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
-	group := nodegroup.Group{Sized: true}
+	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(back.Request.Current)
 	members := []nodegroup.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}
 	if upgrade.JudgeLabels(&group, members, &back) > 0 || members[0].Outdated || members[1].Outdated {

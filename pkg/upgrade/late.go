@@ -156,7 +156,7 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(patience))
 	why := drain.Lateness(pod, usual, patience, d.w.Now)
-	if why != "" && d.w.Group.Sized && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
+	if why != "" && d.w.Group.Can.Resize && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
 		why += "; an upgrade with --max-surge=1 adds a node first"
 	}
 	return why
@@ -187,13 +187,13 @@ func (d *decision) countBringers(h *workloadHealth) int {
 func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
-	case d.rec.Request.isRefilled():
+	case d.rec.Request.isRefilled() || d.w.Group.Can.Refill == nodegroup.RefillByPods:
 		return d.rec.Request.BootTimeout.Duration, true
-	case d.w.Group.Refill() == nodegroup.RefillByUser:
+	case d.w.Group.Can.Refill == nodegroup.RefillByUser:
 		return d.ownersPatience(inFlight, lacking)
-	case inFlight > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
+	case inFlight > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Can.Resize && lacking):
 		return 0, false
-	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged || (d.w.Group.Sized && d.count.Fresh > d.count.Usable): // a new node boots
+	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged || (d.w.Group.Can.Resize && d.count.Fresh > d.count.Usable): // a new node boots
 		return d.rec.Request.BootTimeout.Duration, true
 	default:
 		return roomPatience, true

@@ -48,7 +48,7 @@ func TestStandbyIsLeftAlone(t *testing.T) {
 // An abort gives new nodes back, and leaves the instance on Standby alone: it was there before.
 func TestAbortLeavesStandbyAlone(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("aside-a-2"))
-	s.Group.Zonal, s.Request.Surge = false, 1
+	s.Group.Can.NameZone, s.Request.Surge = false, 1
 	standby := s.at("aside-a-2")
 	standby.Instance.State, standby.Outdated = nodegroup.InstanceStandby, false
 	s.Group.Desired, s.Group.Max = 1, 5

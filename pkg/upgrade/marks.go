@@ -49,7 +49,7 @@ func (d *decision) needsNoFence(m *nodegroup.Member) bool {
 // unneeded until pods have moved to them, and outdated ones that are kept for the way back (GKE
 // G42). Nothing waits for it, since an autoscaler that is faster does no harm (E61).
 func (d *decision) holdNodes() {
-	if d.phase.held == noneHeld || d.w.Group.Refill() == nodegroup.RefillByUser {
+	if d.phase.held == noneHeld || d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		return
 	}
 	for m := range d.eachUnheld {

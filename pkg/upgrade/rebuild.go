@@ -59,13 +59,13 @@ func RebuildRecord(w World) (Record, error) {
 	}
 	rec.Request.Run = run
 	before, err := agreeOnBaseline(witnesses, run)
-	if w.Group.Sized && err != nil {
+	if w.Group.Can.Resize && err != nil {
 		return rec, err
 	}
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
 	processes := rec.currentPhase().listProcesses(&w.Group)
 	rec.Suspended = slices.DeleteFunc(before.Suspended, func(process string) bool { return !slices.Contains(processes, process) })
-	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal})
+	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone})
 	for _, m := range witnesses {
 		rec.adoptDraining(m, &w)
 	}
@@ -160,7 +160,7 @@ func (d *decision) rebuildLedger() bool {
 	if !d.rec.Lost {
 		return true
 	}
-	if g := &d.w.Group; g.Sized && !g.IsFreshAfter(d.rec.PhaseBegan) {
+	if g := &d.w.Group; g.Can.ListInstances && !g.IsFreshAfter(d.rec.PhaseBegan) {
 		d.askCloudOften("the group to show what was done to it, since the record of that is lost")
 		return false
 	}

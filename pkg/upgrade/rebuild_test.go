@@ -248,7 +248,7 @@ func TestRebuildRefuses(t *testing.T) {
 		}, "r1", false},
 		"nothing is told":  {bare, "r1", true},
 		"it is not JSON":   {garbled, "r1", true},
-		"it has no size":   {func(s *scene) { bare(s); s.Group.Sized = false }, "r1", false},
+		"it has no size":   {func(s *scene) { bare(s); s.Group.Can = nodegroup.Capabilities{} }, "r1", false},
 		"there is no mark": {func(s *scene) { unmark(s) }, "", false},
 	}
 	for name, c := range cases {

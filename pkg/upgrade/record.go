@@ -192,7 +192,7 @@ func (r *Record) IsResumable() bool {
 // size are meant.
 func (r *Record) IsCloudless() bool {
 	if r.Provider != "" {
-		return nodegroup.InfoOf(r.Provider).Refill == nodegroup.RefillByUser
+		return nodegroup.InfoOf(r.Provider).Can.Refill == nodegroup.RefillByUser
 	}
 	return len(r.Request.Current) > 0 && r.Sizes.Desired == 0
 }

@@ -55,7 +55,7 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	}
 	remedy := "pass a smaller --max-unavailable or --max-surge"
 	switch {
-	case !group.Sized:
+	case !group.Can.Terminate:
 		remedy = "name fewer nodes with -l"
 	case r.keepsNodes(group):
 		remedy = fmt.Sprintf("use --strategy=%s with another --on-timeout than %s", Surge, Skip)
@@ -66,7 +66,7 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 // keepsNodes reports whether nodes may stay on record until the end: those that blue-green keeps, those that are set aside, and those that
 // their owner or an autoscaler removes.
 func (r *Request) keepsNodes(group *nodegroup.Group) bool {
-	return r.Strategy.Traits().KeepsNodes || r.OnTimeout == Skip || !group.Sized
+	return r.Strategy.Traits().KeepsNodes || r.OnTimeout == Skip || !group.Can.Terminate
 }
 
 // hasRoomInRecord reports whether the record stays small enough if the member is started as well.

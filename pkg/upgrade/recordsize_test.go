@@ -90,7 +90,7 @@ func encodedSize(t *testing.T, record upgrade.Record) int {
 
 // TestRecordSizeAtTheLimit encodes the worst record of the largest group that is accepted, and of one that is refused.
 func TestRecordSizeAtTheLimit(t *testing.T) {
-	sized := nodegroup.Group{Name: "workers", Provider: "aws", Sized: true}
+	sized := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}
 	blueGreen := func(batch int) upgrade.Request {
 		return upgrade.Request{Group: "workers", Strategy: upgrade.BlueGreen, Window: batch, BlueGreen: &upgrade.BlueGreenRequest{Batch: batch}}
 	}
@@ -141,7 +141,7 @@ func TestRecordSizeAtTheLimit(t *testing.T) {
 // TestLargeSurgeIsAccepted checks that nodes which leave the record do not count.
 func TestLargeSurgeIsAccepted(t *testing.T) {
 	r := upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Window: 100, Surge: 100, OnTimeout: upgrade.Fail}
-	group := nodegroup.Group{Name: "workers", Provider: "aws", Sized: true}
+	group := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}
 	if err := r.CheckRecordSize(&group, largeGroup(5000)); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func TestLargeSurgeIsAccepted(t *testing.T) {
 // TestLongNamesTakeRoom checks that the size counts, not the number of nodes.
 func TestLongNamesTakeRoom(t *testing.T) {
 	r := upgrade.Request{Group: "workers", Strategy: upgrade.BlueGreen, Window: 1, BlueGreen: &upgrade.BlueGreenRequest{Batch: 1}}
-	group, members := nodegroup.Group{Name: "workers", Provider: "aws", Sized: true}, largeGroup(1000)
+	group, members := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}, largeGroup(1000)
 	if err := r.CheckRecordSize(&group, members); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // itself.
 func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
-	s.Request.Settle, s.Group.Zonal = duration(0), zonal
+	s.Request.Settle, s.Group.Can.NameZone = duration(0), zonal
 	s.do(s.next().Actions...)
 	s.do(s.next().Actions...)
 	return s, action[nodegroup.Terminate](t, s.next())

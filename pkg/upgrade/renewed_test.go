@@ -22,7 +22,7 @@ func newManualScene(t *testing.T, names ...string) *scene {
 		members = append(members, manual(name, true))
 	}
 	s := newScene(t, members...)
-	s.Group.Provider, s.Group.Sized, s.Group.Zonal = "manual", false, false
+	s.Group.Provider, s.Group.Can = "manual", nodegroup.Capabilities{}
 	s.Request.WaitReplacement, s.Request.Settle = true, duration(0)
 	return s
 }

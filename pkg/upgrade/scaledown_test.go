@@ -60,7 +60,7 @@ func TestHoldNew(t *testing.T) {
 			s.at("new-a-1").Node.Annotations = map[string]string{nodemark.AnnotationNoScaleDown: "false"}
 		}, 0},
 		"taken away by somebody":  {func(s *scene) { s.at("new-a-1").Node.Annotations = map[string]string{nodemark.AnnotationHeld: "r1"} }, 0},
-		"nobody scales the group": {func(s *scene) { s.Group.Provider = "manual" }, 0},
+		"nobody scales the group": {func(s *scene) { s.Group.Can.Refill = nodegroup.RefillByUser }, 0},
 		"it was there before":     {func(s *scene) { s.editBooks(func(b *ledger.Books) { b.Known = []string{"new-a-1"} }) }, 0},
 		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
 		"it may not": {func(s *scene) {

@@ -39,7 +39,7 @@ func newScene(t *testing.T, members ...nodegroup.Member) *scene {
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		},
 		Group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Sized: true, Zonal: true, Observed: start,
+			Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Can: nodegroup.FullControl(), Observed: start,
 			Desired: len(members), Max: len(members) + 10, Zones: []string{"a", "b", "c"}, WantedLabels: map[string]string{"image": "ami-2"},
 		},
 		Members: members,

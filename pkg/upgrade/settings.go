@@ -177,7 +177,7 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 	}
 	if req.TakesTurns() {
 		unavailable.PerZone, surge.PerZone = false, false
-		if group.Sized || s.MaxSurge != nil {
+		if group.Can.Resize || s.MaxSurge != nil {
 			s.MaxSurge = &surge
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
 	switch {
 	case s.MaxUnavailable != nil:
 		return fmt.Errorf("--max-unavailable=%s without surge leaves no node that could be drained: raise --max-unavailable or --max-surge", s.MaxUnavailable)
-	case !group.Sized:
+	case !group.Can.Resize:
 		return fmt.Errorf("--like=%s: such an upgrade adds a node before it drains one, and provider %s cannot add nodes: pass --max-unavailable=1", like, group.Provider)
 	default:
 		return fmt.Errorf("no node is added, and like %s none may be unavailable, so that none could be drained: pass --max-unavailable=1", like)
@@ -235,7 +235,7 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 		surge = s.MaxSurge.ResolveSurge(size, len(group.Zones))
 	}
 	surge = min(surge, outdated)
-	if !group.Sized {
+	if !group.Can.Resize {
 		if s.MaxSurge != nil && s.MaxSurge.N > 0 {
 			return 0, fmt.Errorf("--max-surge=%s: provider %s cannot add nodes: leave it out", s.MaxSurge, group.Provider)
 		}
@@ -250,7 +250,7 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	}
 	room := max(0, group.Max-group.Desired)
 	switch {
-	case !group.Zonal: // the raise is the only proof that a launch has landed, since it bears no token
+	case !group.Can.NameZone: // the raise is the only proof that a launch has landed, since it bears no token
 		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: %s", group.Name, remedy)
 	case room == 0:
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: %s, or raise its max", group.Name, group.Max, remedy)

@@ -57,7 +57,7 @@ func TestResolveSurge(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &nodegroup.Group{Provider: "aws", Sized: true, Zones: zones(c.zones), Desired: c.size, Max: c.size}
+			group := &nodegroup.Group{Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(c.zones), Desired: c.size, Max: c.size}
 			req, err := settings(func(s *upgrade.Settings) {
 				s.Like, s.MaxUnavailable, s.MaxSurge = c.like, c.unavailable, c.surge
 			}).ResolveRequest(group, c.size, c.outdated)
@@ -89,7 +89,7 @@ func TestUpdateStrategies(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Min: 9, Max: 9}
+			group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Min: 9, Max: 9}
 			req, err := settings(c.change).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.err)
 			if req.Surge != c.surge && c.err == "" {
@@ -110,7 +110,7 @@ func TestResolveDefaults(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &nodegroup.Group{Provider: c.provider, Sized: true, Zones: zones(3), Max: 9, Desired: 9}
+			group := &nodegroup.Group{Provider: c.provider, Can: nodegroup.FullControl(), Zones: zones(3), Max: 9, Desired: 9}
 			got, err := settings(func(*upgrade.Settings) {}).ResolveRequest(group, 9, 9)
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +150,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
+			group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized], Zones: zones(3), Desired: 9, Max: c.max}
 			if !c.sized {
 				group.Provider, group.Zones = "manual", nil
 			}
@@ -162,9 +162,9 @@ func TestResolveRefuses(t *testing.T) {
 
 // TestErrorsNameWhatWasTyped: an error of a strategy without widths names no width, neither as its cause nor as its remedy.
 func TestErrorsNameWhatWasTyped(t *testing.T) {
-	full := nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 9}
+	full := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9}
 	notZonal := full
-	notZonal.Zonal = false
+	notZonal.Can.NameZone = false
 	cases := map[string]struct {
 		group   nodegroup.Group
 		keepMax bool
@@ -186,13 +186,13 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 }
 
 func TestKeepMaxLimitsTheSurge(t *testing.T) {
-	group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 11}
+	group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 11}
 	keep := settings(func(s *upgrade.Settings) { s.KeepMax = true })
 	req, err := keep.ResolveRequest(group, 9, 9)
 	if err != nil || req.Surge != 2 {
 		t.Errorf("surge %d, %v, want the 2 nodes of room", req.Surge, err)
 	}
-	group.Zonal = false
+	group.Can.NameZone = false
 	_, err = keep.ResolveRequest(group, 9, 9)
 	checkError(t, err, `group "workers" can only grow together with its max`)
 }

@@ -63,7 +63,7 @@ func describeShortLived(r *Request, _ string) string {
 
 // fitsShortLived returns an error where nothing but this tool would end a node.
 func fitsShortLived(group *nodegroup.Group, _ *Request, _ int) error {
-	if group.Sized {
+	if group.Can.Resize {
 		return nil
 	}
 	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", ShortLived, group.Provider, Surge)

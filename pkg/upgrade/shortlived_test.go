@@ -128,7 +128,7 @@ func TestShortLivedHasNoSettings(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
+			group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized], Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
 			req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.ShortLived; c.change(s) }).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
 			if err == nil && (req.Surge != 0 || req.To == "") {

@@ -35,7 +35,7 @@ func (g groupSketch) spec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: start,
 		Group: nodegroup.Group{
-			Name: "workers", Provider: g.provider, Sized: true, Zonal: g.zonal, Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"}, Scaling: []string{"AlarmNotification"},
+			Name: "workers", Provider: g.provider, Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"}, Scaling: []string{"AlarmNotification"},
 		},
 		Outdated: func(n *corev1.Node) bool { return n.Labels["revision"] != "2" },
 		Times: simulate.Times{
@@ -58,8 +58,9 @@ func (g groupSketch) spec() simulate.Spec {
 	}
 	spec.Group.Desired = len(spec.Nodes)
 	spec.Group.Max = max(g.max, spec.Group.Desired)
+	spec.Group.Can.NameZone = g.zonal
 	if g.provider == "manual" {
-		spec.Group.Sized, spec.Group.Quiesce = false, nil
+		spec.Group.Can, spec.Group.Quiesce = nodegroup.Capabilities{}, nil
 	}
 	return spec
 }

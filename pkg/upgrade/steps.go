@@ -119,7 +119,7 @@ func (d *decision) scaleDownGroup() bool {
 // concludeUpgrade ends an upgrade that reached its goal, unless a workload lacks pods again.
 func (d *decision) concludeUpgrade() {
 	if !d.awaitWorkloads() {
-		if d.w.Group.Sized && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
+		if d.w.Group.Can.Resize && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
 			d.waitForReplacement() // a node that was lost meanwhile may be what they need
 		}
 		return
@@ -135,7 +135,7 @@ func (d *decision) concludeUpgrade() {
 // describeOrphans names the nodes that were drained and have no machine that could be terminated:
 // nothing but a person takes them away.
 func (d *decision) describeOrphans() string {
-	if !d.w.Group.Sized {
+	if !d.w.Group.Can.Terminate {
 		return "" // all of its nodes are such nodes, and somebody brings the machines
 	}
 	var orphans []string

@@ -110,7 +110,7 @@ func (d *decision) giveDrainedBack() {
 // concludeUndo ends an abort that is done, by a reading of the group that shows all that was done
 // before it, or one of which only what was refused for good is left.
 func (d *decision) concludeUndo(done bool) {
-	if g := &d.w.Group; g.Sized && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
+	if g := &d.w.Group; g.Can.ListInstances && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
 		d.askCloudOften("")
 		return
 	}
@@ -130,7 +130,7 @@ func (d *decision) concludeUndo(done bool) {
 // launchMissing has the zones be no smaller because of us.
 func (d *decision) launchMissing() bool {
 	made := d.rebuildLedger()
-	if !made || !d.w.Group.Sized {
+	if !made || !d.w.Group.Can.Resize {
 		return made
 	}
 	return d.applyDecision(d.bookKeeper().LaunchMissing())

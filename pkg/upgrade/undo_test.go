@@ -17,7 +17,7 @@ import (
 // asked for yet.
 func ending(t *testing.T, shrink bool) *scene {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
-	s.Group.Zonal = shrink
+	s.Group.Can.NameZone = shrink
 	for _, m := range s.Members {
 		s.at(m.Name()).Instance.Revision = revisionOf("1")
 	}
@@ -116,7 +116,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 	})
 	t.Run("without", func(t *testing.T) {
 		s := surged(t)
-		s.Group.Zonal = false
+		s.Group.Can.NameZone = false
 		s.next()
 		s.crash()
 		s.Record = s.Record.Aborting()
@@ -291,7 +291,7 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("new-a-1"), old("new-a-2"), current("old-a-1"), current("old-a-2"), booting(current("any-a-1")))
-			s.Group.Zonal, s.Group.Desired, s.Group.Wanted, s.Group.Pointed = false, c.desired, revisionOf("1"), revisionOf("1")
+			s.Group.Can.NameZone, s.Group.Desired, s.Group.Wanted, s.Group.Pointed = false, c.desired, revisionOf("1"), revisionOf("1")
 			record := upgrade.Record{
 				Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
 				Ledger: ledger.FromBooks(ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": {Surge: 2, Launched: 2, Removed: c.removed}}}),

@@ -35,7 +35,7 @@ func (d *decision) startMoreNodes() {
 // node may be started: the pods that must become ready before may be Pending because nodes are missing.
 func (d *decision) waitForMissingNodes() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
-	if d.w.Group.Sized && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.deferStarts() {
+	if d.w.Group.Can.Resize && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.deferStarts() {
 		d.waitForReplacement()
 	}
 }
@@ -86,7 +86,7 @@ func (d *decision) awaitWindow(price int) (open bool) {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
-	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
+	spent := d.w.Group.Can.Resize && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
 	if spent || busy+price+d.countLacking() > unavailable {
 		d.waitForReplacement()
 		return false
@@ -117,7 +117,7 @@ func (d *decision) waitForReplacement() {
 		return
 	}
 	since, read := d.rec.lastChange(), d.w.Group.Observed
-	if d.w.Group.Refill() == nodegroup.RefillByUser {
+	if d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
 			return // the owner may bring the next one at any time
 		}
@@ -134,7 +134,7 @@ func (d *decision) waitForReplacement() {
 // describeLacking names the first workload that lacks ready pods while a person is to bring a node; "" for
 // none, and where the cloud brings it.
 func (d *decision) describeLacking() string {
-	if d.w.Group.Refill() != nodegroup.RefillByUser {
+	if d.w.Group.Can.Refill != nodegroup.RefillByUser {
 		return ""
 	}
 	for i := range d.health {
@@ -245,7 +245,7 @@ func (d *decision) passTurn() {
 	if !d.rec.Request.TakesTurns() {
 		return
 	}
-	if d.rec.Ledger.Zonal() || !d.w.Group.Sized {
+	if d.rec.Ledger.Zonal() || !d.w.Group.Can.Resize {
 		d.rec.Turn = d.chooseZone()
 		d.count.turn = &d.rec.Turn
 	}

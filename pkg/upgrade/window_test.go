@@ -345,7 +345,7 @@ func TestManualProviderWaitsForReplacement(t *testing.T) {
 	for name, wait := range map[string]bool{"waits": true, "goes on": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, manual("old-a-1", true), manual("old-a-2", true))
-			s.Group.Provider, s.Group.Sized, s.Group.Zonal = "manual", false, false
+			s.Group.Provider, s.Group.Can = "manual", nodegroup.Capabilities{}
 			s.Request.WaitReplacement, s.Request.Settle = wait, duration(0)
 			s.do(s.next().Actions...)
 			s.do(s.next().Actions...)
@@ -377,7 +377,7 @@ func TestNodeComesBackUnderItsName(t *testing.T) {
 	for name, outdated := range map[string]bool{"current": false, "outdated still": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, manual("old-a-1", true), manual("old-b-1", true))
-			s.Group.Provider, s.Group.Sized, s.Group.Zonal = "manual", false, false
+			s.Group.Provider, s.Group.Can = "manual", nodegroup.Capabilities{}
 			s.Request.Settle = duration(0)
 			s.do(s.next().Actions...)
 			s.do(s.next().Actions...)

@@ -57,7 +57,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 		r.terminate(w, step, stored, a)
 		r.floor(&step.Record)
 	case upgrade.DeleteNode:
-		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.sized() && r.c.instanceOf(node) != nil {
+		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.listed() && r.c.instanceOf(node) != nil {
 			r.fail("K08", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
 	case nodegroup.Resume:

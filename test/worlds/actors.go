@@ -318,7 +318,7 @@ func (u *user) silence(pick int) bool {
 	u.c.setReady(name, false)
 	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
 		if node := u.c.nodes[name]; node != nil {
-			if i := u.c.instanceOf(node); !u.c.plan.sized() || i != nil {
+			if i := u.c.instanceOf(node); !u.c.plan.listed() || i != nil {
 				u.c.setReady(name, true)
 			}
 		}
@@ -345,7 +345,7 @@ func (u *user) changeBudget(pick int) bool {
 // moveTarget has the group's template changed, each time to a newer one. The labels of a current node that a manual group goes by are the
 // user's own.
 func (u *user) moveTarget(int) bool {
-	if !u.c.plan.sized() {
+	if !u.c.plan.listed() {
 		return false
 	}
 	u.c.cloud.moves++
@@ -425,7 +425,7 @@ func (u *user) calm() {
 		u.rules.remaxed()
 	}
 	for _, name := range sortedKeys(c.nodes) {
-		if node := c.nodes[name]; c.plan.sized() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
+		if node := c.nodes[name]; c.plan.listed() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
 			c.dropNode(name) // a controller that was stuck catches up, and so do others
 		} else {
 			c.excludeNode(node)

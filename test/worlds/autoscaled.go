@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -74,26 +73,17 @@ func (p *Plan) autoscaled() bool { return p.Request.Strategy == upgrade.Autoscal
 // pins reports whether the upgrade keeps the target that it begins with, and its fences where it stops.
 func (p *Plan) pins() bool { return p.blueGreen() || p.autoscaled() }
 
-// scaleUp is cluster-autoscaler's answer to pods that wait: a while later the group is larger by a node or two, as far as it may be.
+// scaleUp is cluster-autoscaler's answer to pods that wait: the group is larger by a node or two, as far as it may be.
 func (u *user) scaleUp() {
-	if u.c.scaling {
-		return
-	}
-	u.c.scaling = true
-	u.c.after(10*time.Second+u.c.draw(40*time.Second), func() {
-		u.c.scaling = false
+	u.answerPods(func() {
 		k := &u.c.cloud
-		coming := slices.ContainsFunc(k.living(), func(i *instance) bool { return !i.inService || u.c.nodeOf(i) == "" })
-		if !slices.ContainsFunc(sortedKeys(u.c.pods), func(uid types.UID) bool { return u.c.pods[uid].Spec.NodeName == "" }) {
+		if k.desired >= k.max {
 			return
 		}
-		if !coming && k.desired < k.max {
-			n := min(1+u.c.rng.IntN(2), k.max-k.desired)
-			k.desired += n
-			u.rules.grown(n)
-			u.c.fill()
-		}
-		u.c.after(5*time.Minute, u.c.place)
+		n := min(1+u.c.rng.IntN(2), k.max-k.desired)
+		k.desired += n
+		u.rules.grown(n)
+		u.c.fill()
 	})
 }
 

@@ -326,15 +326,15 @@ func (c *cluster) group() nodegroup.Group {
 	k := &c.cloud
 	g := nodegroup.Group{
 		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
-		Zonal: c.plan.Zonal, Spot: c.plan.Spot, Sized: c.plan.sized(), Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
+		Can: c.plan.capabilities(), Spot: c.plan.Spot, Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
 	}
-	if !g.Sized {
+	if !g.Can.ListInstances {
 		g.Pointed = g.Wanted
 		return g
 	}
 	if c.plan.delegated() {
 		g.Managed = c.managed()
-	} else {
+	} else if g.Can.Resize {
 		g.Quiesce, g.Scaling, g.Suspended = []string{rebalance}, []string{alarm}, k.suspended
 	}
 	g.WantedLabels = map[string]string{imageLabel: k.wanted}

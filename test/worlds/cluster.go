@@ -133,7 +133,7 @@ func (c *cluster) found(i int, n Node) {
 	if n.Current {
 		revision = "2"
 	}
-	if c.plan.sized() {
+	if c.plan.listed() {
 		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: !n.Standby, standby: n.Standby, revision: revision})
 	}
 	if n.Marks&MarkNoNode != 0 {

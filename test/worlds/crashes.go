@@ -62,7 +62,7 @@ func (d dice) menders(p *Plan) {
 	if d.chance(60) {
 		p.Actors = append(p.Actors, Actor{Kind: OwnerMends, At: d.between(time.Minute, time.Hour), Pick: d.IntN(1000)})
 	}
-	if p.sized() && !p.autoscaled() && d.chance(50) {
+	if p.listed() && !p.autoscaled() && d.chance(50) {
 		p.Actors = append(p.Actors, Actor{Kind: RollsBack, At: d.between(2*time.Minute, 30*time.Minute), Pick: d.IntN(1000)})
 	}
 }

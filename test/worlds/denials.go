@@ -43,6 +43,9 @@ func deniable(p *Plan) []string {
 		return []string{"delegate"}
 	}
 	kinds := []string{"fence", "unfence", "free", "hold", "start-drain", "evict", "delete", "delete-node"}
+	if p.podScaled() {
+		return append(kinds, "set-revision", "terminate", "terminate")
+	}
 	if p.sized() {
 		kinds = append(kinds, "set-revision", "quiesce", "resume", "resume", "raise-max", "lower-max", "add", "terminate", "terminate")
 	}

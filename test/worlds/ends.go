@@ -33,7 +33,7 @@ func (r *rules) rest(record upgrade.Record) {
 	}
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
-		if i := r.c.instanceOf(node); r.saysMarked(&record, name) || r.c.plan.sized() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.saysMarked(&record, name) || r.c.plan.listed() && (i == nil || i.leaving) {
 			continue // it goes with its machine
 		}
 		_, started := record.Nodes[name]
@@ -282,7 +282,7 @@ func (r *rules) end(record upgrade.Record) {
 			continue
 		}
 		i := r.c.instanceOf(node)
-		if r.c.plan.sized() && (i == nil || i.leaving) {
+		if r.c.plan.listed() && (i == nil || i.leaving) {
 			continue
 		}
 		if r.outdated(node, i, record) && (i == nil || !i.standby) {

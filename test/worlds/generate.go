@@ -49,6 +49,7 @@ func Generate(seed uint64) Plan {
 	shortLived(&p)
 	autoscaled(&p)
 	spot(&p)
+	podScaled(&p)
 	moves(&p)
 	crashes(&p)
 	balancers(&p)

@@ -211,7 +211,23 @@ func (p *Plan) quiet() bool {
 	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }
 
-func (p *Plan) sized() bool { return p.Provider != "manual" }
+// capabilities are what the group's cloud can be asked.
+func (p *Plan) capabilities() nodegroup.Capabilities {
+	switch {
+	case p.podScaled():
+		return nodegroup.Capabilities{ListInstances: true, Terminate: true, Refill: nodegroup.RefillByPods}
+	case !p.listed():
+		return nodegroup.Capabilities{}
+	}
+	can := nodegroup.FullControl()
+	can.NameZone = p.Zonal
+	return can
+}
+
+// listed reports whether the group's provider lists its machines, sized whether it keeps the group at a size.
+func (p *Plan) listed() bool { return p.Provider != "manual" }
+
+func (p *Plan) sized() bool { return p.listed() && !p.podScaled() }
 
 func (p *Plan) hasFault(kinds ...FaultKind) bool {
 	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return slices.Contains(kinds, f.Kind) })

@@ -348,7 +348,7 @@ func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
 // ask has the cloud asked when it is due: every so often while something of ours is under way there, 0
 // while nothing is.
 func (p *process) ask(every time.Duration) {
-	if p.polling || !p.c.plan.sized() {
+	if p.polling || !p.c.plan.listed() {
 		return
 	}
 	next := p.asked.Add(cloudIdle)

@@ -32,7 +32,7 @@ func startTaint() corev1.Taint {
 // nodes of the wanted revision. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
 func renewals(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
-	p.InPlace = !p.sized() && d.chance(50)
+	p.InPlace = !p.listed() && d.chance(50)
 	if p.delegated() || p.shortLived() {
 		return // the upgrade waits for no node
 	}

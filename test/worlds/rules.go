@@ -178,7 +178,7 @@ func (r *rules) serving(record upgrade.Record) int {
 		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) {
 			continue
 		}
-		if r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {
+		if r.c.plan.listed() && (i == nil || i.leaving || !i.inService) {
 			continue
 		}
 		started, ok := record.Nodes[name]

@@ -104,7 +104,7 @@ func withoutOurs(node *corev1.Node) *corev1.Node {
 // aimRecord has another actor who may write the record aim it at another machine, in some worlds. It draws from its own generator.
 func aimRecord(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x61696d65))}
-	if !p.sized() || p.delegated() || p.shortLived() || p.pins() || p.Denial.Kind != "" || !d.chance(12) {
+	if !p.listed() || p.delegated() || p.shortLived() || p.pins() || p.Denial.Kind != "" || !d.chance(12) {
 		return
 	}
 	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)

@@ -41,7 +41,7 @@ func (u *user) ask(verb upgrade.Verb) bool {
 	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
 		return false
 	}
-	if _, err := record.WayBack(); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.sized()) {
+	if _, err := record.WayBack(); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.listed()) {
 		return false
 	}
 	u.leave(upgrade.Asked{Verb: verb, Run: record.Run, By: "alice@host", At: u.c.now})
@@ -128,7 +128,7 @@ func (u *user) found() nodegroup.Group {
 
 // retarget is the group as it is observed with another revision as the one wanted.
 func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
-	if !g.Sized || g.Wanted.ID == wanted {
+	if !g.Can.ListInstances || g.Wanted.ID == wanted {
 		return g
 	}
 	g.Wanted, g.WantedLabels = revision(wanted), map[string]string{imageLabel: wanted}
@@ -171,7 +171,7 @@ func (r *rules) paused(record upgrade.Record) {
 // aborted holds a group whose upgrade was aborted to the rules: nothing of ours is left but nodes that carry pods, and they are named.
 func (r *rules) aborted(record upgrade.Record) {
 	for name, node := range r.c.nodes {
-		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.c.plan.listed() && (i == nil || i.leaving) {
 			continue
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
@@ -182,7 +182,7 @@ func (r *rules) aborted(record upgrade.Record) {
 		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
 	}
 	k := &r.c.cloud
-	if first := r.pointed; r.c.plan.sized() && k.pointed != first {
+	if first := r.pointed; r.c.plan.listed() && k.pointed != first {
 		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
 	}
 	if !r.c.plan.sized() || r.doubtful {

@@ -82,7 +82,7 @@ func (v *view) members(group *nodegroup.Group, record *upgrade.Record) []nodegro
 	for name, node := range v.nodes {
 		started, ok := record.Nodes[name]
 		mine := node.Labels[groupLabel] != ""
-		if group.Sized {
+		if group.Can.ListInstances {
 			mine = machines[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
 		}
 		if mine || (ok && started.UID == node.UID) {

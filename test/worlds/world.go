@@ -41,6 +41,9 @@ func Run(plan Plan, say func(string)) Verdict {
 	if plan.autoscaled() {
 		c.unplaced = u.scaleUp
 	}
+	if plan.podScaled() {
+		c.unplaced = u.launchForPods
+	}
 	for _, a := range plan.Actors {
 		c.after(a.At, func() { u.interfere(a) })
 	}
@@ -51,7 +54,7 @@ func Run(plan Plan, say func(string)) Verdict {
 		c.after(plan.Elsewhere, u.runElsewhere)
 	}
 	u.begin()
-	if !plan.sized() {
+	if !plan.listed() {
 		c.after(time.Minute, u.replaceDrained)
 	}
 	u.live()

@@ -149,8 +149,8 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 		g.Mixed, g.Template, g.InitialVersion = policy(g.Template.ID), awscloud.TemplateRef{}, 0
 	})
 	g := s.observe("workers", "1")
-	if !g.Zonal || !strings.Contains(g.Wanted.ID, ",m6g.large="+arm+":1:ami-arm") {
-		t.Errorf("zonal %v, wanted %s", g.Zonal, g.Wanted.ID)
+	if !g.Can.NameZone || !strings.Contains(g.Wanted.ID, ",m6g.large="+arm+":1:ami-arm") {
+		t.Errorf("zonal %v, wanted %s", g.Can.NameZone, g.Wanted.ID)
 	}
 	s.requests()
 	s.mustDo(nodegroup.SetRevision{To: g.Wanted})
@@ -165,8 +165,8 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 			t.Errorf("sent %s=%q, want %q", key, got, want)
 		}
 	}
-	if now := s.observe("workers", ""); now.Pointed != g.Wanted || !now.Zonal {
-		t.Errorf("pointed %+v, want %+v; zonal %v", now.Pointed, g.Wanted, now.Zonal)
+	if now := s.observe("workers", ""); now.Pointed != g.Wanted || !now.Can.NameZone {
+		t.Errorf("pointed %+v, want %+v; zonal %v", now.Pointed, g.Wanted, now.Can.NameZone)
 	}
 }
 

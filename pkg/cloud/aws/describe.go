@@ -28,8 +28,8 @@ const (
 func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
-		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
-		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g), Spot: launchesSpot(g),
+		Can: listCapabilities(g), Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
+		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Spot: launchesSpot(g),
 		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, Scaling: []string{"AlarmNotification", "ScheduledActions"}, WantedLabels: wantedLabels(g),
 		Autoscaler: nodegroup.Autoscaler{Tagged: isTagged(g, tagEnabled)},
 	}
@@ -37,6 +37,13 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 		out.Follows = cmp.Or(s.base.name, s.base.template) + ":" + s.base.written
 	}
 	return out
+}
+
+// listCapabilities returns what can be asked of the Auto Scaling group.
+func listCapabilities(g *at.AutoScalingGroup) nodegroup.Capabilities {
+	can := nodegroup.FullControl()
+	can.NameZone = supportsZonalLaunch(g)
+	return can
 }
 
 // supportsZonalLaunch reports whether LaunchInstances works on the group: launch templates only, no

@@ -88,7 +88,7 @@ func TestOutline(t *testing.T) {
 			g.SuspendedProcesses = []at.SuspendedProcess{{ProcessName: sdk.String("ReplaceUnhealthy")}, {ProcessName: sdk.String("AZRebalance")}}
 		},
 	))
-	if g.Name != "workers" || g.Provider != "aws" || g.Kind != "Auto Scaling group" || !g.Sized {
+	if g.Name != "workers" || g.Provider != "aws" || g.Kind != "Auto Scaling group" || !g.Can.Resize {
 		t.Errorf("got %+v", g)
 	}
 	if g.Min != 1 || g.Desired != 0 || g.Max != 6 {

@@ -49,7 +49,7 @@ func (n managedName) addTo(command string) string {
 // of zones and of processes by itself, and of what it launches from.
 func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out := describeGroup(g)
-	out.Name, out.Kind, out.Zonal, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
+	out.Name, out.Kind, out.Can.NameZone, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
 	out.Managed = &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: 1},
 		ChangeWidth:    name.addTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",

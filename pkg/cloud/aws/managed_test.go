@@ -43,7 +43,7 @@ func describedManaged(f *managedFacts, change ...func(*at.AutoScalingGroup)) nod
 
 func TestDescribeManaged(t *testing.T) {
 	g := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.machines = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
-	if g.Name != "web" || g.Kind != "EKS managed node group" || !g.Sized || g.Desired != 2 || g.Max != 6 || !g.Zonal || len(g.Quiesce) > 0 || g.Follows != "" {
+	if g.Name != "web" || g.Kind != "EKS managed node group" || !g.Can.Resize || g.Desired != 2 || g.Max != 6 || !g.Can.NameZone || len(g.Quiesce) > 0 || g.Follows != "" {
 		t.Errorf("got %+v", g)
 	}
 	if g.Refusal != "" || g.Managed == nil || g.Managed.Operation.ID != "" {

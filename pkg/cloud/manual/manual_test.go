@@ -144,7 +144,7 @@ func TestObserve(t *testing.T) {
 	if g.Name != "workers" || g.Provider != "manual" || g.Kind != "labelled nodes" || g.Wanted != revision || g.Pointed != revision {
 		t.Errorf("got %+v", g)
 	}
-	if g.Sized || g.Zonal || g.Refusal != "" || len(g.Instances) > 0 || len(g.Quiesce) > 0 || g.Observed.IsZero() {
+	if g.Can.Resize || g.Can.NameZone || g.Refusal != "" || len(g.Instances) > 0 || len(g.Quiesce) > 0 || g.Observed.IsZero() {
 		t.Errorf("got %+v, want a group of no cloud that may be driven", g)
 	}
 }

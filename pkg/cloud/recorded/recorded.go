@@ -113,7 +113,7 @@ func (p *Provider) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, 
 		}
 		g.Instances = append(g.Instances, instance)
 	}
-	g.Provider, g.Kind, g.Sized, g.Zonal = provider.Name, provider.KindByNodes, true, true
+	g.Provider, g.Kind, g.Can = provider.Name, provider.KindByNodes, provider.Can
 	g.Zones = slices.Sorted(maps.Keys(zones))
 	g.Desired, g.Min, g.Max = len(own), len(own), len(own)
 	return nil

@@ -17,7 +17,7 @@ const movedPause = 10 * time.Second
 // begun it: a launch that overtook it would make the group larger than its surge allows, which its
 // maximum may forbid.
 func (k Keeper) KeepSurgeLaunched() Decision {
-	if !k.Group.Sized || (k.l.LaunchRefusal() != "" && !k.raiseMaximum()) {
+	if !k.Group.Can.Resize || (k.l.LaunchRefusal() != "" && !k.raiseMaximum()) {
 		return k.decided
 	}
 	if len(k.Counts.Shrinking) == 0 {

@@ -34,7 +34,7 @@ func TestKeepSurgeLaunched(t *testing.T) {
 		"none in a zone where that is unsupported": {
 			zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { answered(v, launchIn("b", 1), nodegroup.OutcomeUnsupported) }, ledger.Decision{},
 		},
-		"none of a group without a size": {zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { v.Group.Sized = false }, ledger.Decision{}},
+		"none of a group without a size": {zoneA(ledger.Zone{Surge: 1}), func(v *ledger.View) { v.Group.Can = nodegroup.Capabilities{} }, ledger.Decision{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

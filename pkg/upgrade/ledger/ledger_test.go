@@ -28,7 +28,7 @@ func view() ledger.View {
 	return ledger.View{
 		Now: start.Add(time.Minute), Run: "r1", PhaseBegan: start,
 		Group: &nodegroup.Group{
-			Name: "workers", Sized: true, Zonal: true, Desired: 4, Min: 1, Max: 6, Zones: []string{"a", "b"}, Observed: start.Add(time.Minute),
+			Name: "workers", Can: nodegroup.FullControl(), Desired: 4, Min: 1, Max: 6, Zones: []string{"a", "b"}, Observed: start.Add(time.Minute),
 		},
 		Open:   map[string]nodegroup.Attempt{},
 		Counts: ledger.Counts{Left: map[string]int{"a": 2, "": 2}, Shrinking: map[string]int{}, Zones: map[string]int{"a": 2, "b": 2}, Instances: 4, Serving: 4},

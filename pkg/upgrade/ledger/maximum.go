@@ -16,7 +16,7 @@ func (k Keeper) RaiseMaximum() Decision {
 
 func (k *Keeper) raiseMaximum() bool {
 	b, g := &k.l.books, k.Group
-	if !g.Sized || !b.Zonal || k.Limits.KeepMax || ZoneLaunchRefusal(k.Open) != "" {
+	if !g.Can.Bounds || !b.Zonal || k.Limits.KeepMax || ZoneLaunchRefusal(k.Open) != "" {
 		return true
 	}
 	if g.Max < b.MaxSeen {
@@ -41,7 +41,7 @@ func (k *Keeper) raiseMaximum() bool {
 func (k Keeper) MakeRoom(n int) Decision {
 	b, g := &k.l.books, k.Group
 	switch {
-	case k.Limits.KeepMax || !g.Sized || (b.MaxTo == 0 && n == 0):
+	case k.Limits.KeepMax || !g.Can.Bounds || (b.MaxTo == 0 && n == 0):
 		return k.finishDecision(true)
 	case g.Max < b.MaxSeen:
 		k.askCloudOften("the group's maximum to be read again: another actor may have lowered it")
@@ -106,7 +106,7 @@ func (l *Ledger) settleRaise(launch Launch, landed bool) {
 func (k Keeper) WatchMaximum() (before int, d Decision) {
 	b, g := &k.l.books, k.Group
 	switch {
-	case !g.Sized:
+	case !g.Can.Bounds:
 	case g.Max >= b.MaxSeen, g.Max == b.MaxLow: // a stop of ours may have lowered it
 		if g.Max != b.MaxSeen {
 			b.MaxSeen, b.MaxSeenAt = g.Max, g.Observed

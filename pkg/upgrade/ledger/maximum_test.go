@@ -20,7 +20,7 @@ func TestRaiseMaximum(t *testing.T) {
 			v.Group.Max, v.Limits.TakesTurns, v.Counts.Left = 4, true, map[string]int{"a": 1, "b": 4}
 		}, ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 4, Max: 6})}},
 		"it is to be kept":        {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max, v.Limits.KeepMax = 5, true }, ledger.Decision{Done: true}},
-		"the group has no size":   {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max, v.Group.Sized = 5, false }, ledger.Decision{Done: true}},
+		"the group has no size":   {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max, v.Group.Can = 5, nodegroup.Capabilities{} }, ledger.Decision{Done: true}},
 		"the surge is there, too": {ledger.Zone{Surge: 2, Launched: 2}, func(v *ledger.View) { v.Group.Max = 4 }, ledger.Decision{Done: true}},
 	}
 	for name, c := range cases {
@@ -110,7 +110,7 @@ func TestMakeRoom(t *testing.T) {
 		"G77 asked for again":   {6, 9, nil, raise},
 		"G77 once":              {3, 6, func(v *ledger.View) { v.Group.Desired = 6 }, ledger.Decision{Done: true}},
 		"it is to be kept":      {0, 0, func(v *ledger.View) { v.Limits.KeepMax = true }, ledger.Decision{Done: true}},
-		"the group has no size": {0, 0, func(v *ledger.View) { v.Group.Sized = false }, ledger.Decision{Done: true}},
+		"the group has no size": {0, 0, func(v *ledger.View) { v.Group.Can = nodegroup.Capabilities{} }, ledger.Decision{Done: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 		knownIn[k.l.ZoneOf(m.Zone())]++
 	}
 	there, was := groupByZone(k.l, k.Counts.Zones), groupByZone(k.l, k.Before.Zones)
-	if g.Sized && !b.Zonal {
+	if g.Can.Resize && !b.Zonal {
 		there[""], was[""] = g.Desired, k.Before.Desired
 	}
 	surge, added := SpreadSurge(k.Limits.Surge, k.Counts.Left), k.addedByZone(there, was)
@@ -39,7 +39,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 			room += left
 		}
 	}
-	if raised := min(g.Max-k.Before.Max, room); g.Sized && raised > 0 && !k.Limits.KeepMax {
+	if raised := min(g.Max-k.Before.Max, room); g.Can.Bounds && raised > 0 && !k.Limits.KeepMax {
 		b.MaxFrom, b.MaxTo = g.Max-raised, g.Max
 	}
 }
@@ -53,7 +53,7 @@ func (k Keeper) addedByZone(there, was map[string]int) map[string]int {
 			added[zone] = 0
 		}
 	}
-	if !k.Group.Sized || k.Limits.Refilled {
+	if !k.Group.Can.Resize || k.Limits.Refilled {
 		return added
 	}
 	for zone := range added {

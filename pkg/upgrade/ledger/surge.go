@@ -77,7 +77,7 @@ func (k Keeper) IsSurgeUsable(wanted int) bool {
 // nothingComes reports whether the group has as many instances as it is meant to have, by a reading
 // that is younger than what we did last: no further node will come up by itself.
 func (k *Keeper) nothingComes() bool {
-	return k.Group.Sized && k.Group.IsFreshAfter(k.l.books.Changed) && k.Counts.Instances >= k.Group.Desired
+	return k.Group.Can.Resize && k.Group.IsFreshAfter(k.l.books.Changed) && k.Counts.Instances >= k.Group.Desired
 }
 
 // ShouldShrink decides how an outdated node is terminated. Where launches name a zone it always
@@ -95,13 +95,13 @@ func (k Keeper) ShouldShrink(zone string) bool {
 // then the cloud refuses with nodegroup.OutcomeExhausted.
 func (k Keeper) CanShrinkGroup() bool {
 	if !k.Limits.Refilled && !k.Group.IsFreshAfter(k.l.books.Changed) {
-		return k.Group.Sized && k.Before.Desired+k.l.ConfirmedSurge() > k.Group.Min
+		return k.Group.Can.Resize && k.Before.Desired+k.l.ConfirmedSurge() > k.Group.Min
 	}
 	size := k.Group.Desired
 	for _, n := range k.Counts.Shrinking {
 		size -= n
 	}
-	return k.Group.Sized && size > k.Group.Min
+	return k.Group.Can.Resize && size > k.Group.Min
 }
 
 // AwaitsLaunch reports whether a termination in the ledger's zone has to wait for a launch. One
@@ -128,7 +128,7 @@ func (l *Ledger) OwesNode(zone string) bool {
 // nodes an autoscaler took away, one of ours among them, are not waited for.
 func (k Keeper) CountUnavailable(notServing, excused int) int {
 	short := k.l.Removed() - k.l.Carried() + notServing - excused - k.Counts.Usable
-	if !k.Group.Sized || !k.Group.IsFreshAfter(k.l.books.Changed) {
+	if !k.Group.Can.Resize || !k.Group.IsFreshAfter(k.l.books.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
 	without := k.Group.Desired - k.l.ConfirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)

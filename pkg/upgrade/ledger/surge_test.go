@@ -113,7 +113,7 @@ func TestShouldShrink(t *testing.T) {
 		"E50 a group at its minimum":               {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 4 }, false},
 		"one that others are about to bring there": {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 3; v.Counts.Shrinking["b"] = 1 }, false},
 		"by the books, where the reading is old":   {zoneA(ledger.Zone{Launched: 1}), "a", func(v *ledger.View) { v.Group.Min, v.Group.Observed = 4, start }, true},
-		"a group without a size":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Sized = false }, false},
+		"a group without a size":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Can.Resize = false }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func New(nodes int) simulate.Spec {
 	f := &fleet{spec: simulate.Spec{
 		Now: Now(), Outdated: func(*corev1.Node) bool { return true }, Workloads: map[types.UID]simulate.Workload{},
 		Group: nodegroup.Group{
-			Name: "fleet", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
+			Name: "fleet", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision,
 			Desired: nodes, Max: nodes, Zones: []string{"a", "b", "c"},
 		},
 	}}

@@ -1,0 +1,71 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// podScaler is a made-up provider whose groups have machines and no size: it launches nodes when pods wait for room, and terminates a
+// machine on request.
+const podScaler = "podscaler"
+
+// podScaled gives some of the worlds that have a cloud which this tool drives a group without a size. It has dice of its own, so that all
+// other worlds stay as they are.
+func podScaled(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f6473))}
+	if !p.sized() || p.delegated() || p.shortLived() || p.pins() || p.Spot || !d.chance(7) {
+		return
+	}
+	p.Provider, p.Zonal, p.Zoneless, p.Suspended = podScaler, false, false, false
+	r := &p.Request
+	r.Surge, r.KeepMax, r.MaxUnavailable = 0, false, max(1, r.MaxUnavailable)
+	r.Window = r.MaxUnavailable
+}
+
+func (p *Plan) podScaled() bool { return p.Provider == podScaler }
+
+// launchForPods answers pods that wait for room: a while later a node or two are launched, in any zone, unless nodes are on their way.
+func (u *user) launchForPods() {
+	u.answerPods(func() {
+		for range 1 + u.c.rng.IntN(2) {
+			u.c.launch(zoneName(u.c.rng.IntN(u.c.plan.Zones)), "")
+		}
+	})
+}
+
+// answerPods calls grow a while after pods began to wait for room, unless they do not wait any more or nodes are on their way.
+func (u *user) answerPods(grow func()) {
+	if u.c.scaling {
+		return
+	}
+	u.c.scaling = true
+	u.c.after(10*time.Second+u.c.draw(40*time.Second), func() {
+		u.c.scaling = false
+		if !u.c.hasWaitingPods() {
+			return
+		}
+		if !u.c.hasComingNodes() {
+			grow()
+		}
+		u.c.after(5*time.Minute, u.c.place)
+	})
+}
+
+func (c *cluster) hasWaitingPods() bool {
+	for _, pod := range c.pods {
+		if pod.Spec.NodeName == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// hasComingNodes reports whether an instance of the group is not in service, or has no node, yet.
+func (c *cluster) hasComingNodes() bool {
+	for _, i := range c.cloud.living() {
+		if !i.inService || c.nodeOf(i) == "" {
+			return true
+		}
+	}
+	return false
+}
