@@ -115,7 +115,7 @@ func (a Terminate) String() string {
 // OfCloud reports whether the action is the provider's to carry out; all others are the cluster's.
 func OfCloud(a Action) bool {
 	switch a.(type) {
-	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate:
+	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate, CancelOperation:
 		return true
 	default:
 		return false

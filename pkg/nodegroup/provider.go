@@ -28,12 +28,21 @@ type Info struct {
 	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
 	// is no more than its nodes.
 	KindByNodes string
-	// Manager is who upgrades those of its groups that are Managed: "EKS"; empty where none are.
-	Manager string
-	// managerCannot says, by verb, why the manager cannot do it and what can be done instead.
-	managerCannot map[string]string
+	// Manager upgrades those of its groups that are Managed; the zero Manager where none are.
+	Manager Manager
 	// resume is the command line of ResumeCommand: the command, its option for the group, and the one for the processes.
 	resume [3]string
+}
+
+// Manager is a service that upgrades groups by itself, in the words that people know from it.
+type Manager struct {
+	// Name is the service: "EKS".
+	Name string
+	// Operation is what it calls one upgrade of a group: "update". Rolling and Forced name one that honours budgets and one
+	// that deletes what is left (EKS E54); "" where it has no such words.
+	Operation, Rolling, Forced string
+	// cannot says, by verb, why the service cannot do it and what can be done instead.
+	cannot map[string]string
 }
 
 // Providers are the providers that decisions know, by name.
@@ -44,11 +53,13 @@ func Providers() []Info {
 			Name: "aws", Scheme: "aws://", Model: "eks", Can: FullControl(),
 			FenceTaint:  corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
 			KindByNodes: "Auto Scaling group, as its nodes tell",
-			Manager:     "EKS",
-			managerCannot: map[string]string{
-				// containers-roadmap#1531, and EKS E11.
-				"pause":    "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained",
-				"rollback": "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there",
+			Manager: Manager{
+				Name: "EKS", Operation: "update", Rolling: "rolling update", Forced: "force update",
+				cannot: map[string]string{
+					// containers-roadmap#1531, and EKS E11.
+					"pause":    "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained",
+					"rollback": "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there",
+				},
 			},
 			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
@@ -101,9 +112,9 @@ func IsClosed(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool { return nodemark.HasTaint(node, p.FenceTaint) })
 }
 
-// ManagerCannot says why the verb is not to be had of a group that the provider's manager upgrades,
-// and what can be done instead; "" when nothing is known against it.
-func (p Info) ManagerCannot(verb string) string { return p.managerCannot[verb] }
+// WhyNot says why the verb is not to be had of a group that the service upgrades, and what can be done instead; "" when nothing
+// is known against it.
+func (m Manager) WhyNot(verb string) string { return m.cannot[verb] }
 
 // FenceTaint is the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
 func FenceTaint(provider string) corev1.Taint { return InfoOf(provider).FenceTaint }

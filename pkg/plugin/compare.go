@@ -60,7 +60,7 @@ func shapeless(s upgrade.Settings) upgrade.Settings {
 func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 	switch {
 	case g.group.Managed != nil:
-		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(g.group.Provider).Manager, g.group.Name))
+		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(g.group.Provider).Manager.Name, g.group.Name))
 	case g.record.IsResumable():
 		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", g.group.Name))
 	}

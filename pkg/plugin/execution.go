@@ -190,7 +190,7 @@ func describeStart(g *groupContext) string {
 	case g.record.Back:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
 	case g.request.Strategy.Traits().ByCloud:
-		return fmt.Sprintf("run %s: %s upgrades the group to %s", g.request.Run, nodegroup.InfoOf(g.group.Provider).Manager, g.group.Wanted.Name)
+		return fmt.Sprintf("run %s: %s upgrades the group to %s", g.request.Run, nodegroup.InfoOf(g.group.Provider).Manager.Name, g.group.Wanted.Name)
 	default:
 		return fmt.Sprintf("run %s: upgrading to %s", g.request.Run, g.group.Wanted.Name)
 	}

@@ -149,8 +149,11 @@ const drawnOrders = 3
 func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
 	delegated := req.Strategy.Traits().ByCloud
+	looks := time.Duration(0)
 	if delegated {
-		spec.Draws = drawnOrders
+		if looks = g.group.Managed.Looks; g.group.Managed.DrawsNodes {
+			spec.Draws = drawnOrders
+		}
 		spec.Pods = drain.DropWishes(spec.Pods)
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
 	}
@@ -163,7 +166,7 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
-		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
+		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window, looks)
 	}
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
@@ -171,15 +174,11 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	return forecast, assumed, err
 }
 
-// cloudLooks is how often a cloud may look at a node that it has drained: as often as kubectl drain
-// evicts again.
-const cloudLooks = 5 * time.Second
-
-// unseen is the longest time that polling adds to an upgrade by the group's own cloud: the cloud
-// looks once more at each node, so many at a time, and this tool asks once more at the end.
-func unseen(nodes, atOnce int) time.Duration {
+// unseen returns the longest time that polling adds to an upgrade by the group's own cloud: the cloud looks once more at each node, so
+// many at a time, and as often as looks says; this tool asks once more at the end.
+func unseen(nodes, atOnce int, looks time.Duration) time.Duration {
 	turns := (nodes + atOnce - 1) / max(1, atOnce)
-	return time.Duration(turns)*cloudLooks + upgrade.PollOperation
+	return time.Duration(turns)*looks + upgrade.PollOperation
 }
 
 // runningOperation is the operation that the group's own cloud carries out now, nil without one.

@@ -112,6 +112,9 @@ func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, no
 	if err != nil || !record.IsResumable() || upgrade.PausedByRequest(&record) {
 		return record, err
 	}
+	if record.Delegation != nil {
+		return record, usageError(fmt.Errorf("the group's cloud carries it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal", nodegroup.Command("resume", u.name)))
+	}
 	record = upgrade.CreditIdleTime(&record, idle, now)
 	record = upgrade.MarkPaused(&record, u.name, currentUser(), now)
 	return record, u.store.Save(ctx, record)

@@ -14,7 +14,7 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 	r := &w.Request
 	switch managed := w.Group.Managed; {
 	case managed != nil && managed.AddFirst != "":
-		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager + " add nodes first with " + managed.AddFirst
+		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager.Name + " add nodes first with " + managed.AddFirst
 	case !r.Strategy.Traits().TakesWidth || !w.Group.Can.Resize:
 		return ""
 	case r.Surge == 0: // which --update-strategy=minimal asks for, too

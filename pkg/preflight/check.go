@@ -303,7 +303,7 @@ func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	policy.EvictUnmanaged = true // that is another rule's
 	switch reason := drain.Judge(pod, policy, false).Reason; {
 	case reason == "" && policy.IgnoreWishes:
-		f.Message = fmt.Sprintf("its owner asks for another drain (%s), and %s evicts it like any other", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager)
+		f.Message = fmt.Sprintf("its owner asks for another drain (%s), and %s evicts it like any other", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager.Name)
 		f.Remedy = adviseWaiting(&w.Request, "it", "it")
 	case reason == drain.ReasonSkipped:
 		f.Message = "it stays and goes down with its node, as its label " + drain.Label + " asks"

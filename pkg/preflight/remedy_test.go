@@ -38,7 +38,7 @@ var flagForm = regexp.MustCompile(`--([a-z-]+)(?:=([a-z0-9]+))?`)
 // TestRemediesNameFlagsThatAreTaken: no rule advises a flag that the upgrade would refuse, whatever
 // upgrades the group and in whichever way.
 func TestRemediesNameFlagsThatAreTaken(t *testing.T) {
-	managed := nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}, ChangeWidth: "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=NUMBER"}
+	managed := nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}, DrainTimeout: 15 * time.Minute, Settle: time.Minute, ChangeWidth: "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=NUMBER"}
 	minimal := managed
 	minimal.TerminateFirst, minimal.AddFirst = true, "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=1,updateStrategy=DEFAULT"
 	ways := map[string]struct {

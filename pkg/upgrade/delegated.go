@@ -28,7 +28,13 @@ const PollOperation = 15 * time.Second
 func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
-		begin:   func(d *decision) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
+		begin: func(d *decision) {
+			managed := d.w.Group.Managed
+			if managed == nil {
+				managed = &nodegroup.Managed{}
+			}
+			d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID, Cancels: managed.Cancels, TakesWidth: managed.TakesWidth}
+		},
 		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
 			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
@@ -39,30 +45,36 @@ func delegatedStrategy() strategy {
 	}
 }
 
-// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
-// own, and what was asked for beside them is refused.
+// resolveDelegated returns the request for a group that its cloud upgrades: the numbers are the cloud's
+// own, except for a width that the cloud takes from a request. It returns an error for flags that the cloud cannot obey.
 func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, error) {
-	manager := nodegroup.InfoOf(group.Provider).Manager
-	if s.MaxUnavailable != nil || s.MaxSurge != nil {
-		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
+	provider, managed := nodegroup.InfoOf(group.Provider), group.Managed
+	manager := nameManager(group.Provider)
+	if (s.MaxUnavailable != nil || s.MaxSurge != nil) && !managed.TakesWidth {
+		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, managed.ChangeWidth)
 	}
-	if flag := s.firstForOthers(); flag != "" {
+	flag := s.firstForOthers(provider.Model)
+	if flag == "" && managed.DeletesRest && s.OnTimeout == Fail {
+		flag = "on-timeout=fail"
+	}
+	if flag != "" {
 		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
 	}
-	like := nodegroup.InfoOf(group.Provider).Model
-	model := defaultsOf(like)
 	req := Request{
-		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
-		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
+		Group: group.Name, Strategy: Delegated, Like: provider.Model, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
+		DrainTimeout: Duration{managed.DrainTimeout}, Settle: Duration{managed.Settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
 	}
+	if managed.DeletesRest {
+		req.OnTimeout = Force
+	}
+	width := *managed
+	width.MaxUnavailable, width.MaxSurge = valueOrDefault(s.MaxUnavailable, managed.MaxUnavailable), valueOrDefault(s.MaxSurge, managed.MaxSurge)
 	var err error
-	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
+	if req.MaxUnavailable, err = width.MaxUnavailable.ResolveUnavailable(size); err != nil {
 		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
 	}
-	req.Window = req.MaxUnavailable
-	if !group.Managed.TerminateFirst {
-		req.Surge = max(2*len(group.Zones), req.MaxUnavailable) // EKS E21
-	}
+	req.Surge = width.ResolveSurge(size, len(group.Zones), req.MaxUnavailable)
+	req.Window = max(req.MaxUnavailable, 1)
 	return req, nil
 }
 
@@ -71,14 +83,28 @@ func refuseDelegated(_ Settings, _ Request, group *nodegroup.Group, _, _ int) (R
 	return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
 }
 
-// describeDelegated is the line of a plan.
+// describeDelegated returns the line of a plan.
 func describeDelegated(r *Request, provider string) string {
-	kind, late := "rolling update", "the update fails (PodEvictionFailure)"
+	manager := nodegroup.InfoOf(provider).Manager
+	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), PodEvictionFailure)
 	if r.OnTimeout == Force {
-		kind, late = "force update", "its pods are deleted past their budgets"
+		kind, late = manager.Forced, "its pods are deleted past their budgets"
 	}
-	return fmt.Sprintf("%s upgrades the group itself, %s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
-		nodegroup.InfoOf(provider).Manager, kind, r.MaxUnavailable, r.DrainTimeout, late, r.Settle)
+	if kind != "" {
+		kind = ", " + kind
+	}
+	return fmt.Sprintf("%s upgrades the group itself%s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
+		nameManager(provider), kind, r.MaxUnavailable, r.DrainTimeout, late, r.Settle)
+}
+
+// nameManager returns who upgrades groups of the provider: "EKS".
+func nameManager(provider string) string {
+	return cmp.Or(nodegroup.InfoOf(provider).Manager.Name, "the cloud")
+}
+
+// nameOperation returns what the provider's manager calls one upgrade of a group: "update".
+func nameOperation(provider string) string {
+	return cmp.Or(nodegroup.InfoOf(provider).Manager.Operation, "operation")
 }
 
 // newestOperation is the group's newest operation, the zero Operation without one.
@@ -90,9 +116,10 @@ func (d *decision) newestOperation() *nodegroup.Operation {
 }
 
 // managerName is who upgrades the group: "EKS".
-func (d *decision) managerName() string {
-	return cmp.Or(nodegroup.InfoOf(d.rec.Provider).Manager, "the cloud")
-}
+func (d *decision) managerName() string { return nameManager(d.rec.Provider) }
+
+// operationName is what the manager calls an operation, with its ID: "update u-1".
+func (d *decision) operationName(id string) string { return nameOperation(d.rec.Provider) + " " + id }
 
 // beginOperation has the cloud begin, and reports whether an operation is there to be followed. One
 // that is under way to the same revision is followed, whoever began it. What an earlier process
@@ -112,11 +139,11 @@ func (d *decision) beginOperation() bool {
 		known.ID = op.ID
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
-		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out update %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
-			d.managerName(), op.ID, op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
+		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
+			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
-		d.askCloudOften(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
+		d.askCloudOften(fmt.Sprintf("%s to end %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
 		return false
 	}
 	if op.ID != known.Before {
@@ -125,8 +152,12 @@ func (d *decision) beginOperation() bool {
 		d.rec.Delegation = known.nextAttempt()
 		d.rec.Delegation.Before = op.ID
 	}
-	d.askCloudOften(d.managerName() + " to begin")
 	start := d.nextRequest()
+	if last := d.lastAttempt(start); d.pausing && (last.Begun.IsZero() || !last.InFlight && last.Outcome == nodegroup.OutcomeLater) {
+		d.stopAsAsked()
+		return false
+	}
+	d.askCloudOften(d.managerName() + " to begin")
 	if !d.isAnswerUnseen(start) {
 		d.addAction(start)
 	}
@@ -147,7 +178,11 @@ func (d *decision) nextRequest() nodegroup.Delegate {
 	if force {
 		kind = "force"
 	}
-	return nodegroup.Delegate{To: d.rec.Target, Force: force, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
+	start := nodegroup.Delegate{To: d.rec.Target, Force: force, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
+	if d.rec.Delegation.TakesWidth {
+		start.Width = nodegroup.Width{MaxUnavailable: d.rec.Request.MaxUnavailable, MaxSurge: d.rec.Request.Surge}
+	}
+	return start
 }
 
 // awaitReading waits for a reading that tells of the cloud's newest operation, or until it is certain that none
@@ -159,7 +194,7 @@ func (d *decision) awaitReading() (read bool) {
 		d.askCloudOften(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
 		return false
 	case op.Began.Before(known.Newest) && !d.awaitCertainLoss():
-		d.askCloudOften(d.managerName() + " to tell of its newest update")
+		d.askCloudOften(d.managerName() + " to tell of its newest " + nameOperation(d.rec.Provider))
 		return false
 	}
 	return true
@@ -184,9 +219,9 @@ func (d *decision) followOperation() bool {
 	known.Newest = op.Began
 	switch op.State {
 	case nodegroup.OperationFailed:
-		d.stopUpgradeWith(resultOfCode(op.Code), d.explainFailure(op))
+		d.stopUpgradeWith(resultOfCause(op.Cause), d.explainFailure(op))
 	case nodegroup.OperationCancelled:
-		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s was cancelled: run the command again to begin another", op.ID))
+		d.concludeCancelled(op)
 	case nodegroup.OperationSucceeded:
 		return d.concludeOperation()
 	default:
@@ -195,8 +230,28 @@ func (d *decision) followOperation() bool {
 		if len(d.count.pending) > 0 {
 			d.poll = PollOperation
 		}
+		if d.pausing {
+			d.askCloudOften(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
+			known.Cancelling = op.ID
+			d.addAction(nodegroup.CancelOperation{Operation: op.ID})
+		}
 	}
 	return false
+}
+
+// concludeCancelled pauses the upgrade if its operation was cancelled for that, and begins another operation if the pause was
+// withdrawn since. If another actor cancelled the operation, a person decides.
+func (d *decision) concludeCancelled(op *nodegroup.Operation) {
+	switch {
+	case d.pausing:
+		d.stopAsAsked()
+	case d.rec.Delegation.Cancelling == op.ID:
+		d.rec.Delegation = d.rec.Delegation.nextAttempt()
+		d.enterPhase(delegatedStrategy().phases[0])
+		d.requeueNow()
+	default:
+		d.stopUpgradeWith(Paused, d.operationName(op.ID)+" was cancelled: run the command again to begin another")
+	}
 }
 
 // followSuccessor is for an operation that another one has followed: what became of it the
@@ -206,11 +261,13 @@ func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	case d.countAllReplaced():
 		return true
 	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
-		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID, Newest: op.Began}
+		next := d.rec.Delegation.nextAttempt()
+		next.Attempt, next.ID, next.Newest = d.rec.Delegation.Attempt, op.ID, op.Began
+		d.rec.Delegation = next
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see %s, and run the command again when it is over",
-			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, nodegroup.Command("status", d.w.Group.Name)))
+		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is over, and another actor began %s (%s, %s): see %s, and run the command again when it is over",
+			d.operationName(d.rec.Delegation.ID), d.operationName(op.ID), cmp.Or(op.To.Name, op.Kind), op.State, nodegroup.Command("status", d.w.Group.Name)))
 	}
 	return false
 }
@@ -232,18 +289,20 @@ func (d *decision) concludeOperation() (replaced bool) {
 		return false
 	}
 	if i := slices.IndexFunc(d.count.pending, hasMachine); i >= 0 {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated",
-			d.managerName(), known.ID, d.count.pending[i].Name()))
+		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that %s succeeded, but %s is still outdated",
+			d.managerName(), d.operationName(known.ID), d.count.pending[i].Name()))
 		return false
 	}
 	return d.countAllReplaced()
 }
 
-// resultOfCode is the result of an operation that failed with the cloud's code (EKS E33, E42).
-func resultOfCode(code string) Result {
-	switch result := Result(code); result {
-	case PodEvictionFailure, NodeCreationFailure:
-		return result
+// resultOfCause returns the result of an operation that failed (EKS E33, E42).
+func resultOfCause(cause nodegroup.FailureCause) Result {
+	switch cause {
+	case nodegroup.DrainFailed:
+		return PodEvictionFailure
+	case nodegroup.LaunchFailed:
+		return NodeCreationFailure
 	default:
 		return Failed
 	}
@@ -252,11 +311,11 @@ func resultOfCode(code string) Result {
 // explainFailure is the cloud's failure with the pods that are in the way on the nodes that it
 // names: the cloud does not name them (EKS E52).
 func (d *decision) explainFailure(op *nodegroup.Operation) string {
-	text := fmt.Sprintf("update %s failed: %s", op.ID, op.Failure)
-	if resultOfCode(op.Code) == NodeCreationFailure {
+	text := fmt.Sprintf("%s failed: %s", d.operationName(op.ID), op.Failure)
+	if op.Cause == nodegroup.LaunchFailed {
 		return joinNotes(text, d.describeFailures())
 	}
-	if resultOfCode(op.Code) != PodEvictionFailure {
+	if op.Cause != nodegroup.DrainFailed {
 		return text
 	}
 	first := len(d.blocked)
@@ -382,9 +441,9 @@ func (d *decision) leaveOperation() {
 	note := ""
 	switch {
 	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:
-		note = fmt.Sprintf("%s continues with update %s", d.managerName(), op.ID)
+		note = fmt.Sprintf("%s continues with %s", d.managerName(), d.operationName(op.ID))
 	case known.ID == "" && !start.Begun.IsZero() && start.Outcome != nodegroup.OutcomeFatal:
-		note = d.managerName() + " may have begun the update"
+		note = fmt.Sprintf("%s may have begun the %s", d.managerName(), nameOperation(d.rec.Provider))
 	}
 	d.endUpgradeWith(d.rec.Stopping, joinNotes(d.rec.Message, note))
 }
@@ -397,7 +456,7 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 	began := cmp.Or(op.Began, now)
 	return Record{
 		Version: Delegated.recordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
-		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
+		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID, Cancels: group.Managed.Cancels},
 	}
 }
 
@@ -425,8 +484,8 @@ func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced 
 		return true
 	}
 	known := d.rec.Delegation
-	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of update %s for %s, and %d of %d nodes are outdated still",
-		d.managerName(), known.ID, lostAfter, len(d.count.pending), d.rec.Total))
+	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of %s for %s, and %d of %d nodes are outdated still",
+		d.managerName(), d.operationName(known.ID), lostAfter, len(d.count.pending), d.rec.Total))
 	known.ID, known.Newest = newest.ID, newest.Began
 	return false
 }

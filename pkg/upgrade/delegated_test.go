@@ -16,16 +16,23 @@ import (
 // newManagedScene is a group that its cloud upgrades, before its upgrade.
 func newManagedScene(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
-	s.Group.Managed = &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}}
+	s.Group.Managed = managedLikeEKS()
 	s.Request.Strategy, s.Request.EvictUnmanaged = upgrade.Delegated, true
 	return s
 }
 
+// managedLikeEKS returns what EKS does with a managed node group of the default width.
+func managedLikeEKS() *nodegroup.Managed {
+	return &nodegroup.Managed{
+		MaxUnavailable: nodegroup.Quantity{N: 1}, MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true,
+		DrainTimeout: 15 * time.Minute, Settle: time.Minute, DrawsNodes: true, ChangeWidth: "aws eks update-nodegroup-config",
+	}
+}
+
 // operate sets the group's newest operation, as its cloud shows it now.
 func (s *scene) operate(id string, state nodegroup.OperationState, to nodegroup.Revision) *nodegroup.Operation {
-	s.Group.Managed = &nodegroup.Managed{
-		MaxUnavailable: nodegroup.Quantity{N: 1}, Operation: nodegroup.Operation{ID: id, State: state, To: to, Kind: "VersionUpdate"},
-	}
+	s.Group.Managed = managedLikeEKS()
+	s.Group.Managed.Operation = nodegroup.Operation{ID: id, State: state, To: to, Kind: "VersionUpdate"}
 	s.pass(time.Second)
 	return &s.Group.Managed.Operation
 }
@@ -273,22 +280,22 @@ func TestDelegateRequestsAnotherTarget(t *testing.T) {
 // TestDelegateExplainsFailures ends with the cloud's code as result, and names the pods that the
 // cloud does not name (EKS E33, E42, E52); the same command begins another operation.
 func TestDelegateExplainsFailures(t *testing.T) {
-	cases := map[string]struct {
+	cases := map[nodegroup.FailureCause]struct {
 		result upgrade.Result
 		text   string
 	}{
-		"PodEvictionFailure":        {upgrade.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
-		"NodeCreationFailure":       {upgrade.NodeCreationFailure, "update u1 failed: no luck"},
-		"InsufficientFreeAddresses": {upgrade.Failed, "update u1 failed: no luck"},
+		nodegroup.DrainFailed:  {upgrade.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
+		nodegroup.LaunchFailed: {upgrade.NodeCreationFailure, "update u1 failed: no luck"},
+		"":                     {upgrade.Failed, "update u1 failed: no luck"},
 	}
-	for code, c := range cases {
-		t.Run(code, func(t *testing.T) {
+	for cause, c := range cases {
+		t.Run(string(cause), func(t *testing.T) {
 			s := following(t, old("old-a-1", build.Pod("web-1", build.App("web"), build.In("shop"))), current("new-a-1"))
 			budget := build.Budget("web", build.Counts(1, 1, 1))
 			budget.Namespace = "shop"
 			s.budgets(budget)
 			op := s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted)
-			op.Code, op.Failure, op.Resources = code, "no luck", []string{"old-a-1"}
+			op.Cause, op.Failure, op.Resources = cause, "no luck", []string{"old-a-1"}
 			s.next()
 			step := s.next()
 			if !step.Finished || step.Record.Result != c.result || !strings.HasPrefix(step.Record.Message, c.text) {
@@ -569,8 +576,9 @@ const lostAfter = 5 * time.Minute
 func TestResolveDelegated(t *testing.T) {
 	group := nodegroup.Group{
 		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
-		Managed: &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 25, Percent: true}, ChangeWidth: "aws eks update-nodegroup-config"},
+		Managed: managedLikeEKS(),
 	}
+	group.Managed.MaxUnavailable = nodegroup.Quantity{N: 25, Percent: true}
 	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // as without a flag
 	req, err := usual.ResolveRequest(&group, 10, 9)
 	if err != nil || req.Strategy != upgrade.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != upgrade.Fail {

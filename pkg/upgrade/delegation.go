@@ -27,6 +27,11 @@ type Delegation struct {
 	Unjoined map[string]time.Time `json:"unjoined,omitempty"`
 	// LaunchFailure is why a machine could not be launched last, since the operation began.
 	LaunchFailure string `json:"launchFailure,omitempty"`
+	// Cancels and TakesWidth are what nodegroup.Managed says of the cloud.
+	Cancels    bool `json:"cancels,omitempty"`
+	TakesWidth bool `json:"takesWidth,omitempty"`
+	// Cancelling is the operation that the cloud was asked to cancel for a pause.
+	Cancelling string `json:"cancelling,omitempty"`
 	// Succeeded is when the operation was first seen to have succeeded.
 	Succeeded time.Time `json:"succeeded,omitzero"`
 }
@@ -51,5 +56,5 @@ func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
 // over or leads elsewhere. The token of its request is a new one: a cloud refuses one that it knows
 // with another target.
 func (d *Delegation) nextAttempt() *Delegation {
-	return &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest}
+	return &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, Cancels: d.Cancels, TakesWidth: d.TakesWidth}
 }

@@ -53,7 +53,11 @@ func TestMaxIsLoweredBySomebody(t *testing.T) {
 			s.Group.Max = 3
 			s.pass(time.Minute)
 		}, "", ""},
-		"it has no size": {func(s *scene) { s.Group.Can.Resize, s.Group.Can.Bounds = false, false; s.Group.Max = 0; s.pass(time.Minute) }, "", ""},
+		"it has no size": {func(s *scene) {
+			s.Group.Can.Resize, s.Group.Can.Bounds = false, false
+			s.Group.Max = 0
+			s.pass(time.Minute)
+		}, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -132,7 +132,7 @@ func (d *decision) limitRetry(action nodegroup.Action, retry Retry) {
 // hasOwnLimit reports whether the time that the action may take is limited elsewhere.
 func hasOwnLimit(action nodegroup.Action) bool {
 	switch action.(type) {
-	case nodegroup.AddCapacity, nodegroup.Delegate:
+	case nodegroup.AddCapacity, nodegroup.Delegate, nodegroup.CancelOperation:
 		return true
 	default:
 		return false

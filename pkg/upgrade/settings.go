@@ -258,14 +258,15 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	return min(surge, room), nil
 }
 
-// firstForOthers is a flag that was given and that only a group which this tool drives can obey.
-func (s *Settings) firstForOthers() string {
+// firstForOthers returns a flag that was given and that only a group which this tool drives can obey, "" for none. like is the model whose
+// numbers hold anyway.
+func (s *Settings) firstForOthers(like string) string {
 	given := []struct {
 		flag string
 		is   bool
 	}{
 		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
-		{"like", s.Like != "" && s.Like != "eks"},
+		{"like", s.Like != "" && s.Like != like},
 		{"update-strategy", s.UpdateStrategy != ""},
 		{"current", len(s.Current) > 0},
 		{"drain-timeout", s.DrainTimeout != nil},

@@ -41,7 +41,7 @@ func shortLivedStrategy() strategy {
 func checkShortLived(s *Settings) error {
 	others := *s
 	others.Strategy, others.Current = "", nil
-	if flag := others.firstForOthers(); flag != "" {
+	if flag := others.firstForOthers("eks"); flag != "" {
 		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: remove the flag", flag, ShortLived)
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {

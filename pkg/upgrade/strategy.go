@@ -200,8 +200,8 @@ func (r *Record) currentPhase() phase {
 // any of its phases.
 func CheckOffered(r *Record, verb Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
-	switch reason := nodegroup.InfoOf(r.Provider).ManagerCannot(string(verb)); {
-	case slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
+	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyNot(string(verb)); {
+	case slices.ContainsFunc(s.phases, func(p phase) bool { return r.allowsIn(p, verb) }):
 		return nil
 	case r.Delegation != nil && reason != "":
 		return errors.New(reason)
@@ -213,13 +213,18 @@ func CheckOffered(r *Record, verb Verb) error {
 // Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
 // the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
 func (r *Record) Allows(verb Verb) error {
-	if slices.Contains(r.currentPhase().verbs, verb) {
+	if r.allowsIn(r.currentPhase(), verb) {
 		return nil
 	}
 	if err := CheckOffered(r, verb); err != nil {
 		return err
 	}
 	return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
+}
+
+// allowsIn reports whether a user may ask for the verb in the phase: the strategy has it, or the cloud that carries the upgrade out.
+func (r *Record) allowsIn(p phase, verb Verb) bool {
+	return slices.Contains(p.verbs, verb) || verb == VerbPause && r.Delegation != nil && r.Delegation.Cancels
 }
 
 // findAllowed is the verb that is asked of the upgrade, "" for one that it does not allow in its

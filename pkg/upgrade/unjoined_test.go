@@ -28,7 +28,7 @@ func TestDelegateSaysWhyNodesAreMissing(t *testing.T) {
 	s.remove(bare.Instance.ID)
 	s.Group.LaunchFailure = nodegroup.LaunchFailure{} // it lacks no machine any more
 	op := s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted)
-	op.Code, op.Failure = "NodeCreationFailure", "new nodes did not come up"
+	op.Cause, op.Failure = nodegroup.LaunchFailed, "new nodes did not come up"
 	step := s.next()
 	for range 5 {
 		if step.Finished {

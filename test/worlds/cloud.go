@@ -131,6 +131,8 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 		return c.terminate(a)
 	case nodegroup.Delegate:
 		return c.delegate(a)
+	case nodegroup.CancelOperation:
+		return c.cancelOperation(a)
 	default:
 		return answered(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
 	}

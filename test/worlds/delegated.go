@@ -57,6 +57,38 @@ func jobs(p *Plan) {
 
 func (p *Plan) delegated() bool { return p.Request.Strategy == upgrade.Delegated }
 
+// otherCloud is a made-up provider that upgrades its groups by itself in another way than EKS does: with numbers and limits of its own, pods
+// that are left are deleted, the request may name a width, and its operation can be cancelled.
+const otherCloud = "othercloud"
+
+// upgradeElsewhere moves half of the groups that their own cloud upgrades to the other cloud. It has dice of its own, so that all other
+// worlds stay as they are.
+func upgradeElsewhere(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f746865))}
+	if !p.delegated() || !d.chance(50) {
+		return
+	}
+	r := &p.Request
+	p.Provider, r.OnTimeout = otherCloud, upgrade.Force
+	r.DrainTimeout, r.Settle = upgrade.Duration{Duration: d.between(5*time.Minute, time.Hour)}, upgrade.Duration{Duration: d.between(0, 5*time.Minute)}
+	if r.Surge = d.IntN(4); p.Minimal {
+		r.Surge = 0
+	}
+	for range min(d.IntN(4), d.IntN(4)) {
+		p.Actors = append(p.Actors, Actor{Kind: Pauses, At: d.between(0, pick(d, time.Minute, time.Hour)), Pick: d.IntN(1000)})
+	}
+}
+
+// operationName is what the group's cloud calls an upgrade of its own.
+func (p *Plan) operationName() string {
+	if p.byOtherCloud() {
+		return "operation"
+	}
+	return "update"
+}
+
+func (p *Plan) byOtherCloud() bool { return p.Provider == otherCloud }
+
 // bygone is the operation that was over before the world began.
 func (p *Plan) bygone() []*operation {
 	switch p.Past {
@@ -109,6 +141,10 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
 	}
 	for _, action := range step.Actions {
+		if cancel, ok := action.(nodegroup.CancelOperation); ok {
+			r.cancels(w, step, cancel)
+			continue
+		}
 		start, ok := action.(nodegroup.Delegate)
 		if !ok {
 			r.fail("delegated", "%s, and the cloud upgrades the group", action)
@@ -121,9 +157,16 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.explains(w, step)
 }
 
+// cancels holds that only the operation that is followed is cancelled, where its cloud can and a pause was asked for.
+func (r *rules) cancels(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
+	if followed := step.Record.Delegation; !r.c.plan.byOtherCloud() || w.Asked.Verb != upgrade.VerbPause || followed == nil || followed.ID != cancel.Operation {
+		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
+	}
+}
+
 // givesUp holds that only an operation is given up for lost that readings have not told of for five minutes.
 func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
-	if record := &step.Record; w.Record.Result != "" || record.Result != upgrade.Failed || !strings.Contains(record.Message, "has not told of update") {
+	if record := &step.Record; w.Record.Result != "" || record.Result != upgrade.Failed || !strings.Contains(record.Message, "has not told of "+r.c.plan.operationName()) {
 		return
 	}
 	followed := w.Record.Delegation.ID
@@ -179,11 +222,11 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 	if record.Stopping == "" || w.Record.Stopping != "" {
 		return
 	}
-	told := op.ID == followed && strings.Contains(record.Message, "update "+op.ID)
-	coded := op.State == nodegroup.OperationFailed && (op.Code == evictionFailure || op.Code == creationFailure)
+	told := op.ID == followed && strings.Contains(record.Message, r.c.plan.operationName()+" "+op.ID)
+	coded := op.State == nodegroup.OperationFailed && op.Cause != ""
 	switch record.Stopping {
 	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure:
-		if !told || !coded || string(record.Stopping) != op.Code {
+		if !told || !coded || record.Stopping != map[nodegroup.FailureCause]upgrade.Result{nodegroup.DrainFailed: upgrade.PodEvictionFailure, nodegroup.LaunchFailed: upgrade.NodeCreationFailure}[op.Cause] {
 			r.fail("E42", "it stops with %q: %s, and the operation is %+v", record.Stopping, record.Message, op)
 		}
 	case upgrade.Failed:
@@ -259,6 +302,10 @@ func (r *rules) restDelegated(record upgrade.Record) {
 	case upgrade.WorkloadUnhealthy:
 		r.unhealthy(record)
 	case upgrade.Paused:
+		if p.hasActor(Pauses) && record.PausedBy != "" {
+			r.pausedElsewhere(record)
+			break
+		}
 		if !p.hasActor(OperationBegun, TargetMoves) && !p.hasFault(OperationCancelled) {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}
@@ -273,6 +320,13 @@ func (r *rules) restDelegated(record upgrade.Record) {
 	}
 	if record.Result != upgrade.Interrupted {
 		r.delegations.token = ""
+	}
+}
+
+// pausedElsewhere holds that nothing is under way after a pause but what another actor has begun.
+func (r *rules) pausedElsewhere(record upgrade.Record) {
+	if op := r.c.runningOperation(); op != nil && record.Delegation.ID == op.id {
+		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)
 	}
 }
 
@@ -299,7 +353,7 @@ func (r *rules) succeeded(record upgrade.Record) {
 // left is the rule that whoever stops here is told that the cloud continues.
 func (r *rules) left(record upgrade.Record) {
 	op := r.c.runningOperation()
-	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(record.Message, "continues with update "+op.id) {
+	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(record.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
 		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, record.Message)
 	}
 	if record.Result == upgrade.Aborted && record.IsResumable() {

@@ -44,6 +44,7 @@ func Generate(seed uint64) Plan {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
 	}
 	delegate(&p)
+	upgradeElsewhere(&p)
 	jobs(&p)
 	blueGreen(&p)
 	shortLived(&p)

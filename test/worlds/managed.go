@@ -63,6 +63,27 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 	return nil
 }
 
+// cancelOperation has an operation end a while after it is asked for. Nodes that are being drained may be given back.
+func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
+	op := c.runningOperation()
+	switch {
+	case !c.plan.byOtherCloud():
+		return answered(nodegroup.OutcomeFatal, "operations cannot be cancelled (forbidden)")
+	case op == nil || op.id != a.Operation:
+		return answered(nodegroup.OutcomeMoved, "operation %s is over", a.Operation)
+	}
+	c.after(c.draw(time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
+	return nil
+}
+
+// cloudSurge is how many nodes the group's own cloud adds first, at the most.
+func (p *Plan) cloudSurge() int {
+	if p.byOtherCloud() {
+		return p.Request.Surge
+	}
+	return max(2*p.Zones, p.Request.MaxUnavailable)
+}
+
 func (c *cluster) runningOperation() *operation {
 	if ops := c.cloud.operations; len(ops) > 0 && ops[len(ops)-1].running() {
 		return ops[len(ops)-1]
@@ -139,7 +160,7 @@ func (c *cluster) scaleUp(op *operation) {
 	}
 	k := &c.cloud
 	k.pointed, op.booting = op.to, c.now
-	if surge := min(max(2*c.plan.Zones, c.plan.Request.MaxUnavailable), len(c.outdatedFor(op))) - k.extra; surge > 0 && !c.plan.Minimal {
+	if surge := min(c.plan.cloudSurge(), len(c.outdatedFor(op))) - k.extra; surge > 0 && !c.plan.Minimal {
 		k.extra, k.desired, k.max = k.extra+surge, k.desired+surge, k.max+surge
 	}
 	c.fill()
@@ -222,9 +243,9 @@ func (c *cluster) drainNode(op *operation, i *instance) {
 	name := c.nodeOf(i)
 	left := c.leaving(name)
 	emptied, empty := op.emptied[i.id]
-	late := c.now.Sub(op.drains[i.id]) >= nodeLimit
+	late := c.now.Sub(op.drains[i.id]) >= c.plan.Request.DrainTimeout.Duration
 	switch {
-	case empty && c.now.Sub(emptied) >= nodeSettle:
+	case empty && c.now.Sub(emptied) >= c.plan.Request.Settle.Duration:
 		c.replace(op, i)
 	case empty:
 	case len(left) == 0:
@@ -274,6 +295,11 @@ func (c *cluster) scaleDown(op *operation) {
 func (c *cluster) managed() *nodegroup.Managed {
 	m := &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",
+		MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, DrainTimeout: nodeLimit, Settle: nodeSettle, DrawsNodes: true,
+	}
+	if r := &c.plan.Request; c.plan.byOtherCloud() {
+		m.MaxSurge, m.SurgeCoversUnavailable, m.DrainTimeout, m.Settle = nodegroup.Quantity{N: r.Surge}, false, r.DrainTimeout.Duration, r.Settle.Duration
+		m.DrawsNodes, m.DeletesRest, m.TakesWidth, m.Cancels, m.ChangeWidth = false, true, true, true, ""
 	}
 	for _, op := range c.cloud.operations {
 		if op.shown.After(c.now) || op.lost {
@@ -285,6 +311,7 @@ func (c *cluster) managed() *nodegroup.Managed {
 		}
 		if op.state == nodegroup.OperationFailed {
 			m.Operation.Failure = op.code + ": see to it"
+			m.Operation.Cause = map[string]nodegroup.FailureCause{evictionFailure: nodegroup.DrainFailed, creationFailure: nodegroup.LaunchFailed}[op.code]
 		}
 	}
 	return m

@@ -124,7 +124,7 @@ func declared() [][2]string {
 		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
-		keys("provider", "aws", "gke", "manual", podScaler),
+		keys("provider", "aws", "gke", "manual", podScaler, otherCloud),
 		keys("like", "eks", "gke"),
 		keys("strategy", upgrade.Surge, upgrade.BlueGreen, upgrade.AutoscaledBlueGreen, upgrade.ShortLived, upgrade.Delegated),
 		keys("on-timeout", upgrade.Fail, upgrade.Force, upgrade.Skip),
@@ -172,6 +172,7 @@ func allActions() []string {
 		upgrade.Delete{},
 		nodegroup.Terminate{},
 		nodegroup.Delegate{},
+		nodegroup.CancelOperation{},
 		upgrade.DeleteNode{},
 	} {
 		kinds = append(kinds, kindOf(action))

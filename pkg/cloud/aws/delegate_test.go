@@ -62,7 +62,7 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	s.await(awscloud.UpdateState.Ended)
 	now := s.look("")
 	op := now.Managed.Operation
-	if op.State != nodegroup.OperationFailed || op.Code != "PodEvictionFailure" || !strings.Contains(op.Failure, "(ip-1)") || !slices.Equal(op.Resources, []string{"ip-1"}) {
+	if op.State != nodegroup.OperationFailed || op.Code != "PodEvictionFailure" || op.Cause != nodegroup.DrainFailed || !strings.Contains(op.Failure, "(ip-1)") || !slices.Equal(op.Resources, []string{"ip-1"}) {
 		t.Errorf("got %+v", op)
 	}
 	if err := s.upgrade(&now, "run/2", true); err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -51,8 +52,10 @@ func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out := describeGroup(g)
 	out.Name, out.Kind, out.Can.NameZone, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
 	out.Managed = &nodegroup.Managed{
-		MaxUnavailable: nodegroup.Quantity{N: 1},
-		ChangeWidth:    name.addTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
+		MaxUnavailable: nodegroup.Quantity{N: 1}, MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true, // EKS E05, E21
+		ChangeWidth:  name.addTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
+		DrainTimeout: 15 * time.Minute, Settle: time.Minute, // EKS E41, E44
+		DrawsNodes: true, Looks: 5 * time.Second, // EKS E40; kubectl drain evicts again as often
 	}
 	return out
 }
@@ -183,8 +186,21 @@ func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegr
 	}
 	if op.State == nodegroup.OperationFailed {
 		op.Code, op.Failure, op.Resources = explainUpdate(u.Errors, force)
+		op.Cause = causeOf(op.Code)
 	}
 	return op
+}
+
+// causeOf maps the code of an update's first error (EKS E33, E42).
+func causeOf(code string) nodegroup.FailureCause {
+	switch kt.ErrorCode(code) {
+	case kt.ErrorCodePodEvictionFailure:
+		return nodegroup.DrainFailed
+	case kt.ErrorCodeNodeCreationFailure:
+		return nodegroup.LaunchFailed
+	default:
+		return ""
+	}
 }
 
 // operationState maps a status; one that is not known yet is not an end.

@@ -70,6 +70,17 @@ func TestDescribeManagedInstances(t *testing.T) {
 	}
 }
 
+// TestManagedRules holds the numbers by which EKS upgrades a node group (EKS E05, E21, E40, E41, E44).
+func TestManagedRules(t *testing.T) {
+	m := describedManaged(factsOf(newNodegroup())).Managed
+	if m.MaxUnavailable.N != 1 || m.ResolveSurge(9, 3, 1) != 6 || m.ResolveSurge(9, 1, 5) != 5 {
+		t.Errorf("at most %s unavailable, %d and %d nodes added", m.MaxUnavailable, m.ResolveSurge(9, 3, 1), m.ResolveSurge(9, 1, 5))
+	}
+	if m.DrainTimeout != 15*time.Minute || m.Settle != time.Minute || !m.DrawsNodes || m.DeletesRest || m.Cancels || m.TakesWidth {
+		t.Errorf("%+v", m)
+	}
+}
+
 // TestWidth holds what updateConfig says (EKS E04, E05, E07, E09).
 func TestWidth(t *testing.T) {
 	cases := map[string]struct {

@@ -1,0 +1,38 @@
+package worlds_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
+)
+
+// TestMadeUpProviders upgrades groups of providers that are not in the product from start to end: one whose groups have no size,
+// and one that upgrades its groups in another way than EKS does. The rules of all worlds hold in each.
+func TestMadeUpProviders(t *testing.T) {
+	for _, provider := range []string{"podscaler", "othercloud"} {
+		if slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.Name == provider }) {
+			t.Errorf("%s is in the product", provider)
+		}
+		const wanted = 10
+		succeeded := 0
+		for seed := uint64(1); succeeded < wanted && seed < 5000; seed++ {
+			plan := worlds.Generate(seed)
+			if plan.Provider != provider {
+				continue
+			}
+			v := worlds.Run(plan, nil)
+			if v.Broken != "" {
+				t.Errorf("seed %d: %s", seed, v.Broken)
+			}
+			if v.Result == upgrade.Succeeded {
+				succeeded++
+			}
+		}
+		if succeeded < wanted {
+			t.Errorf("%d upgrades of groups of %s succeeded", succeeded, provider)
+		}
+	}
+}
