@@ -25,11 +25,11 @@ import (
 
 // execution is the upgrade of one group, with the lease that it takes.
 type execution struct {
-	s        *session
-	g        *groupContext
-	mode     mode
-	hold     *cluster.Hold
-	progress *progress
+	s       *session
+	g       *groupContext
+	mode    mode
+	hold    *cluster.Hold
+	display Display
 	// credited is until when the time in which no one was at work is on record.
 	credited time.Time
 }
@@ -38,18 +38,17 @@ type execution struct {
 func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	progress := s.newProgress(g.group.Name)
-	defer progress.closeDisplay()
-	progress.stopWithoutReader(cancel)
+	display := s.openDisplay(g.group.Name, cancel)
+	defer display.Close()
 	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
 		return upgrade.Record{}, err
 	}
-	hold, err := s.acquireLease(ctx, g.group.Name, m, progress)
+	hold, err := s.acquireLease(ctx, g.group.Name, m, display)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	e := execution{s: s, g: g, mode: m, hold: hold, progress: progress}
+	e := execution{s: s, g: g, mode: m, hold: hold, display: display}
 	if err := e.creditIdleTime(ctx); err != nil {
 		return upgrade.Record{}, err
 	}
@@ -98,25 +97,25 @@ func (e *execution) creditIdleTime(ctx context.Context) error {
 // announceStart finds the load balancers to follow, and says what is about to be done.
 func (e *execution) announceStart(ctx context.Context) {
 	if e.g.rebuilt {
-		e.progress.writeNote(e.g.describeLoss())
+		e.display.Note(e.g.describeLoss())
 	}
-	e.progress.writeNote(describeStart(e.g))
+	e.display.Note(describeStart(e.g))
 	if standby := upgrade.DescribeStandby(e.g.members); standby != "" {
-		e.progress.writeNote(standby)
+		e.display.Note(standby)
 	}
 	if why, remedy := e.g.store.UnreadableRequest(); why != "" {
-		e.progress.writeNote(why + ": run " + remedy)
+		e.display.Note(why + ": run " + remedy)
 	}
 	if e.mode != modeAbort { // which drains nothing
 		e.g.loadBalancers(ctx, e.s, nil)
 		for _, line := range e.s.DescribeShortfalls(ctx, &e.g.request) {
-			e.progress.writeNote(line)
+			e.display.Note(line)
 		}
 	}
 	for _, line := range e.g.balancers.describeStart() {
-		e.progress.writeNote(line)
+		e.display.Note(line)
 	}
-	e.progress.showCloudAnswer(&e.g.group, nil)
+	e.display.Cloud(&e.g.group, nil)
 }
 
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
@@ -227,19 +226,19 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	now := e.s.Now()
 	idle := now.Sub(e.credited)
 	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
-		e.progress.writeNote(line)
+		e.display.Note(line)
 	}
 	r := &runner.Runner{
 		Clock: e.s.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.Client, e.s.Now), Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
-		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.progress.showBalancerAnswer,
+		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.display.Balancers,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
-		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
+		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.display.Step(step) }, Polled: e.display.Cloud, Failures: watcher.Failures(), Unreached: e.display.Outage,
 	}
 	record, err := r.Run(ctx)
 	if nodes := watcher.View().Nodes; isLeftFenced(&record, nodes, err) {
 		for _, line := range report.StillFencedLines(nodes, g.request.Run) {
-			e.progress.writeNote(line)
+			e.display.Note(line)
 		}
 	}
 	return record, err
@@ -289,12 +288,10 @@ func listDrainLimits(record upgrade.Record, now time.Time) []string {
 }
 
 // acquireLease takes the group's lease, and says whom it waits for.
-func (c *command) acquireLease(ctx context.Context, group string, m mode, progress *progress) (*cluster.Hold, error) {
+func (c *command) acquireLease(ctx context.Context, group string, m mode, display Display) (*cluster.Hold, error) {
 	return cluster.AcquireLease(ctx, c.Client, cluster.Claim{
 		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
-		Waiting: func(holder string) {
-			progress.writeNote(describeHolder(holder, m))
-		},
+		Waiting: func(holder string) { display.Note(describeHolder(holder, m)) },
 	})
 }
 

@@ -60,9 +60,9 @@ func TestStartSaysWhatIsLeftOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &execution{s: s, g: g, mode: m, progress: s.newProgress("blue")}
+			e := &execution{s: s, g: g, mode: m, display: s.openDisplay("blue", nil)}
 			e.announceStart(t.Context())
-			e.progress.closeDisplay()
+			e.display.Close()
 			if got := errOut.String(); strings.Count(got, noServices) != want || !strings.Contains(got, "run ") {
 				t.Errorf("it said %q, want %d lines on services", got, want)
 			}

@@ -58,8 +58,8 @@ type claim struct {
 // awaitPause waits until the record says that the upgrade has come to rest or, where no one carries
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
-	progress := c.newProgress(u.name)
-	defer progress.closeDisplay()
+	display := c.openDisplay(u.name, nil)
+	defer display.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower, err := u.store.Follow(ctx)
@@ -70,7 +70,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	go func() {
 		hold, err := cluster.AcquireLease(ctx, c.Client, cluster.Claim{
 			Namespace: c.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
-			Waiting: func(holder string) { progress.writeNote(describeWait(holder, &u.record)) },
+			Waiting: func(holder string) { display.Note(describeWait(holder, &u.record)) },
 		})
 		claims <- claim{hold, err}
 	}()

@@ -26,8 +26,25 @@ import (
 // heartbeat is how long progress may be silent.
 const heartbeat = 30 * time.Second
 
-// progress writes one line for each change of an upgrade's state, and a heartbeat on long waits. On
-// a terminal the line of the moment stands below and is redrawn.
+// Display shows the user what happens while a command waits for one group's upgrade. Its methods return nothing: an
+// upgrade continues unseen. They may be called from several goroutines, except for Close, after which nothing is shown.
+type Display interface {
+	// Step shows what a step of the upgrade has changed.
+	Step(step upgrade.Step)
+	// Note shows a text of one line that belongs to no step.
+	Note(text string)
+	// Cloud shows why the cloud did not answer, nil if it did, and what it did not let be read of the group.
+	Cloud(group *nodegroup.Group, err error)
+	// Balancers shows why load balancers could not be read, nil if they could.
+	Balancers(err error)
+	// Outage shows why the cluster takes no change, "" if it does.
+	Outage(detail string)
+	// Close ends the display. It must be called once.
+	Close()
+}
+
+// progress is a Display of lines: one for each change of an upgrade's state, and a heartbeat on long waits. On
+// a terminal the line of the moment is below them and is redrawn.
 type progress struct {
 	group string
 	w     io.Writer
@@ -56,7 +73,10 @@ type progress struct {
 	ended    chan struct{}
 }
 
-func (c console) newProgress(group string) *progress {
+// openDisplay returns the display that --progress asks for. When stderr has no reader any more, as when head has seen
+// enough, the display calls stop: from then on to the end of the process writing to a pipe without a reader returns an
+// error. If stop is nil, such a write ends the process.
+func (c console) openDisplay(group string, stop func()) Display {
 	mode := c.progress
 	if mode == "auto" {
 		mode = "plain"
@@ -68,18 +88,12 @@ func (c console) newProgress(group string) *progress {
 		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(c.ErrOut),
 		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if stop != nil {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+		p.w = &pipe{Writer: p.w, onNoReader: stop}
+	}
 	go p.redrawUntilClosed()
 	return p
-}
-
-// stopWithoutReader has stop called when there is no reader any more, as when head has seen enough.
-// From then on to the end of the process writing to a pipe without a reader returns an error and no
-// longer ends the process.
-func (p *progress) stopWithoutReader(stop func()) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.w = &pipe{Writer: p.w, onNoReader: stop}
 }
 
 // pipe is a writer that tells when it has no reader.
@@ -97,7 +111,7 @@ func (p *pipe) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// redrawUntilClosed redraws the line of the moment and breaks long silences, until close.
+// redrawUntilClosed redraws the line of the moment and breaks long silences, until Close.
 func (p *progress) redrawUntilClosed() {
 	defer close(p.ended)
 	ticker := time.NewTicker(time.Second)
@@ -124,8 +138,8 @@ func (p *progress) redrawLine() {
 	}
 }
 
-// closeDisplay ends the progress; what is drawn on a terminal is cleared.
-func (p *progress) closeDisplay() {
+// Close implements Display. It clears the line that is drawn on a terminal.
+func (p *progress) Close() {
 	close(p.stop)
 	<-p.ended
 	p.mu.Lock()
@@ -133,8 +147,8 @@ func (p *progress) closeDisplay() {
 	p.clearLine()
 }
 
-// showStep sees every step of the runner.
-func (p *progress) showStep(step upgrade.Step) {
+// Step implements Display.
+func (p *progress) Step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}.After(p.last)
@@ -148,9 +162,8 @@ func (p *progress) showStep(step upgrade.Step) {
 	p.last = now
 }
 
-// showCloudAnswer sees whether the cloud answered; its silence is told once, and so is each thing that it
-// did not let be read.
-func (p *progress) showCloudAnswer(group *nodegroup.Group, err error) {
+// Cloud implements Display. It writes each reason once, and each thing that could not be read.
+func (p *progress) Cloud(group *nodegroup.Group, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := ""
@@ -169,8 +182,8 @@ func (p *progress) showCloudAnswer(group *nodegroup.Group, err error) {
 	}
 }
 
-// showBalancerAnswer sees whether load balancers could be read; each reason is told once.
-func (p *progress) showBalancerAnswer(err error) {
+// Balancers implements Display. It writes each reason once.
+func (p *progress) Balancers(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && err.Error() != p.balancers {
@@ -179,8 +192,8 @@ func (p *progress) showBalancerAnswer(err error) {
 	}
 }
 
-// showOutage sees why the cluster takes no change, "" when it does; each reason is told once.
-func (p *progress) showOutage(detail string) {
+// Outage implements Display. It writes each reason once until the cluster takes a change.
+func (p *progress) Outage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if detail == "" {
@@ -196,8 +209,8 @@ func (p *progress) showOutage(detail string) {
 	p.outages[detail] = true
 }
 
-// writeNote writes a line that no step stands behind.
-func (p *progress) writeNote(text string) {
+// Note implements Display.
+func (p *progress) Note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writeLine(report.Event{Type: "note", Text: text})

@@ -24,15 +24,15 @@ import (
 )
 
 // follow writes the progress of an upgrade in a mode, in the time of a synctest bubble.
-func follow(t *testing.T, mode string, happens func(*progress)) string {
+func follow(t *testing.T, mode string, happens func(Display)) string {
 	t.Helper()
 	var text string
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		p := console{IOStreams: genericiooptions.IOStreams{ErrOut: &w}, progress: mode}.newProgress("workers")
+		p := console{IOStreams: genericiooptions.IOStreams{ErrOut: &w}, progress: mode}.openDisplay("workers", nil)
 		happens(p)
 		synctest.Wait()
-		p.closeDisplay()
+		p.Close()
 		text = w.String()
 	})
 	return text
@@ -53,23 +53,23 @@ func deniedPod(detail string) upgrade.Blocked {
 }
 
 // story is an upgrade in short.
-func story(p *progress) {
-	p.writeNote("run r1: upgrading to workers:2")
-	p.showStep(stepOf(upgrade.PhaseSetup))
-	p.showStep(stepOf(upgrade.PhaseSetup))
-	p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
-	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
-	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
-	p.showCloudAnswer(&nodegroup.Group{}, nil)
-	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
-	p.showOutage("no credentials for the API server")
-	p.showOutage("no credentials for the API server")
-	p.showOutage("")
-	p.showOutage("connection refused")
+func story(p Display) {
+	p.Note("run r1: upgrading to workers:2")
+	p.Step(stepOf(upgrade.PhaseSetup))
+	p.Step(stepOf(upgrade.PhaseSetup))
+	p.Step(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
+	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
+	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
+	p.Cloud(&nodegroup.Group{}, nil)
+	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
+	p.Outage("no credentials for the API server")
+	p.Outage("no credentials for the API server")
+	p.Outage("")
+	p.Outage("connection refused")
 	stopping := stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
 	stopping.Record.Stopping = upgrade.Interrupted
-	p.showStep(stopping)
-	p.showStep(stopping)
+	p.Step(stopping)
+	p.Step(stopping)
 }
 
 var told = []string{
@@ -129,7 +129,7 @@ func TestJSONProgress(t *testing.T) {
 }
 
 func TestQuietProgress(t *testing.T) {
-	if got := follow(t, "quiet", func(p *progress) { story(p); time.Sleep(time.Hour) }); got != "" {
+	if got := follow(t, "quiet", func(p Display) { story(p); time.Sleep(time.Hour) }); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -138,17 +138,17 @@ func TestQuietProgress(t *testing.T) {
 // say.
 func TestHeartbeat(t *testing.T) {
 	cases := map[string]struct {
-		happens func(*progress)
+		happens func(Display)
 		want    int
 	}{
-		"nothing was decided yet": {func(*progress) { time.Sleep(10 * time.Minute) }, 0},
-		"a short silence":         {func(p *progress) { p.showStep(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
-		"a long silence":          {func(p *progress) { p.showStep(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
-		"somebody speaks": {func(p *progress) {
-			p.showStep(stepOf(upgrade.PhaseUpgrade))
+		"nothing was decided yet": {func(Display) { time.Sleep(10 * time.Minute) }, 0},
+		"a short silence":         {func(p Display) { p.Step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
+		"a long silence":          {func(p Display) { p.Step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
+		"somebody speaks": {func(p Display) {
+			p.Step(stepOf(upgrade.PhaseUpgrade))
 			for range 10 {
 				time.Sleep(heartbeat - 2*time.Second)
-				p.writeNote("still here")
+				p.Note("still here")
 			}
 		}, 0},
 	}
@@ -167,12 +167,12 @@ const erase = "\r\x1b[K"
 // TestTerminalProgress draws the line of the moment below the lines that stay, on one line, and
 // takes it away at the end.
 func TestTerminalProgress(t *testing.T) {
-	text := follow(t, "tty", func(p *progress) {
-		p.showStep(stepOf(upgrade.PhaseUpgrade))
+	text := follow(t, "tty", func(p Display) {
+		p.Step(stepOf(upgrade.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
-		p.writeNote("one more line")
+		p.Note("one more line")
 		time.Sleep(time.Second)
-		p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
+		p.Step(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
 	const moment = "phase upgrade, 0 of 2 replaced; n1 draining 1 pod"

@@ -174,10 +174,10 @@ func (s *session) warnOfLosses(g *groupContext) {
 	if len(lines) == 0 {
 		return
 	}
-	progress := s.newProgress(g.group.Name)
-	defer progress.closeDisplay()
+	display := s.openDisplay(g.group.Name, nil)
+	defer display.Close()
 	for _, line := range lines {
-		progress.writeNote(line)
+		display.Note(line)
 	}
 }
 

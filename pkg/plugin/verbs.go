@@ -144,9 +144,9 @@ func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb upg
 // isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
 // nothing.
 func (c *command) isHolderAtWork(ctx context.Context, group string, m mode) (bool, error) {
-	progress := c.newProgress(group)
-	defer progress.closeDisplay()
-	return c.IsHolderAtWork(ctx, c.stateNamespace, group, func(holder string) { progress.writeNote(describeHolder(holder, m)) })
+	display := c.openDisplay(group, nil)
+	defer display.Close()
+	return c.IsHolderAtWork(ctx, c.stateNamespace, group, func(holder string) { display.Note(describeHolder(holder, m)) })
 }
 
 // clearLease takes the name of a holder that is gone out of the lease of an upgrade that is over.
@@ -155,9 +155,9 @@ func (c *command) clearLease(ctx context.Context, group string, m mode) error {
 	if err != nil || lease.Holder == "" {
 		return err
 	}
-	progress := c.newProgress(group)
-	defer progress.closeDisplay()
-	hold, err := c.acquireLease(ctx, group, m, progress)
+	display := c.openDisplay(group, nil)
+	defer display.Close()
+	hold, err := c.acquireLease(ctx, group, m, display)
 	if _, held := errors.AsType[*cluster.HeldError](err); held {
 		return nil // who lives gives the lease back
 	}
