@@ -76,7 +76,7 @@ func (b *balancers) addNote(what, why string) {
 func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
 	var err error
 	if objects == nil {
-		if objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForBalancers); err != nil {
+		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForBalancers); err != nil {
 			return nil, err
 		}
 	}

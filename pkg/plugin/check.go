@@ -66,7 +66,7 @@ one can say which nodes are outdated.`,
 			if err != nil {
 				return usageError(err)
 			}
-			c := &checker{commandLine: line, checkFlags: own}
+			c := &checker{line: line, checkFlags: own}
 			if f.dump != "" {
 				return c.checkDump(cmd.Context(), f.dump)
 			}
@@ -108,7 +108,7 @@ func explainRule(f *flags, id string) error {
 
 // checker is one run of the check command.
 type checker struct {
-	*commandLine
+	line *commandLine
 	checkFlags
 }
 
@@ -118,13 +118,13 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	command := &command{c.commandLine, conn}
-	objects, err := cluster.ReadObjects(ctx, command.Client, inventory.ForChecks)
+	command := &command{c.line, conn}
+	objects, err := cluster.ReadObjects(ctx, conn.Client, inventory.ForChecks)
 	if err != nil {
 		return explainReadError(err)
 	}
 	view := viewOfObjects(objects)
-	provider, groups, err := command.findGroups(ctx, view.Nodes)
+	provider, groups, err := c.line.findGroups(ctx, view.Nodes)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		}
 		g.askRights(ctx, s)
 		g.loadBalancers(ctx, s, objects)
-		g.missingReads = cluster.ListMissingReads(ctx, command.Client, c.stateNamespace)
+		g.missingReads = cluster.ListMissingReads(ctx, conn.Client, c.line.stateNamespace)
 		reports = append(reports, c.checkGroup(s, g, objects))
 	}
 	return c.answerReports(reports)
@@ -150,8 +150,8 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 // chooseGroups are the groups that were named or, where none was, all there are.
 func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([]string, error) {
 	switch {
-	case !c.groups.isEmpty():
-		return s.resolveGroupNames(ctx, c.groups, suggestNone)
+	case !c.line.groups.isEmpty():
+		return s.resolveGroupNames(ctx, c.line.groups, suggestNone)
 	case len(all) == 0:
 		return nil, usageError(fmt.Errorf("the %d nodes of the cluster belong to no node group that is known: pass -l SELECTOR --current KEY=VALUE", len(s.view.Nodes)))
 	default:
@@ -162,11 +162,11 @@ func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([
 // checkDump checks groups of a cluster that was written down. All of their nodes are outdated,
 // unless --current names labels of those that are not.
 func (c *checker) checkDump(ctx context.Context, file string) error {
-	d, source, err := readDump(ctx, c.In, file, trim.ForChecks)
+	d, source, err := readDump(ctx, c.line.In, file, trim.ForChecks)
 	if err != nil {
 		return err
 	}
-	s := openDump(c.commandLine, d, source)
+	s := openDump(c.line, d, source)
 	groups, err := s.provider.Groups(ctx, d.Nodes)
 	if err != nil {
 		return err
@@ -195,9 +195,9 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 		g.group.Refusal = "" // that no target is known is no matter
 	}
 	world := g.makeWorld(g.now)
-	scene := preflight.NewScene(&world, g.makeFacts(s.Version), objects)
+	scene := preflight.NewScene(&world, g.makeFacts(s.conn.Version), objects)
 	r := report.CheckReport{
-		Context: s.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: knownOutdated(&g.group, g.members),
+		Context: s.conn.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: knownOutdated(&g.group, g.members),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
 	}
 	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", g.group.Name)
@@ -210,12 +210,12 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 			r.Unknown = f.String()
 		}
 	}
-	if objects.IsDump && !c.everyNode && len(c.settings.Current) == 0 {
+	if objects.IsDump && !c.everyNode && len(c.line.settings.Current) == 0 {
 		r.Assumptions = append(r.Assumptions, "every node is outdated: --current KEY=VALUE names a label of those that are not")
 	}
 	if r.Outdated != nil && *r.Outdated > 0 {
 		r.Unread = objects.WhyUnread(objects.Unread...)
-		r.Findings = append(r.Findings, preflight.Check(scene, preflight.Catalogue(), c.skipChecks)...)
+		r.Findings = append(r.Findings, preflight.Check(scene, preflight.Catalogue(), c.line.skipChecks)...)
 	}
 	return r
 }
@@ -225,9 +225,9 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 func (c *checker) answerReports(reports []report.CheckReport) error {
 	var err error
 	if c.patch {
-		err = report.WritePatches(c.Out, reports, c.ofCluster)
+		err = report.WritePatches(c.line.Out, reports, c.line.ofCluster)
 	} else {
-		err = printAll(c.console, "CheckList", reports, report.WriteCheck)
+		err = printAll(c.line.console, "CheckList", reports, report.WriteCheck)
 	}
 	if err != nil {
 		return err

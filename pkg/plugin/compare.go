@@ -70,16 +70,16 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 	if err := g.loadForecastData(ctx, s); err != nil {
 		return err
 	}
-	ways := g.listWays(s.settings)
+	ways := g.listWays(s.line.settings)
 	assumed, err := g.forecastWays(ctx, ways)
 	if err != nil {
 		return err
 	}
 	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
-	comparison.Context, comparison.Assumptions = s.context, assumed
+	comparison.Context, comparison.Assumptions = s.conn.context, assumed
 	names := []string{nodegroup.Prefix + g.group.Name}
-	err = s.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
+	err = s.line.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
 	if err == nil && !comparison.ReachesGoal() {
 		return &exitErr{code: exitStructural}
 	}

@@ -38,7 +38,7 @@ type execution struct {
 func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	display := s.openDisplay(g.group.Name, cancel)
+	display := s.line.openDisplay(g.group.Name, cancel)
 	defer display.Close()
 	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
 		return upgrade.Record{}, err
@@ -70,7 +70,7 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: run %s to continue", err, s.retry)
+		err = fmt.Errorf("%w: run %s to continue", err, s.line.retry)
 	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}
@@ -81,8 +81,8 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 // that at once: whoever takes the lease after this process, even if it does nothing, finds it
 // renewed until now.
 func (e *execution) creditIdleTime(ctx context.Context) error {
-	now := e.s.Now()
-	idle := e.s.IdleSince(e.hold.LastHeld())
+	now := e.s.conn.Now()
+	idle := e.s.conn.IdleSince(e.hold.LastHeld())
 	record, err := e.g.store.LoadRecord(ctx)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (e *execution) announceStart(ctx context.Context) {
 	}
 	if e.mode != modeAbort { // which drains nothing
 		e.g.loadBalancers(ctx, e.s, nil)
-		for _, line := range e.s.DescribeShortfalls(ctx, &e.g.request) {
+		for _, line := range e.s.conn.DescribeShortfalls(ctx, &e.g.request) {
 			e.display.Note(line)
 		}
 	}
@@ -126,9 +126,9 @@ const fresh = 10 * time.Second
 // then all is read again. An undoing is written at once: from then on the record says what the
 // request said, which is withdrawn.
 func (e *execution) takeUpRecord(ctx context.Context) error {
-	age := e.s.Now().Sub(e.g.now)
+	age := e.s.conn.Now().Sub(e.g.now)
 	last := e.hold.LastHeld()
-	held := e.hold.Waited() || (!last.IsZero() && e.s.IdleSince(last) <= age+time.Second) // the server tells whole seconds
+	held := e.hold.Waited() || (!last.IsZero() && e.s.conn.IdleSince(last) <= age+time.Second) // the server tells whole seconds
 	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
@@ -153,8 +153,8 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if err := e.readAgain(ctx, all); err != nil {
 		return err
 	}
-	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.agreed.rebuild {
-		return fmt.Errorf("the record of run %s was deleted while the lease was waited for: run %s to look again", e.g.record.Run, e.s.retry)
+	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.line.agreed.rebuild {
+		return fmt.Errorf("the record of run %s was deleted while the lease was waited for: run %s to look again", e.g.record.Run, e.s.line.retry)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (e *execution) readAgain(ctx context.Context, all bool) error {
 		if e.g.record, err = e.g.store.LoadRecord(ctx); err != nil {
 			return err
 		}
-		return e.g.adoptRecord(e.s.commandLine, e.mode)
+		return e.g.adoptRecord(e.s.line, e.mode)
 	}
 	if err := e.s.reloadCluster(ctx); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.WatchCluster(watchCtx, e.s.Client, e.s.Now)
+	watcher, err := cluster.WatchCluster(watchCtx, e.s.conn.Client, e.s.conn.Now)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -212,8 +212,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	owner := nodemark.Owner{Namespace: e.s.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
-	writer := cluster.NewWriter(e.s.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
+	owner := nodemark.Owner{Namespace: e.s.line.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
+	writer := cluster.NewWriter(e.s.conn.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
 	if hold.Overtook() {
 		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
 			return upgrade.Record{}, err
@@ -223,13 +223,13 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	now := e.s.Now()
+	now := e.s.conn.Now()
 	idle := now.Sub(e.credited)
 	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
 		e.display.Note(line)
 	}
 	r := &runner.Runner{
-		Clock: e.s.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.Client, e.s.Now), Stay: e.s.agreed.wait,
+		Clock: e.s.conn.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.conn.Client, e.s.conn.Now), Stay: e.s.line.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.display.Balancers,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
@@ -269,7 +269,7 @@ func (e *execution) readMovable(ctx context.Context) (drain.Movable, error) {
 	if e.g.request.Move != upgrade.MoveBySurge {
 		return drain.Movable{}, nil
 	}
-	return cluster.ReadMovable(ctx, e.s.Client)
+	return cluster.ReadMovable(ctx, e.s.conn.Client)
 }
 
 // listDrainLimits says how long the nodes in drain that are taken up have left.
@@ -289,8 +289,8 @@ func listDrainLimits(record upgrade.Record, now time.Time) []string {
 
 // acquireLease takes the group's lease, and says whom it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, display Display) (*cluster.Hold, error) {
-	return cluster.AcquireLease(ctx, c.Client, cluster.Claim{
-		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
+	return cluster.AcquireLease(ctx, c.conn.Client, cluster.Claim{
+		Namespace: c.line.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.line.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) { display.Note(describeHolder(holder, m)) },
 	})
 }
@@ -306,10 +306,10 @@ func describeHolder(holder string, m mode) string {
 // rejectParallel refuses a second upgrade in the cluster, since two groups drained together can
 // hold each other's budgets closed (containers-roadmap#1865).
 func (c *command) rejectParallel(ctx context.Context, group string, m mode) error {
-	if c.agreed.parallelGroups || m == modeAbort { // which drains nothing
+	if c.line.agreed.parallelGroups || m == modeAbort { // which drains nothing
 		return nil
 	}
-	other, err := c.FindParallel(ctx, c.stateNamespace, group)
+	other, err := c.conn.FindParallel(ctx, c.line.stateNamespace, group)
 	if err != nil || other.IsFree() {
 		return err
 	}

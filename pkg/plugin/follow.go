@@ -25,7 +25,7 @@ const (
 
 // followed is an upgrade that is shown again whenever it has changed.
 type followed struct {
-	*screen
+	screen   *screen
 	s        *session
 	g        *groupContext
 	store    *cluster.Store
@@ -45,12 +45,12 @@ type followed struct {
 func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a forecast that is being made is of no use any more
-	f := &followed{screen: newScreen(s.console), s: s, g: g, store: store, stale: true}
+	f := &followed{screen: newScreen(s.line.console), s: s, g: g, store: store, stale: true}
 	var err error
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
 	}
-	if f.watcher, err = cluster.WatchCluster(ctx, s.Client, s.Now); err != nil {
+	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {
 		return err
 	}
 	ask := time.NewTicker(followCloud)
@@ -78,7 +78,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 			return false, err
 		}
 	}
-	f.g.view, f.g.now = f.watcher.View(), f.s.Now()
+	f.g.view, f.g.now = f.watcher.View(), f.s.conn.Now()
 	f.g.joinNodes()
 	state := f.stateOf(record, version)
 	status := f.g.makeStatus(state, f.g.now)
@@ -89,7 +89,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 		}
 		status.Rest = f.forecast.restAt(f.g.now, record.Run)
 	}
-	return !record.IsRunning() && !f.g.isWatching(), f.showChange(status)
+	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status)
 }
 
 // stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
@@ -111,7 +111,7 @@ func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool
 	case <-ctx.Done():
 		return false
 	case <-f.watcher.Changed():
-	case <-f.redrawTimer():
+	case <-f.screen.redrawTimer():
 	case <-f.observeTimer():
 	case made := <-f.forecast.made:
 		f.forecast.finish(made)

@@ -35,7 +35,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	if !g.record.IsResumable() { // or some of the nodes are there already
 		addresses := preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets)
-		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(s.skipChecks, f.Rule) }))
+		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(s.line.skipChecks, f.Rule) }))
 	}
 	var leaving []*drain.Replicas
 	if s.objects != nil && g.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
@@ -47,7 +47,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	unread = slices.Concat(unread, g.describeReplacements(&forecast))
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
+		Context: s.conn.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		SizeAfter: g.sizeAfter(&forecast),
 		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
@@ -93,8 +93,8 @@ func (g *groupContext) findOwner() *preflight.Finding {
 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
 func (g *groupContext) askRights(ctx context.Context, s *session) {
-	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
-	g.shortfalls = s.DescribeShortfalls(ctx, &g.request)
+	g.missingRights = s.conn.ListMissingRights(ctx, &g.request, true, s.line.stateNamespace)
+	g.shortfalls = s.conn.DescribeShortfalls(ctx, &g.request)
 	if authorizer, ok := cloud.As[cloud.Authorizer](g.provider); ok && g.countOutdated() > 0 {
 		g.cloudRights = authorizer.AskRights(ctx, &g.group)
 	}
@@ -119,7 +119,7 @@ func (g *groupContext) checkObjects(s *session) []preflight.Finding {
 		return slices.Concat(g.findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
 	}
 	world := g.makeWorld(g.now)
-	return preflight.Check(preflight.NewScene(&world, g.makeFacts(s.Version), s.objects), preflight.Catalogue(), s.skipChecks)
+	return preflight.Check(preflight.NewScene(&world, g.makeFacts(s.conn.Version), s.objects), preflight.Catalogue(), s.line.skipChecks)
 }
 
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's

@@ -35,14 +35,14 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 			return fmt.Errorf("upgrading group %q: node %q also belongs to group %q, whose record cannot be read: %w", g.group.Name, node, name, unreadable[name])
 		}
 	}
-	own := nodemark.Owner{Namespace: s.stateNamespace, Group: g.name}
+	own := nodemark.Owner{Namespace: s.line.stateNamespace, Group: g.name}
 	if foreign, found := upgrade.FindForeignRun(g.members, own, g.record.Run, records); found {
 		return s.rejectForeignMarks(ctx, g, foreign)
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
 		if node := sharedNode(name, g.members); node != "" && record.IsCloudless() && (record.IsRunning() || record.Result == upgrade.Paused) {
-			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: record.Run, Owner: nodemark.Owner{Namespace: s.stateNamespace, Group: name}}, &record)
+			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: record.Run, Owner: nodemark.Owner{Namespace: s.line.stateNamespace, Group: name}}, &record)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (g *groupContext) rejectUnreadable(m mode) error {
 // rejectForeignMarks refuses to upgrade a node that another upgrade has marked. It reads the record of
 // that upgrade: the error says how to continue it, or that it has none.
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
-	record, err := cluster.NewStore(s.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
+	record, err := cluster.NewStore(s.conn.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the record of the upgrade that fenced node %q: %w", foreign.Node, err)
 	}
@@ -128,10 +128,10 @@ func sharedNode(group string, members []nodegroup.Member) string {
 
 // rejectAbsentTarget refuses a target that was typed and does not exist.
 func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
-	if !g.group.AbsentTarget || s.settings.To == "" || g.to != s.settings.To || m == modeStatus || m == modeAbort {
+	if !g.group.AbsentTarget || s.line.settings.To == "" || g.to != s.line.settings.To || m == modeStatus || m == modeAbort {
 		return nil
 	}
-	return usageError(fmt.Errorf("upgrading group %q to %s: %s", g.group.Name, s.settings.To, g.group.Refusal))
+	return usageError(fmt.Errorf("upgrading group %q to %s: %s", g.group.Name, s.line.settings.To, g.group.Refusal))
 }
 
 // rejectUnseenTarget refuses to move a group to a revision that only its record names: whoever may
@@ -139,7 +139,7 @@ func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
 // or one of its machines has to have it already, or the user types it.
 func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
 	switch {
-	case m == modeStatus || m == modeAbort || g.to == "" || g.to == s.settings.To || g.group.Managed != nil:
+	case m == modeStatus || m == modeAbort || g.to == "" || g.to == s.line.settings.To || g.group.Managed != nil:
 		return nil
 	case g.group.Refusal != "" || g.group.Pointed.ID == g.group.Wanted.ID:
 		return nil

@@ -79,19 +79,19 @@ type groupContext struct {
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
 	g := &groupContext{
 		name: name, provider: s.provider, store: s.openStore(name),
-		clusterWorkloads: s.clusterWorkloads, now: s.Now(),
+		clusterWorkloads: s.clusterWorkloads, now: s.conn.Now(),
 	}
 	err := g.loadRecord(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if g.to, err = chooseTarget(m, s.settings.To, &g.record); err != nil {
+	if g.to, err = chooseTarget(m, s.line.settings.To, &g.record); err != nil {
 		return nil, err
 	}
-	switch known := len(s.settings.Current) > 0 || !g.record.IsResumable(); {
+	switch known := len(s.line.settings.Current) > 0 || !g.record.IsResumable(); {
 	case known || m == modeRollback:
 	case m == modeStatus && g.record.IsCloudless(): // an upgrade asks which nodes are current
-		line := *s.commandLine
+		line := *s.line
 		line.settings.Current = g.record.Request.Current
 		g.provider = line.manualProvider(s.view.Nodes)
 	default:
@@ -103,14 +103,14 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err = g.observeOperation(ctx, m); err != nil {
 		return nil, err
 	}
-	if s.settings.Strategy.Traits().ByAutoscaler || s.compare {
-		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group, g.now)
+	if s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare {
+		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.conn.Client, &g.group, g.now)
 	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes), m); err != nil {
 		return nil, err
 	}
 	g.view, g.clusterWorkloads = s.view, s.clusterWorkloads
-	if err := g.joinCluster(s.context); err != nil {
+	if err := g.joinCluster(s.conn.context); err != nil {
 		return nil, err
 	}
 	return g, s.settleRequest(ctx, g, m)
@@ -140,7 +140,7 @@ func (s *session) settleRequest(ctx context.Context, g *groupContext, m mode) er
 // were read for a plan. The budgets of these pods are in no one's way.
 func (g *groupContext) loadMovable(ctx context.Context, s *session, m mode) (err error) {
 	if m == modeUpgrade && g.clusterWorkloads == nil && g.request.Move == upgrade.MoveBySurge {
-		g.movable, err = cluster.ReadMovable(ctx, s.Client)
+		g.movable, err = cluster.ReadMovable(ctx, s.conn.Client)
 	}
 	return err
 }
@@ -150,7 +150,7 @@ func (g *groupContext) loadRecord(ctx context.Context, s *session) (err error) {
 	if g.record, err = g.store.LoadRecord(ctx); err != nil || !g.record.IsResumable() {
 		return err
 	}
-	lease, err := s.ReadLease(ctx, s.stateNamespace, g.name)
+	lease, err := s.conn.ReadLease(ctx, s.line.stateNamespace, g.name)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 
 // readForecastBackground reads what a forecast knows of controllers and volumes.
 func readForecastBackground(ctx context.Context, s *session) (*inventory.Objects, error) {
-	background, err := cluster.ReadObjects(ctx, s.Client, inventory.ForForecasts)
+	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
@@ -209,12 +209,12 @@ func (g *groupContext) loadSurvey(ctx context.Context) error {
 
 // resolveRequest settles the request against the group and the cluster.
 func (s *session) resolveRequest(g *groupContext, m mode) error {
-	if key := preflight.UnknownLabel(s.settings.Current, g.members); key != "" {
+	if key := preflight.UnknownLabel(s.line.settings.Current, g.members); key != "" {
 		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
-			key, s.settings.Current[key], g.group.Name, key))
+			key, s.line.settings.Current[key], g.group.Name, key))
 	}
 	if !m.keepsSettings() {
-		settings := s.settings
+		settings := s.line.settings
 		settings.To = g.to
 		var err error
 		group, size, outdated := g.sizesAtStart()
@@ -222,20 +222,20 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 			return usageError(err)
 		}
 	}
-	if err := g.adoptRecord(s.commandLine, m); err != nil {
+	if err := g.adoptRecord(s.line, m); err != nil {
 		return err
 	}
-	return g.rejectUnknownWorkloads(s.settings.IgnoreUnready)
+	return g.rejectUnknownWorkloads(s.line.settings.IgnoreUnready)
 }
 
 // checkUpgrade applies the rules that hold for every upgrade. Where they depend on other objects than the
 // group's nodes and their pods, it reads those, too, and looks for volumes that keep pods on their nodes.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
-	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.Version}, s.objects
+	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version}, s.objects
 	switch {
 	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
 		var err error
-		if objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForChecks); err != nil {
+		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)
 		}
 		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
@@ -246,10 +246,10 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		}
 	}
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {
-		return slices.Contains(s.skipChecks, f.Rule)
+		return slices.Contains(s.line.skipChecks, f.Rule)
 	})
-	if objects != nil && !s.isDryRun() { // the plan of a dry run has what all rules find
-		bound := preflight.Check(preflight.NewScene(&world, facts, objects), preflight.VolumeRules(), s.skipChecks)
+	if objects != nil && !s.line.isDryRun() { // the plan of a dry run has what all rules find
+		bound := preflight.Check(preflight.NewScene(&world, facts, objects), preflight.VolumeRules(), s.line.skipChecks)
 		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return f.Severity != preflight.Block || f.Skipped != "" })...)
 	}
 	return nil

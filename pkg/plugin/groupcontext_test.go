@@ -95,7 +95,7 @@ func TestPlanCountsAddresses(t *testing.T) {
 	}
 	p.request.Surge = 1
 	for skipped, want := range map[string]bool{"PDB001": true, "NG004": false} {
-		s.skipChecks = []string{skipped}
+		s.line.skipChecks = []string{skipped}
 		plan, err := p.makePlan(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)

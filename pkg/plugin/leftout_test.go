@@ -60,7 +60,7 @@ func TestStartSaysWhatIsLeftOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := &execution{s: s, g: g, mode: m, display: s.openDisplay("blue", nil)}
+			e := &execution{s: s, g: g, mode: m, display: s.line.openDisplay("blue", nil)}
 			e.announceStart(t.Context())
 			e.display.Close()
 			if got := errOut.String(); strings.Count(got, noServices) != want || !strings.Contains(got, "run ") {

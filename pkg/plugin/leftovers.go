@@ -38,7 +38,7 @@ func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) [
 // the record has not changed when it is read again: an upgrade takes the lease before it writes its first
 // record, and writes its last record before it releases the lease.
 func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *upgrade.Record) (lease cluster.LeaseState, abandoned bool, err error) {
-	lease, err = c.ReadLease(ctx, c.stateNamespace, group)
+	lease, err = c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || !record.IsRunning() || !lease.IsFree() {
 		return lease, false, err
 	}
@@ -67,7 +67,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
+	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
@@ -89,7 +89,7 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}
 	}
-	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.view.Nodes, unreadable), records, s.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
+	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
 }
 
 // dropUnknowable removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report
@@ -100,6 +100,6 @@ func (s *session) dropUnknowable(nodes []*corev1.Node, unreadable map[string]err
 		if !named {
 			return len(unreadable) > 0
 		}
-		return owner.Namespace == s.stateNamespace && unreadable[owner.Group] != nil
+		return owner.Namespace == s.line.stateNamespace && unreadable[owner.Group] != nil
 	})
 }

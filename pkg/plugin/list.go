@@ -20,40 +20,40 @@ import (
 
 // listGroups prints the node groups of the cluster.
 func listGroups(ctx context.Context, c *command) error {
-	view, err := c.readView(ctx)
+	view, err := c.conn.readView(ctx)
 	if err != nil {
 		return err
 	}
-	provider, groups, err := c.findGroups(ctx, view.Nodes)
+	provider, groups, err := c.line.findGroups(ctx, view.Nodes)
 	if err != nil {
 		return err
 	}
 	records, unreadable, err := c.loadRecords(ctx)
 	if err != nil {
-		fmt.Fprintln(c.ErrOut, "warning: phases are not shown:", err)
+		fmt.Fprintln(c.line.ErrOut, "warning: phases are not shown:", err)
 	}
 	c.warnUnreadable(unreadable)
 	list := report.NewList("NodeGroupList", []report.NodeGroup{}) // an empty list is one in JSON, too
 	var names []string
 	refusals := map[string]string{}
 	for i := range groups {
-		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.Version})
+		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.conn.Version})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}
 		refusals[row.Name] = row.Refusal
-		if !c.outdated || isUpgradable(row) {
+		if !c.line.outdated || isUpgradable(row) {
 			list.Items = append(list.Items, row)
 			names = append(names, nodegroup.Prefix+row.Name)
 		}
 	}
-	if !c.isForPrograms() {
+	if !c.line.isForPrograms() {
 		hints := slices.Concat(hintsOfList(len(list.Items), groups, refusals, view.Nodes), hintsOfOwners(provider, groups, view.Nodes), hintsOfRecords(groups, records))
-		if err := writeLines(c.ErrOut, hints); err != nil || len(list.Items) == 0 {
+		if err := writeLines(c.line.ErrOut, hints); err != nil || len(list.Items) == 0 {
 			return err
 		}
 	}
-	return c.printObject(list, names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, list, ro) })
+	return c.line.printObject(list, names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, list, ro) })
 }
 
 // hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not

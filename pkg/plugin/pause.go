@@ -44,9 +44,9 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		u.record = record
 	}
 	if u.record.Result != upgrade.Paused {
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
+	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
 }
 
 // claim is how the wait for a lease ended.
@@ -58,7 +58,7 @@ type claim struct {
 // awaitPause waits until the record says that the upgrade has come to rest or, where no one carries
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
-	display := c.openDisplay(u.name, nil)
+	display := c.line.openDisplay(u.name, nil)
 	defer display.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,8 +68,8 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	}
 	claims := make(chan claim, 1)
 	go func() {
-		hold, err := cluster.AcquireLease(ctx, c.Client, cluster.Claim{
-			Namespace: c.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
+		hold, err := cluster.AcquireLease(ctx, c.conn.Client, cluster.Claim{
+			Namespace: c.line.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
 			Waiting: func(holder string) { display.Note(describeWait(holder, &u.record)) },
 		})
 		claims <- claim{hold, err}
@@ -91,7 +91,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 				return upgrade.Record{}, got.err
 			}
 			defer got.hold.Release()
-			return u.markPaused(ctx, c.IdleSince(got.hold.LastHeld()), c.Now())
+			return u.markPaused(ctx, c.conn.IdleSince(got.hold.LastHeld()), c.conn.Now())
 		}
 	}
 }
@@ -127,7 +127,7 @@ func newResumeCommand(f *flags) *cobra.Command {
 no process carries out is continued from here, with the settings that it was
 begun with.`,
 		run: func(ctx context.Context, c *command, u *recordedUpgrade) error {
-			if err := rejectWaiting(c.commandLine, u.name, u.record); err != nil {
+			if err := rejectWaiting(c.line, u.name, u.record); err != nil {
 				return err
 			}
 			return resumeUpgrade(ctx, c, u)
@@ -140,7 +140,7 @@ begun with.`,
 
 // resumeUpgrade withdraws a pause or, where no one carries the upgrade out, does that.
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if err := rejectConflicting(modeResume, c.isDryRun(), u.name, &u.record); err != nil {
+	if err := rejectConflicting(modeResume, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
 	asked := u.store.Asked()
@@ -153,9 +153,9 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 	case atWork && pausing:
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", nodegroup.Prefix, u.name, asked.By))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", nodegroup.Prefix, u.name, asked.By))
 	case atWork:
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}
 	s, err := u.openSession(ctx, c, modeResume)
 	if err != nil {

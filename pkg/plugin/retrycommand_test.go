@@ -178,7 +178,7 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
 			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retry: c.again}
-			err := (&command{commandLine: typed}).askUser(confirmation{mode: w})
+			err := (&command{line: typed}).askUser(confirmation{mode: w})
 			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCodeOf(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}

@@ -19,8 +19,8 @@ import (
 
 // command is a command line and the cluster that it is about.
 type command struct {
-	*commandLine
-	*connection
+	line *commandLine
+	conn *connection
 }
 
 // openCommand reads a command line and connects to the cluster.
@@ -38,33 +38,33 @@ func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra
 
 // openStore is where a group's upgrade is recorded.
 func (c *command) openStore(group string) *cluster.Store {
-	return cluster.NewStore(c.Client, c.stateNamespace, group)
+	return cluster.NewStore(c.conn.Client, c.line.stateNamespace, group)
 }
 
 // loadRecords returns the upgrade records of all groups, by group name. For each record that cannot be read, unreadable holds
 // the error by group name.
 func (c *command) loadRecords(ctx context.Context) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
-	return cluster.LoadRecords(ctx, c.Client, c.stateNamespace)
+	return cluster.LoadRecords(ctx, c.conn.Client, c.line.stateNamespace)
 }
 
 // warnUnreadable names the records of other groups that cannot be read.
 func (c *command) warnUnreadable(unreadable map[string]error) {
 	for _, group := range slices.Sorted(maps.Keys(unreadable)) {
-		fmt.Fprintf(c.ErrOut, "warning: the upgrade of group %s is left out: %v\n", group, unreadable[group])
+		fmt.Fprintf(c.line.ErrOut, "warning: the upgrade of group %s is left out: %v\n", group, unreadable[group])
 	}
 }
 
 // openSession reads the cluster and chooses the provider.
 func (c *command) openSession(ctx context.Context) (*session, error) {
-	view, err := c.readView(ctx)
+	view, err := c.conn.readView(ctx)
 	if err != nil {
 		return nil, err
 	}
-	provider, err := c.openProvider(ctx, view.Nodes)
+	provider, err := c.line.openProvider(ctx, view.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	return &session{command: c, provider: cloud.ByClock(provider, c.Now), view: view}, nil
+	return &session{command: c, provider: cloud.ByClock(provider, c.conn.Now), view: view}, nil
 }
 
 // session is a cluster as it was read, and the provider of its nodes.
@@ -91,14 +91,14 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 	var err error
 	switch {
 	case s.podsOfGroupOnly:
-		s.view.Pods, err = cluster.PodsOn(ctx, s.Client, listOutdatedNodes(members))
+		s.view.Pods, err = cluster.PodsOn(ctx, s.conn.Client, listOutdatedNodes(members))
 	case len(s.view.Pods) > 0:
 	case m == modeUpgrade: // a plan, which says what rules find
-		if s.objects, err = cluster.ReadObjects(ctx, s.Client, inventory.ForChecks); err == nil {
+		if s.objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err == nil {
 			s.view.Pods, s.clusterWorkloads = podsByNode(s.objects.Pods), s.objects
 		}
 	default:
-		s.view.Pods, err = cluster.ListPods(ctx, s.Client)
+		s.view.Pods, err = cluster.ListPods(ctx, s.conn.Client)
 	}
 	if err != nil {
 		return explainReadError(err)
@@ -148,7 +148,7 @@ func listOutdatedNodes(members []nodegroup.Member) []string {
 // reloadCluster reads the cluster once more, which an upgrade has changed.
 func (s *session) reloadCluster(ctx context.Context) error {
 	var err error
-	s.view, err = s.readView(ctx)
+	s.view, err = s.conn.readView(ctx)
 	s.clusterWorkloads, s.objects = nil, nil
 	return err
 }

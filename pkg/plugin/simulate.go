@@ -24,7 +24,7 @@ import (
 // simulation is the simulate command: an upgrade in virtual time, of a cluster that was written
 // down.
 type simulation struct {
-	*commandLine
+	line *commandLine
 	file string
 }
 
@@ -71,9 +71,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := openDump(s.commandLine, d, source)
+	at := openDump(s.line, d, source)
 	if s.file != "" {
-		at.checkedBy = shell.Join(append([]string{"kubectl", "nodeupgrade", "check", "--filename=" + s.file}, s.ofGroup...))
+		at.checkedBy = shell.Join(append([]string{"kubectl", "nodeupgrade", "check", "--filename=" + s.file}, s.line.ofGroup...))
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	s.explainAssumptions(g, d)
 	g.addRefusals(preflight.ListRefusals(g.checkObjects(at)))
-	if s.compare {
+	if s.line.compare {
 		return compareGroup(ctx, at, g)
 	}
 	if err := s.writeEvents(ctx, g); err != nil {
@@ -95,7 +95,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerPlans(*plan)
+	return s.line.answerPlans(*plan)
 }
 
 // loadDump reads the dump, and says where from.
@@ -103,7 +103,7 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	if s.file == "" {
 		return dump.Example(), "built-in example", nil
 	}
-	return readDump(ctx, s.In, s.file, trim.ForPlans)
+	return readDump(ctx, s.line.In, s.file, trim.ForPlans)
 }
 
 // readDump reads a file, or stdin, and says which.
@@ -137,14 +137,14 @@ func openDump(l *commandLine, d *dump.Dump, source string) *session {
 
 // loadDumpedGroup is a group of such a cluster at the moment when that was written down.
 func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Time) (*groupContext, error) {
-	g := &groupContext{name: name, provider: s.provider, view: s.view, clusterWorkloads: s.clusterWorkloads, to: s.settings.To, now: cmp.Or(taken, time.Now())}
+	g := &groupContext{name: name, provider: s.provider, view: s.view, clusterWorkloads: s.clusterWorkloads, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}
 	var err error
 	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return nil, usageError(err) // of what was written down
 	}
 	// It is a question of what would be, so that one is taken to be there.
-	g.group.Autoscaler.Serves = s.settings.Strategy.Traits().ByAutoscaler || s.compare
-	if err := g.joinCluster(s.context); err != nil {
+	g.group.Autoscaler.Serves = s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare
+	if err := g.joinCluster(s.conn.context); err != nil {
 		return nil, err
 	}
 	if err := s.resolveRequest(g, modeUpgrade); err != nil {
@@ -169,10 +169,10 @@ func (i interruptible) Read(p []byte) (int, error) {
 
 // chooseGroup is the group that was named or, where none was, the only one there is.
 func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, error) {
-	if !s.groups.isEmpty() {
-		names, err := at.resolveGroupNames(ctx, s.groups, suggestNone)
+	if !s.line.groups.isEmpty() {
+		names, err := at.resolveGroupNames(ctx, s.line.groups, suggestNone)
 		if err != nil {
-			return "", s.wrapDumpError(at.context, err)
+			return "", s.wrapDumpError(at.conn.context, err)
 		}
 		return names[0], nil
 	}
@@ -185,10 +185,10 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 		return names[0], nil
 	case 0:
 		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.view.Nodes))
-		return "", usageError(s.wrapDumpError(at.context, err))
+		return "", usageError(s.wrapDumpError(at.conn.context, err))
 	default:
 		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
-		return "", usageError(s.wrapDumpError(at.context, err))
+		return "", usageError(s.wrapDumpError(at.conn.context, err))
 	}
 }
 
@@ -202,14 +202,14 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 
 // explainAssumptions says on stderr what the dump leaves open and what is taken instead.
 func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
-	if s.progress == "quiet" || s.progress == "json" {
+	if s.line.progress == "quiet" || s.line.progress == "json" {
 		return
 	}
 	var notes []string
 	if s.file == "" {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
-	if len(s.settings.Current) == 0 {
+	if len(s.line.settings.Current) == 0 {
 		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", g.countOutdated()))
 	}
 	if len(d.Pods) == 0 {
@@ -222,21 +222,21 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "an autoscaler is taken to serve the group")
 	}
 	for _, note := range notes {
-		fmt.Fprintln(s.ErrOut, "note:", note)
+		fmt.Fprintln(s.line.ErrOut, "note:", note)
 	}
 }
 
 // writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
 func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
-	if s.progress != "plain" && s.progress != "json" || g.findOwner() != nil {
+	if s.line.progress != "plain" && s.line.progress != "json" || g.findOwner() != nil {
 		return nil
 	}
 	spec, req := simulate.AssumeReplacements(g.makeSpec(), g.request)
 	req.Run = "simulation"
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
-	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
+	t := &transcript{w: s.line.ErrOut, group: req.Group, json: s.line.progress == "json", began: spec.Now}
 	record, err := simulate.New(spec).Run(ctx, req, t.recordStep)
 	if err != nil {
 		return err

@@ -32,14 +32,14 @@ func newStatusCommand(f *flags) *cobra.Command {
 				return err
 			}
 			err = showStatus(cmd.Context(), c, watch)
-			if err == nil || watch || c.groups.node != "" || c.groups.selector != "" {
+			if err == nil || watch || c.line.groups.node != "" || c.line.groups.selector != "" {
 				return err
 			}
 			status, err := statusWithoutCloud(cmd.Context(), c, err)
 			if err != nil {
 				return err
 			}
-			return c.printStatus(status)
+			return c.line.printStatus(status)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: print it again whenever it changes")
@@ -76,7 +76,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	}
 	state := recordedState{record: record, asked: asked, lease: lease, abandoned: abandoned}
 	g.readControllers(ctx, s, &record)
-	status := g.makeStatus(state, s.Now())
+	status := g.makeStatus(state, s.conn.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
 		status.Rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &restData{}) })
 	}
@@ -86,14 +86,14 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if why, remedy := store.UnreadableRequest(); why != "" {
 		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
 	}
-	return c.printStatus(status)
+	return c.line.printStatus(status)
 }
 
 // chooseReported returns the name of the group to show: the requested one, the only one with a record, or
 // the only one with a running upgrade. If there is none, it lists what earlier upgrades left and returns
 // "". It opens another session if the group is named by a label selector.
 func chooseReported(ctx context.Context, s *session) (*session, string, error) {
-	chosen := s.groups
+	chosen := s.line.groups
 	if chosen.isEmpty() {
 		records, unreadable, err := s.loadRecords(ctx)
 		if err != nil {
@@ -107,13 +107,13 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 			return s, "", usageError(fmt.Errorf("several upgrades are running: pass one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
 		}
 		if name := chosen.names[0]; nodegroup.IsSelector(name) {
-			line := *s.commandLine
+			line := *s.line
 			line.providerName = "manual"
 			if len(line.settings.Current) == 0 {
 				line.settings.Current = records[name].Request.Current
 			}
 			if line.groups, err = parseGroups(nil, groupSelection{selector: name}, line.providerName); err == nil {
-				s, err = (&command{&line, s.connection}).openSession(ctx)
+				s, err = (&command{&line, s.conn}).openSession(ctx)
 			}
 			return s, name, err
 		}
@@ -189,8 +189,8 @@ func (g *groupContext) readControllers(ctx context.Context, s *session, record *
 	if len(record.Workloads) == 0 {
 		return
 	}
-	unscaled := upgrade.Next(upgrade.NewWorld(s.Now(), g.group, g.members, &g.view, *record)).Unscaled
-	reader := cluster.NewControllerReader(s.Client, s.Now)
+	unscaled := upgrade.Next(upgrade.NewWorld(s.conn.Now(), g.group, g.members, &g.view, *record)).Unscaled
+	reader := cluster.NewControllerReader(s.conn.Client, s.conn.Now)
 	g.controllers = map[drain.Workload]drain.Controller{}
 	for _, w := range unscaled[:min(len(unscaled), mostControllersRead)] {
 		g.controllers[w] = reader.ReadController(ctx, w)
@@ -231,7 +231,7 @@ func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.R
 	}
 	status := &report.UpgradeStatus{Leftovers: left}
 	status.TypeMeta, _ = report.NewMeta("UpgradeStatus", "")
-	return s.printObject(status, nil, func(w io.Writer, _ report.Options) error {
+	return s.line.printObject(status, nil, func(w io.Writer, _ report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
 			lines = []string{"No upgrade is under way" + describeRecorded(records)}

@@ -385,7 +385,7 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 		"of a resume":            {func(*groupContext, *session) {}, modeResume, "run kubectl nodeupgrade workers --to=ami-9"},
 		"of a way back":          {func(*groupContext, *session) {}, modeRollback, "run kubectl nodeupgrade rollback workers --to=ami-9"},
 		"of one who looks":       {func(*groupContext, *session) {}, modeStatus, ""},
-		"the user typed it":      {func(_ *groupContext, s *session) { s.settings.To = "ami-9" }, modeUpgrade, ""},
+		"the user typed it":      {func(_ *groupContext, s *session) { s.line.settings.To = "ami-9" }, modeUpgrade, ""},
 		"the group points at it": {func(g *groupContext, _ *session) { g.group.Pointed = wanted }, modeResume, ""},
 		"a machine has it":       {func(g *groupContext, _ *session) { g.group.Instances = []nodegroup.Instance{{ID: "i-1"}} }, modeRollback, ""},
 		"only outdated machines are": {func(g *groupContext, _ *session) {
@@ -395,7 +395,7 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := &groupContext{name: "workers", to: "ami-9", group: nodegroup.Group{Name: "workers", Provider: "aws", Wanted: wanted, Pointed: pointed}}
-			s := &session{command: &command{commandLine: &commandLine{typed: typedNone}}}
+			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
 			c.change(g, s)
 			err := s.rejectUnseenTarget(g, c.mode)
 			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
@@ -421,8 +421,8 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 		"for a status":  {"1.33.9-20270101", "1.33.9-20270101", true, modeStatus, exitDone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &session{command: &command{commandLine: &commandLine{typed: typedNone}}}
-			s.settings.To = c.typed
+			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
+			s.line.settings.To = c.typed
 			g := &groupContext{to: c.used, group: nodegroup.Group{Name: "web", Refusal: "there is no release 1.33.9-20270101", AbsentTarget: c.absent}}
 			err := s.rejectAbsentTarget(g, c.mode)
 			if exitCodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), "to 1.33.9-20270101: there is no release") {

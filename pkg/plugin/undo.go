@@ -46,7 +46,7 @@ older revision with --to.`,
 
 // rollBack takes the upgrade from its holder and goes back.
 func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if err := rejectConflicting(modeRollback, c.isDryRun(), u.name, &u.record); err != nil {
+	if err := rejectConflicting(modeRollback, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
 	s, err := u.openSession(ctx, c, modeRollback)
@@ -61,19 +61,19 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err != nil {
 		return err
 	}
-	if c.isDryRun() {
+	if c.line.isDryRun() {
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
 			return err
 		}
-		return c.answerPlans(*plan)
+		return c.line.answerPlans(*plan)
 	}
 	s.warnOfLosses(g)
 	if err := errors.Join(g.rejectRefused(), g.rejectUnmanaged()); err != nil {
 		return err
 	}
 	if g.group.Follows != "" {
-		fmt.Fprintf(c.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, g.group.Follows, g.group.Wanted.Name)
+		fmt.Fprintf(c.line.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, g.group.Follows, g.group.Wanted.Name)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{
 		mode: modeRollback, question: fmt.Sprintf("Roll node group %s back to %s", u.name, g.group.Wanted.Name),
@@ -131,21 +131,21 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
-		fmt.Fprintf(c.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead\n", u.name, nodegroup.Command("rollback", u.name))
+		fmt.Fprintf(c.line.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead\n", u.name, nodegroup.Command("rollback", u.name))
 	}
-	if c.isDryRun() {
+	if c.line.isDryRun() {
 		log, record, err := g.simulateAbort(ctx, s)
 		if err != nil {
 			return err
 		}
-		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", nodegroup.Prefix, u.name, report.Parenthesize(record.Message)), "would ")...)
+		return c.line.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", nodegroup.Prefix, u.name, report.Parenthesize(record.Message)), "would ")...)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		log, _, err := g.simulateAbort(ctx, s)
 		if err != nil {
 			return err
 		}
-		return writeLines(c.ErrOut, log.formatLines("To be undone:", "  "))
+		return writeLines(c.line.ErrOut, log.formatLines("To be undone:", "  "))
 	}})
 }
 

@@ -21,7 +21,7 @@ import (
 // runUpgrade is the root command: the list without a group, else the plan and, unless it is a dry
 // run, the upgrade of one group after the other.
 func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) error {
-	if c.groups.isEmpty() {
+	if c.line.groups.isEmpty() {
 		return listGroups(ctx, c)
 	}
 	if err := rejectEarly(ctx, c); err != nil {
@@ -31,15 +31,15 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	if err != nil {
 		return err
 	}
-	names, err := s.resolveGroupNames(ctx, c.groups, suggest)
+	names, err := s.resolveGroupNames(ctx, c.line.groups, suggest)
 	if err != nil {
 		return err
 	}
 	if s.account, err = s.provider.Account(ctx); err != nil {
 		return err
 	}
-	s.podsOfGroupOnly = c.needsNoForecast()
-	if c.isDryRun() {
+	s.podsOfGroupOnly = c.line.needsNoForecast()
+	if c.line.isDryRun() {
 		return planGroups(ctx, s, names)
 	}
 	return upgradeGroups(ctx, s, names)
@@ -47,12 +47,12 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 
 // rejectEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
 func rejectEarly(ctx context.Context, c *command) error {
-	if len(c.groups.names) != 1 || c.isDryRun() || c.agreed.wait {
+	if len(c.line.groups.names) != 1 || c.line.isDryRun() || c.line.agreed.wait {
 		return nil
 	}
-	name := c.groups.names[0]
+	name := c.line.groups.names[0]
 	if record, err := c.openStore(name).LoadRecord(ctx); err == nil { // else reading the group says more
-		return rejectWaiting(c.commandLine, name, record)
+		return rejectWaiting(c.line, name, record)
 	}
 	return nil
 }
@@ -90,12 +90,12 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		if err != nil {
 			return err
 		}
-		if s.compare {
+		if s.line.compare {
 			g.addRefusals(preflight.ListRefusals(g.checkObjects(s)))
 			return compareGroup(ctx, s, g)
 		}
 		if g.releases != nil {
-			fmt.Fprintf(s.ErrOut, "note: node group %s would be released: %s\n", name, describeReleases(g.releases))
+			fmt.Fprintf(s.line.ErrOut, "note: node group %s would be released: %s\n", name, describeReleases(g.releases))
 		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
@@ -103,7 +103,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		plans = append(plans, *plan)
 	}
-	return s.answerPlans(plans...)
+	return s.line.answerPlans(plans...)
 }
 
 // planGroup is the plan of one group, with what a dry run asks the server.
@@ -114,11 +114,11 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	g.askRights(ctx, s)
 	g.loadBalancers(ctx, s, s.objects)
 	if g.rebuilt {
-		fmt.Fprintf(s.ErrOut, "note: %s\n", g.describeLoss())
+		fmt.Fprintf(s.line.ErrOut, "note: %s\n", g.describeLoss())
 	}
 	var probes []report.Probe
-	if s.dryRun == cmdutil.DryRunServer {
-		probes = append(probeEvictions(ctx, s.connection, g), probeCreations(ctx, s.connection, g)...)
+	if s.line.dryRun == cmdutil.DryRunServer {
+		probes = append(probeEvictions(ctx, s.conn, g), probeCreations(ctx, s.conn, g)...)
 		g.addRefusals(listRefusedProbes(probes))
 	}
 	plan, err := g.makePlan(ctx, s)
@@ -161,7 +161,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	record, err := carryOut(ctx, s, g, m)
 	if err != nil {
 		record.Message = cmp.Or(record.Message, err.Error())
-		s.printUnfinished(name, record)
+		s.line.printUnfinished(name, record)
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
 	return s.printEnd(g, record)
@@ -174,7 +174,7 @@ func (s *session) warnOfLosses(g *groupContext) {
 	if len(lines) == 0 {
 		return
 	}
-	display := s.openDisplay(g.group.Name, nil)
+	display := s.line.openDisplay(g.group.Name, nil)
 	defer display.Close()
 	for _, line := range lines {
 		display.Note(line)
@@ -183,7 +183,7 @@ func (s *session) warnOfLosses(g *groupContext) {
 
 // showReleases lists the nodes that are to be released.
 func (c *command) showReleases(g *groupContext) error {
-	return writeLines(c.ErrOut, []string{describeReleases(g.releases)})
+	return writeLines(c.line.ErrOut, []string{describeReleases(g.releases)})
 }
 
 func describeReleases(nodes []string) string {
@@ -194,17 +194,17 @@ func describeReleases(nodes []string) string {
 func (s *session) printEnd(g *groupContext, record upgrade.Record) error {
 	switch {
 	case record.Result == upgrade.Aborted:
-		return s.printAborted(g.name, record, g.actions)
+		return s.line.printAborted(g.name, record, g.actions)
 	case record.Result == upgrade.Succeeded && g.releases != nil:
-		return s.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, g.name), "done: ")...)
+		return s.line.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, g.name), "done: ")...)
 	default:
-		return s.printOutcome(g.name, record)
+		return s.line.printOutcome(g.name, record)
 	}
 }
 
 // checkAccess refuses an upgrade that would come to a halt half way for want of a right.
 func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
-	missing := c.ListMissingRights(ctx, request, m != modeAbort, c.stateNamespace)
+	missing := c.conn.ListMissingRights(ctx, request, m != modeAbort, c.line.stateNamespace)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -218,7 +218,7 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 	if err := s.clearLease(ctx, g.group.Name, m); err != nil {
 		return err
 	}
-	return s.printOutcome(g.group.Name, g.makeCurrentRecord())
+	return s.line.printOutcome(g.group.Name, g.makeCurrentRecord())
 }
 
 // showPlan writes the plan for the one who is asked.
@@ -228,7 +228,7 @@ func (s *session) showPlan(ctx context.Context, g *groupContext) error {
 	if err != nil {
 		return err
 	}
-	return report.WritePlan(s.ErrOut, plan, report.Options{Now: s.now()})
+	return report.WritePlan(s.line.ErrOut, plan, report.Options{Now: s.line.now()})
 }
 
 // confirmation is how a user is asked.
@@ -241,11 +241,11 @@ type confirmation struct {
 // askUser shows what would be done and asks, unless --yes. Without a terminal there is no one to
 // ask.
 func (c *command) askUser(how confirmation) error {
-	if c.agreed.yes {
+	if c.line.agreed.yes {
 		return nil
 	}
-	if !printers.IsTerminal(c.In) || !printers.IsTerminal(c.ErrOut) {
-		return usageError(errors.New("there is no terminal to ask at: run " + c.retry + " --yes" + suggestDryRun(how.mode, c.retry)))
+	if !printers.IsTerminal(c.line.In) || !printers.IsTerminal(c.line.ErrOut) {
+		return usageError(errors.New("there is no terminal to ask at: run " + c.line.retry + " --yes" + suggestDryRun(how.mode, c.line.retry)))
 	}
 	if err := how.show(); err != nil {
 		return err
@@ -257,21 +257,21 @@ func (c *command) askUser(how confirmation) error {
 // gone. --yes does not say so: it was typed for an upgrade that is recorded.
 func (s *session) confirmRebuild(g *groupContext) error {
 	switch text := g.describeLoss(); {
-	case !g.rebuilt || s.agreed.rebuild:
+	case !g.rebuilt || s.line.agreed.rebuild:
 		return nil
-	case s.agreed.yes || !printers.IsTerminal(s.In) || !printers.IsTerminal(s.ErrOut):
+	case s.line.agreed.yes || !printers.IsTerminal(s.line.In) || !printers.IsTerminal(s.line.ErrOut):
 		return usageError(fmt.Errorf("upgrading group %q: %s: check that (%s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
-			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.retry))
+			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.line.retry))
 	default:
-		fmt.Fprintf(s.ErrOut, "%s.\n", text)
+		fmt.Fprintf(s.line.ErrOut, "%s.\n", text)
 		return s.readConsent("Continue run " + g.record.Run + " of node group " + g.name + " by these marks")
 	}
 }
 
 // readConsent asks the question, and returns an error unless the answer is yes.
 func (c *command) readConsent(question string) error {
-	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", question, c.context, c.Server)
-	answer, err := bufio.NewReader(c.In).ReadString('\n')
+	fmt.Fprintf(c.line.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", question, c.conn.context, c.conn.Server)
+	answer, err := bufio.NewReader(c.line.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usageError(fmt.Errorf("reading the answer: %w", err))
 	}

@@ -82,20 +82,20 @@ func (f *flags) parseVerb(cmd *cobra.Command, args []string) (*commandLine, erro
 func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 	u := &recordedUpgrade{}
 	switch {
-	case c.groups.node != "":
+	case c.line.groups.node != "":
 		s, err := c.openSession(ctx)
 		if err != nil {
 			return nil, err
 		}
-		names, err := s.resolveGroupNames(ctx, c.groups, suggestNone)
+		names, err := s.resolveGroupNames(ctx, c.line.groups, suggestNone)
 		if err != nil {
 			return nil, err
 		}
 		u.name = names[0]
-	case c.groups.selector != "":
-		u.name = c.groups.labels.String()
+	case c.line.groups.selector != "":
+		u.name = c.line.groups.labels.String()
 	default:
-		u.name = c.groups.names[0]
+		u.name = c.line.groups.names[0]
 	}
 	u.store = c.openStore(u.name)
 	var err error
@@ -105,11 +105,11 @@ func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 
 // openSession reads the cluster for an upgrade that is recorded, whose settings stand.
 func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (*session, error) {
-	line, err := restoreSettings(*c.commandLine, m, u.name, &u.record)
+	line, err := restoreSettings(*c.line, m, u.name, &u.record)
 	if err != nil {
 		return nil, err
 	}
-	s, err := (&command{&line, c.connection}).openSession(ctx)
+	s, err := (&command{&line, c.conn}).openSession(ctx)
 	if err == nil {
 		s.account, err = s.provider.Account(ctx)
 	}
@@ -138,24 +138,24 @@ func restoreSettings(line commandLine, m mode, group string, record *upgrade.Rec
 
 // leaveRequest tells whoever holds the upgrade what is asked for.
 func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb upgrade.Verb) error {
-	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.Now().UTC().Truncate(time.Second)})
+	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
 // isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
 // nothing.
 func (c *command) isHolderAtWork(ctx context.Context, group string, m mode) (bool, error) {
-	display := c.openDisplay(group, nil)
+	display := c.line.openDisplay(group, nil)
 	defer display.Close()
-	return c.IsHolderAtWork(ctx, c.stateNamespace, group, func(holder string) { display.Note(describeHolder(holder, m)) })
+	return c.conn.IsHolderAtWork(ctx, c.line.stateNamespace, group, func(holder string) { display.Note(describeHolder(holder, m)) })
 }
 
 // clearLease takes the name of a holder that is gone out of the lease of an upgrade that is over.
 func (c *command) clearLease(ctx context.Context, group string, m mode) error {
-	lease, err := c.ReadLease(ctx, c.stateNamespace, group)
+	lease, err := c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || lease.Holder == "" {
 		return err
 	}
-	display := c.openDisplay(group, nil)
+	display := c.line.openDisplay(group, nil)
 	defer display.Close()
 	hold, err := c.acquireLease(ctx, group, m, display)
 	if _, held := errors.AsType[*cluster.HeldError](err); held {
@@ -222,5 +222,5 @@ func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
 }
 
 func (u *recordedUpgrade) printSoakEnded(c *command) error {
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", nodegroup.Prefix, u.name))
+	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", nodegroup.Prefix, u.name))
 }

@@ -20,7 +20,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	if !errors.As(reason, &fromCloud) {
 		return nil, reason
 	}
-	groups := c.groups.names
+	groups := c.line.groups.names
 	if len(groups) == 0 { // the credentials were missing before a group was chosen
 		records, _, err := c.loadRecords(ctx)
 		if err != nil {
@@ -44,16 +44,16 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	if err != nil {
 		return nil, err
 	}
-	view, err := c.readView(ctx)
+	view, err := c.conn.readView(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if view.Pods, err = cluster.PodsOn(ctx, c.Client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
+	if view.Pods, err = cluster.PodsOn(ctx, c.conn.Client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
 		return nil, explainReadError(err)
 	}
 	status := makeUpgradeStatus(name, record)
 	status.Holder, status.Unread = lease.Holder, reason.Error()
-	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, c.Now())
+	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, c.conn.Now())
 	status.Leftovers = (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)
 	return status, nil
 }

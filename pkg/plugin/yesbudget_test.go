@@ -57,7 +57,7 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 func openForYes(t *testing.T, groupOnly bool) *groupContext {
 	t.Helper()
 	s := openBlue(t.Context(), t, io.Discard, "--current=image=v3", "--yes")
-	s.podsOfGroupOnly = groupOnly && s.needsNoForecast()
+	s.podsOfGroupOnly = groupOnly && s.line.needsNoForecast()
 	g, err := s.loadGroup(t.Context(), "blue", modeUpgrade)
 	if err != nil {
 		t.Fatal(err)
