@@ -12,66 +12,67 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// adoptRecord takes up an upgrade that was begun before: its settings stand, unless the user says
-// that they are to change.
-func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
-	g.rebuilt = false
-	if g.record.Run == "" && m == modeUpgrade {
+// adoptRecord returns the upgrade that a command takes up: the one that is recorded, whose settings stand unless the user
+// says that they are to change, or else a new one as it is wished.
+func (o *observation) adoptRecord(line *commandLine, m mode, wished upgrade.Request) (resolution, error) {
+	r := resolution{request: wished, record: o.stored}
+	if r.record.Run == "" && m == modeUpgrade {
+		world := upgrade.NewWorld(o.now, o.group, o.members, &o.cluster.view, o.stored)
+		world.Request = wished
 		var err error
-		if g.record, err = rebuildRecord(g.makeWorld(g.now), line); err != nil {
-			return err
+		if r.record, err = rebuildRecord(world, line); err != nil {
+			return resolution{}, err
 		}
-		g.rebuilt = g.record.Run != ""
+		r.rebuilt = r.record.Run != ""
 	}
-	if !g.record.IsResumable() {
-		return g.adoptFinished(m)
+	if !r.record.IsResumable() {
+		return o.adoptFinished(&r.record, m, wished)
 	}
-	if err := rejectConflicting(m, line.isDryRun(), g.group.Name, &g.record); err != nil {
-		return err
+	if err := rejectConflicting(m, line.isDryRun(), o.group.Name, &r.record); err != nil {
+		return resolution{}, err
 	}
 	switch m {
 	case modeRollback:
-		g.record = g.record.RollingBack(g.group.Wanted, line.now().Round(0))
-		g.record.Request.To = g.to
+		r.record = r.record.RollingBack(o.group.Wanted, line.now().Round(0))
+		r.record.Request.To = o.to
 	case modeAbort:
-		g.record = g.record.Aborting()
+		r.record = r.record.Aborting()
 	default:
 		if m == modeComplete {
-			g.record.Soak.Until = line.now().Round(0)
+			r.record.Soak.Until = line.now().Round(0)
 		}
-		request := g.record.Request.WithSettings(g.request, line.typed)
-		replan := g.mayReplan(line, m)
-		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
-			return err
+		request := r.record.Request.WithSettings(wished, line.typed)
+		replan := mayReplan(line, m, &r.record)
+		if err := rejectChanges(m, replan, &r.record, request, &o.group); err != nil {
+			return resolution{}, err
 		}
-		g.record = reopenRecord(g.record, replan, request, g.group.Wanted)
+		r.record = reopenRecord(r.record, replan, request, o.group.Wanted)
 	}
-	g.record.Request.Run = g.record.Run
-	g.request = g.record.Request
-	return nil
+	r.record.Request.Run = r.record.Run
+	r.request = r.record.Request
+	return r, nil
 }
 
 // adoptFinished takes up what an upgrade that is over has left: nodes that became current since and
 // are still fenced. Where no node is outdated the run is opened once more to release them, otherwise
 // the next upgrade does that.
-func (g *groupContext) adoptFinished(m mode) error {
-	fenced := upgrade.FencedCurrent(&g.record, g.members)
+func (o *observation) adoptFinished(record *upgrade.Record, m mode, wished upgrade.Request) (resolution, error) {
+	fenced := upgrade.FencedCurrent(record, o.members)
 	switch {
-	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && g.countOutdated() == 0):
-		g.record = g.record.Releasing(g.group.Wanted)
-		g.record.Request.Run = g.record.Run
-		g.request, g.releases = g.record.Request, fenced
+	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && countOutdated(o.members) == 0):
+		opened := record.Releasing(o.group.Wanted)
+		opened.Request.Run = opened.Run
+		return resolution{request: opened.Request, record: opened, releases: fenced}, nil
 	case m.keepsSettings():
-		return errGone
+		return resolution{}, errGone
 	default:
-		g.record = upgrade.Record{Earlier: upgrade.EarlierRuns(&g.record, g.members)}
+		return resolution{request: wished, record: upgrade.Record{Earlier: upgrade.EarlierRuns(record, o.members)}}, nil
 	}
-	return nil
 }
 
 // mayReplan reports whether the upgrade may continue with other settings or to another target.
-func (g *groupContext) mayReplan(line *commandLine, m mode) bool {
-	return line.agreed.replan || m == modeStatus || g.record.HasFailedOperation()
+func mayReplan(line *commandLine, m mode, record *upgrade.Record) bool {
+	return line.agreed.replan || m == modeStatus || record.HasFailedOperation()
 }
 
 // rejectChanges refuses to continue to another target or with other settings, unless they were

@@ -32,11 +32,11 @@ func TestAdoptLostRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			nodemark.SetGroupBaseline(node, c.before)
-			p := &groupContext{
+			o := &observation{
 				group: nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized]}, now: noon,
-				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
+				members: []nodegroup.Member{{Node: node, Outdated: true}}, cluster: &clusterReading{},
 			}
-			err := p.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode)
+			got, err := o.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode, upgrade.Request{Run: "r2"})
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {
@@ -44,8 +44,8 @@ func TestAdoptLostRun(t *testing.T) {
 				}
 			case err != nil:
 				t.Error(err)
-			case p.record.Run != c.run || (c.run != "" && p.request.Run != c.run):
-				t.Errorf("run %q, asked for as %q", p.record.Run, p.request.Run)
+			case got.record.Run != c.run || (c.run != "" && got.request.Run != c.run):
+				t.Errorf("run %q, asked for as %q", got.record.Run, got.request.Run)
 			}
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -27,38 +29,39 @@ type balancers struct {
 // byOtherMeans is how nodes leave load balancers that are not followed.
 const byOtherMeans = "nodes leave them by label and --settle"
 
-// loadBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
+// findBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
 // an upgrade does without. objects are what was read of the cluster, nil where nothing was.
-func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *inventory.Objects) {
-	g.balancers = balancers{}
+func (g *groupContext) findBalancers(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) balancers {
+	var b balancers
 	balancer, ok := cloud.As[cloud.Balancer](g.provider)
 	if !ok || g.isCurrent() || !g.request.Strategy.Traits().Drains {
-		return // nothing is drained here
+		return b // nothing is drained here
 	}
-	bound, err := listBound(ctx, s, objects)
+	bound, err := listBound(ctx, client, objects)
 	if err != nil {
-		g.balancers.addNote("target groups that only TargetGroupBindings name", err.Error())
+		b.addNote("target groups that only TargetGroupBindings name", err.Error())
 	}
-	if g.balancers.TargetGroups, err = balancer.TargetGroups(ctx, &g.group, bound); err != nil {
-		g.balancers.TargetGroups = cloud.TargetGroups{}
-		g.balancers.addNote("load balancers", err.Error())
+	if b.TargetGroups, err = balancer.TargetGroups(ctx, &g.group, bound); err != nil {
+		b.TargetGroups = cloud.TargetGroups{}
+		b.addNote("load balancers", err.Error())
 	}
-	g.loadTargets(ctx)
-	if denied := g.balancers.Denied; len(denied) > 0 {
-		g.balancers.addNote("load balancers", "your cloud credentials may not "+strings.Join(denied, ", "))
+	b.loadTargets(ctx, g.provider)
+	if len(b.Denied) > 0 {
+		b.addNote("load balancers", "your cloud credentials may not "+strings.Join(b.Denied, ", "))
 	}
-	if skipped := g.balancers.Skipped; len(skipped) > 0 {
-		g.balancers.addNote("target groups of other accounts ("+strings.Join(skipped, ", ")+")", "")
+	if len(b.Skipped) > 0 {
+		b.addNote("target groups of other accounts ("+strings.Join(b.Skipped, ", ")+")", "")
 	}
+	return b
 }
 
 // loadTargets reads the targets of the load balancers that are followed. A forecast is worth having
 // without them.
-func (g *groupContext) loadTargets(ctx context.Context) {
-	g.balancers.targets = nil
-	if balancer, ok := cloud.As[cloud.Balancer](g.provider); ok && len(g.balancers.Groups) > 0 {
-		if targets, err := balancer.Targets(ctx, g.balancers.Groups, nil); err == nil {
-			g.balancers.targets = targets
+func (b *balancers) loadTargets(ctx context.Context, provider cloud.Provider) {
+	b.targets = nil
+	if balancer, ok := cloud.As[cloud.Balancer](provider); ok && len(b.Groups) > 0 {
+		if targets, err := balancer.Targets(ctx, b.Groups, nil); err == nil {
+			b.targets = targets
 		}
 	}
 }
@@ -73,10 +76,10 @@ func (b *balancers) addNote(what, why string) {
 }
 
 // listBound lists the target groups that TargetGroupBindings of the cluster name.
-func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
+func listBound(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) ([]string, error) {
 	var err error
 	if objects == nil {
-		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForBalancers); err != nil {
+		if objects, err = cluster.ReadObjects(ctx, client, inventory.ForBalancers); err != nil {
 			return nil, err
 		}
 	}

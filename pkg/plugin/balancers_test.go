@@ -55,16 +55,19 @@ func TestLoadBalancers(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := &groupContext{provider: &c.harbor, members: []nodegroup.Member{{Outdated: true}}, request: upgrade.Request{Strategy: c.strategy}}
-			g.loadBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})
-			if got := g.balancers.describeStart(); !slices.Equal(got, c.want) {
+			g := &groupContext{
+				observation: observation{provider: &c.harbor, members: []nodegroup.Member{{Outdated: true}}},
+				resolution:  resolution{request: upgrade.Request{Strategy: c.strategy}},
+			}
+			p := &planning{groupContext: g, balancers: g.findBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})}
+			if got := p.balancers.describeStart(); !slices.Equal(got, c.want) {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
 			if c.strategy == upgrade.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
 				t.Errorf("the cloud was asked for %q", c.harbor.asked)
 			}
-			facts := g.makeFacts("v1.34.0")
-			if len(g.balancers.Groups) > 0 && !maps.Equal(facts.Delays, map[string]time.Duration{"arn:web": time.Minute}) || !slices.Equal(facts.DeniedReads, g.balancers.Denied) {
+			facts := p.makeFacts("v1.34.0")
+			if len(p.balancers.Groups) > 0 && !maps.Equal(facts.Delays, map[string]time.Duration{"arn:web": time.Minute}) || !slices.Equal(facts.DeniedReads, p.balancers.Denied) {
 				t.Errorf("rules are told %v, %v", facts.Delays, facts.DeniedReads)
 			}
 		})

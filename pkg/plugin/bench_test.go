@@ -18,24 +18,25 @@ import (
 func BenchmarkCompare(b *testing.B) {
 	const nodes = 300
 	spec := fleet.New(nodes)
-	g := &groupContext{
-		provider: everyNode{}, group: spec.Group, request: fleet.Request(1), now: spec.Now, clusterWorkloads: &inventory.Objects{},
-		view: upgrade.View{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets},
-	}
+	read := &clusterReading{view: upgrade.View{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets}, objects: &inventory.Objects{}}
+	p := &planning{groupContext: &groupContext{
+		observation: observation{provider: everyNode{}, group: spec.Group, now: spec.Now, cluster: read},
+		resolution:  resolution{request: fleet.Request(1)},
+	}}
 	for _, pod := range spec.Pods {
-		g.view.Pods[pod.Spec.NodeName] = append(g.view.Pods[pod.Spec.NodeName], pod)
+		read.view.Pods[pod.Spec.NodeName] = append(read.view.Pods[pod.Spec.NodeName], pod)
 	}
-	g.joinNodes()
-	ways := g.listWays(upgrade.Settings{BootTimeout: g.request.BootTimeout.Duration})
+	p.joinNodes(&p.record)
+	ways := p.listWays(upgrade.Settings{BootTimeout: p.request.BootTimeout.Duration})
 	var one, all time.Duration
 	for b.Loop() {
 		began := time.Now()
-		if _, err := g.forecastWay(b.Context(), &ways[0]); err != nil {
+		if _, err := p.forecastWay(b.Context(), &ways[0]); err != nil {
 			b.Fatal(err)
 		}
 		one += time.Since(began)
 		began = time.Now()
-		if _, err := g.forecastWays(b.Context(), ways); err != nil {
+		if _, err := p.forecastWays(b.Context(), ways); err != nil {
 			b.Fatal(err)
 		}
 		all += time.Since(began)

@@ -118,7 +118,6 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	command := &command{c.line, conn}
 	objects, err := cluster.ReadObjects(ctx, conn.Client, inventory.ForChecks)
 	if err != nil {
 		return explainReadError(err)
@@ -128,7 +127,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	s := &session{command: command, provider: provider, view: view, clusterWorkloads: objects}
+	s := &session{command: &command{c.line, conn}, provider: provider, cluster: &clusterReading{view: view, objects: objects, use: inventory.ForChecks}}
 	names, err := c.chooseGroups(ctx, s, groupNames(groups))
 	if err != nil {
 		return err
@@ -139,10 +138,11 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		if err != nil {
 			return err
 		}
-		g.askRights(ctx, s)
-		g.loadBalancers(ctx, s, objects)
-		g.missingReads = cluster.ListMissingReads(ctx, conn.Client, c.line.stateNamespace)
-		reports = append(reports, c.checkGroup(s, g, objects))
+		p := &planning{groupContext: g, s: s}
+		p.askRights(ctx)
+		p.balancers = g.findBalancers(ctx, conn.Client, objects)
+		p.rights.missingReads = cluster.ListMissingReads(ctx, conn.Client, c.line.stateNamespace)
+		reports = append(reports, c.checkGroup(p, objects))
 	}
 	return c.answerReports(reports)
 }
@@ -153,7 +153,7 @@ func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([
 	case !c.line.groups.isEmpty():
 		return s.resolveGroupNames(ctx, c.line.groups, suggestNone)
 	case len(all) == 0:
-		return nil, usageError(fmt.Errorf("the %d nodes of the cluster belong to no node group that is known: pass -l SELECTOR --current KEY=VALUE", len(s.view.Nodes)))
+		return nil, usageError(fmt.Errorf("the %d nodes of the cluster belong to no node group that is known: pass -l SELECTOR --current KEY=VALUE", len(s.cluster.view.Nodes)))
 	default:
 		return all, nil
 	}
@@ -181,32 +181,32 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 		if err != nil {
 			return err
 		}
-		reports = append(reports, c.checkGroup(s, g, &d.Objects))
+		reports = append(reports, c.checkGroup(&planning{groupContext: g, s: s}, &d.Objects))
 	}
 	return c.answerReports(reports)
 }
 
 // checkGroup applies the rules to one group.
-func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Objects) report.CheckReport {
+func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.CheckReport {
 	if c.everyNode {
-		for i := range g.members {
-			g.members[i].Outdated = true
+		for i := range p.members {
+			p.members[i].Outdated = true
 		}
-		g.group.Refusal = "" // that no target is known is no matter
+		p.group.Refusal = "" // that no target is known is no matter
 	}
-	world := g.makeWorld(g.now)
-	scene := preflight.NewScene(&world, g.makeFacts(s.conn.Version), objects)
+	world := p.makeWorld(p.now)
+	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects)
 	r := report.CheckReport{
-		Context: s.conn.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: knownOutdated(&g.group, g.members),
+		Context: p.s.conn.context, Provider: p.group.Provider, Kind: p.group.Kind, Nodes: len(p.members), Outdated: knownOutdated(&p.group, p.members),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
 	}
-	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", g.group.Name)
+	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", p.group.Name)
 	switch {
 	case c.everyNode:
-		r.Outdated = new(len(g.members))
+		r.Outdated = new(len(p.members))
 	case r.Outdated == nil:
 		r.Unknown = "pass --current KEY=VALUE, a label of current nodes"
-		if f := preflight.FirstRefusal(g.findings); f != nil {
+		if f := preflight.FirstRefusal(p.findings); f != nil {
 			r.Unknown = f.String()
 		}
 	}

@@ -56,30 +56,30 @@ func shapeless(s upgrade.Settings) upgrade.Settings {
 	return s
 }
 
-// compareGroup answers how the group would be upgraded in the way that was asked for and in others.
-func compareGroup(ctx context.Context, s *session, g *groupContext) error {
+// compareWays answers how the group would be upgraded in the way that was asked for and in others.
+func (p *planning) compareWays(ctx context.Context) error {
 	switch {
-	case g.group.Managed != nil:
-		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(g.group.Provider).Manager.Name, g.group.Name))
-	case g.record.IsResumable():
-		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", g.group.Name))
+	case p.group.Managed != nil:
+		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
+	case p.record.IsResumable():
+		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", p.group.Name))
 	}
-	if owned := g.findOwner(); owned != nil {
-		return &exitErr{code: exitStructural, err: fmt.Errorf("comparing ways to upgrade group %q: %s", g.group.Name, owned)}
+	if owned := p.findOwner(); owned != nil {
+		return &exitErr{code: exitStructural, err: fmt.Errorf("comparing ways to upgrade group %q: %s", p.group.Name, owned)}
 	}
-	if err := g.loadForecastData(ctx, s); err != nil {
+	if err := p.loadForecastData(ctx); err != nil {
 		return err
 	}
-	ways := g.listWays(s.line.settings)
-	assumed, err := g.forecastWays(ctx, ways)
+	ways := p.listWays(p.s.line.settings)
+	assumed, err := p.forecastWays(ctx, ways)
 	if err != nil {
 		return err
 	}
-	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
-	comparison := report.NewComparison(g.group.Name, fits, because, ways)
-	comparison.Context, comparison.Assumptions = s.conn.context, assumed
-	names := []string{nodegroup.Prefix + g.group.Name}
-	err = s.line.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
+	fits, because := preflight.FitStrategy(&p.group, p.members, p.request.Policy(), p.now)
+	comparison := report.NewComparison(p.group.Name, fits, because, ways)
+	comparison.Context, comparison.Assumptions = p.s.conn.context, assumed
+	names := []string{nodegroup.Prefix + p.group.Name}
+	err = p.s.line.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
 	if err == nil && !comparison.ReachesGoal() {
 		return &exitErr{code: exitStructural}
 	}
@@ -87,22 +87,22 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 }
 
 // listWays are the way that was asked for and the alternatives, each once.
-func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
-	ways := []report.Way{{Flags: "as asked", Request: g.request}}
-	for _, a := range listAlternatives(&g.group) {
+func (p *planning) listWays(asked upgrade.Settings) []report.Way {
+	ways := []report.Way{{Flags: "as asked", Request: p.request}}
+	for _, a := range listAlternatives(&p.group) {
 		settings := shapeless(asked)
 		a.change(&settings)
-		settings.To = g.to
-		if settings.Strategy == upgrade.ShortLived && g.request.Strategy == upgrade.ShortLived {
+		settings.To = p.to
+		if settings.Strategy == upgrade.ShortLived && p.request.Strategy == upgrade.ShortLived {
 			continue // it is the way that was asked for
 		}
 		way := report.Way{Flags: a.flags}
 		if settings.Strategy == "" && !asked.Strategy.Traits().TakesWidth {
 			way.Flags = "--strategy=" + string(upgrade.Surge) + " " + way.Flags // in the place of the one that was typed
 		}
-		req, err := settings.ResolveRequest(&g.group, g.countNodes(), g.countOutdated())
+		req, err := settings.ResolveRequest(&p.group, p.countNodes(), countOutdated(p.members))
 		if err == nil {
-			err = req.CheckRecordSize(&g.group, g.members)
+			err = req.CheckRecordSize(&p.group, p.members)
 		}
 		if err != nil {
 			way.Refused, req = err.Error(), upgrade.Request{}
@@ -118,7 +118,7 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 // forecastWays forecasts all ways that are not refused, as many at once as there are processors. It
 // begins with the last ones: those drain the most nodes at a time and take the longest to forecast. It returns what the
 // forecast of the first rests on.
-func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) ([]string, error) {
+func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]string, error) {
 	assumed := make([][]string, len(ways))
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
@@ -129,7 +129,7 @@ func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) ([]s
 			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
 		default:
 			work.Go(func() (err error) {
-				assumed[i], err = g.forecastWay(ctx, &ways[i])
+				assumed[i], err = p.forecastWay(ctx, &ways[i])
 				return err
 			})
 		}
@@ -139,8 +139,8 @@ func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) ([]s
 }
 
 // forecastWay forecasts a way, and returns what that rests on.
-func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) ([]string, error) {
-	forecast, assumed, err := g.runForecast(ctx, way.Request)
+func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, error) {
+	forecast, assumed, err := p.runForecast(ctx, way.Request)
 	if err != nil {
 		return nil, fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
@@ -152,7 +152,7 @@ func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) ([]stri
 		Result: forecast.Slow.Result, Duration: forecast.Duration,
 		Evictions: forecast.Evictions, Forced: forecast.Forced, Outage: upgrade.Duration{Duration: forecast.Outage},
 	}
-	if g.group.Can.Resize {
+	if p.group.Can.Resize {
 		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)
 	}
 	return assumed, nil

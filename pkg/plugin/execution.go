@@ -25,56 +25,74 @@ import (
 
 // execution is the upgrade of one group, with the lease that it takes.
 type execution struct {
-	s       *session
+	s *session
+	// g is the group as it was read last; see readAgain.
 	g       *groupContext
 	mode    mode
 	hold    *cluster.Hold
 	display Display
 	// credited is until when the time in which no one was at work is on record.
 	credited time.Time
+	// balancers are the load balancers to follow.
+	balancers balancers
+	// actions are what is done, where printEnd lists that.
+	actions actionLog
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
-func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade.Record, error) {
+func (e *execution) carryOut(ctx context.Context) (upgrade.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	display := s.line.openDisplay(g.group.Name, cancel)
-	defer display.Close()
-	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
+	group := e.g.group.Name
+	e.display = e.s.line.openDisplay(group, cancel)
+	defer e.display.Close()
+	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
 		return upgrade.Record{}, err
 	}
-	hold, err := s.acquireLease(ctx, g.group.Name, m, display)
-	if err != nil {
+	var err error
+	if e.hold, err = e.s.acquireLease(ctx, group, e.mode, e.display); err != nil {
 		return upgrade.Record{}, err
 	}
-	defer hold.Release()
-	e := execution{s: s, g: g, mode: m, hold: hold, display: display}
+	defer e.hold.Release()
 	if err := e.creditIdleTime(ctx); err != nil {
 		return upgrade.Record{}, err
 	}
 	// Another group may have begun while this lease was waited for. Of two that begin together, each
 	// has its lease before it looks, so that one of them sees the other.
-	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
+	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
 		return upgrade.Record{}, err
 	}
 	if err := e.takeUpRecord(ctx); err != nil {
 		return upgrade.Record{}, err
 	}
-	if g.isCurrent() {
-		return g.makeCurrentRecord(), nil
+	if e.g.isCurrent() {
+		return e.g.makeCurrentRecord(), nil
 	}
-	if g.request.Run == "" {
-		g.request.Run = rand.String(8)
+	if e.g.request.Run == "" {
+		e.g.request.Run = rand.String(8)
 	}
 	e.announceStart(ctx)
 	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: run %s to continue", err, s.line.retry)
+		err = fmt.Errorf("%w: run %s to continue", err, e.s.line.retry)
 	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}
 	return record, err
+}
+
+// printEnd says how a run ended.
+func (e *execution) printEnd(record upgrade.Record) error {
+	line, name := e.s.line, e.g.name
+	switch {
+	case record.Result == upgrade.Aborted:
+		return line.printAborted(name, record, &e.actions)
+	case record.Result == upgrade.Succeeded && e.g.releases != nil:
+		return line.printDone(name, record, e.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, name), "done: ")...)
+	default:
+		return line.printOutcome(name, record)
+	}
 }
 
 // creditIdleTime gives the nodes in drain the time back in which no one held the lease, and writes
@@ -107,12 +125,12 @@ func (e *execution) announceStart(ctx context.Context) {
 		e.display.Note(why + ": run " + remedy)
 	}
 	if e.mode != modeAbort { // which drains nothing
-		e.g.loadBalancers(ctx, e.s, nil)
+		e.balancers = e.g.findBalancers(ctx, e.s.conn.Client, nil)
 		for _, line := range e.s.conn.DescribeShortfalls(ctx, &e.g.request) {
 			e.display.Note(line)
 		}
 	}
-	for _, line := range e.g.balancers.describeStart() {
+	for _, line := range e.balancers.describeStart() {
 		e.display.Note(line)
 	}
 	e.display.Cloud(&e.g.group, nil)
@@ -159,13 +177,14 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	return nil
 }
 
-func (e *execution) readAgain(ctx context.Context, all bool) error {
+// readAgain reads the record again and resolves the upgrade from it, with the group as it was observed. If all is true,
+// the group takes the place of one for which everything is read again: it keeps nothing of the one before.
+func (e *execution) readAgain(ctx context.Context, all bool) (err error) {
 	if !all {
-		var err error
-		if e.g.record, err = e.g.store.LoadRecord(ctx); err != nil {
+		if e.g.stored, err = e.g.store.LoadRecord(ctx); err != nil {
 			return err
 		}
-		return e.g.adoptRecord(e.s.line, e.mode)
+		return e.s.resolveGroup(e.g, e.mode)
 	}
 	if err := e.s.reloadCluster(ctx); err != nil {
 		return err
@@ -174,8 +193,7 @@ func (e *execution) readAgain(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	again.actions = e.g.actions
-	*e.g = *again
+	e.g = again
 	return e.g.rejectRefused()
 }
 
@@ -231,9 +249,9 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	r := &runner.Runner{
 		Clock: e.s.conn.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.conn.Client, e.s.conn.Now), Stay: e.s.line.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
-		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.display.Balancers,
+		Targets: nodegroup.Targets{Groups: e.balancers.Groups}, BalancersRead: e.display.Balancers,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
-		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.display.Step(step) }, Polled: e.display.Cloud, Failures: watcher.Failures(), Unreached: e.display.Outage,
+		Watch: e.watchStep, Polled: e.display.Cloud, Failures: watcher.Failures(), Unreached: e.display.Outage,
 	}
 	record, err := r.Run(ctx)
 	if nodes := watcher.View().Nodes; isLeftFenced(&record, nodes, err) {
@@ -242,6 +260,14 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 		}
 	}
 	return record, err
+}
+
+// watchStep shows a step, and notes its actions where the end lists them.
+func (e *execution) watchStep(step upgrade.Step) {
+	if e.mode.undoesUpgrade() || e.g.releases != nil {
+		e.actions.addActions(step)
+	}
+	e.display.Step(step)
 }
 
 // isLeftFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run

@@ -27,7 +27,7 @@ const (
 type followed struct {
 	screen   *screen
 	s        *session
-	g        *groupContext
+	g        reported
 	store    *cluster.Store
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
@@ -45,7 +45,7 @@ type followed struct {
 func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a forecast that is being made is of no use any more
-	f := &followed{screen: newScreen(s.line.console), s: s, g: g, store: store, stale: true}
+	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, store: store, stale: true}
 	var err error
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
@@ -78,14 +78,14 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 			return false, err
 		}
 	}
-	f.g.view, f.g.now = f.watcher.View(), f.s.conn.Now()
-	f.g.joinNodes()
+	f.g.cluster, f.g.now = &clusterReading{view: f.watcher.View()}, f.s.conn.Now()
+	f.g.joinNodes(&f.g.record)
 	state := f.stateOf(record, version)
 	status := f.g.makeStatus(state, f.g.now)
 	status.Leftovers = state.findAbandoned(f.g.group.Name)
 	if record.IsRunning() {
 		if observes { // the record, the group and the cluster are of one moment
-			f.forecast.begin(ctx, f.s, *f.g, record)
+			f.forecast.begin(ctx, f.s, *f.g.groupContext, record)
 		}
 		status.Rest = f.forecast.restAt(f.g.now, record.Run)
 	}

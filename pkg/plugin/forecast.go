@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
@@ -21,44 +19,44 @@ import (
 )
 
 // makePlan runs the upgrade in virtual time and reports what it would do.
-func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, error) {
-	if g.isForecast(s) {
-		if err := g.loadForecastData(ctx, s); err != nil {
+func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
+	if p.isForecast() {
+		if err := p.loadForecastData(ctx); err != nil {
 			return nil, err
 		}
 	}
-	findings := g.checkObjects(s)
-	g.addRefusals(preflight.ListRefusals(findings))
-	forecast, assumed, err := g.forecastPlan(ctx, s)
+	findings := p.checkObjects()
+	p.addRefusals(preflight.ListRefusals(findings))
+	forecast, assumed, err := p.forecastPlan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if !g.record.IsResumable() { // or some of the nodes are there already
-		addresses := preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets)
-		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(s.line.skipChecks, f.Rule) }))
+	if !p.record.IsResumable() { // or some of the nodes are there already
+		addresses := preflight.CheckAddresses(p.members, &p.request, p.survey.Subnets)
+		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(p.s.line.skipChecks, f.Rule) }))
 	}
 	var leaving []*drain.Replicas
-	if s.objects != nil && g.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
-		leaving = g.listLeaving()
+	if p.cluster.objectsForChecks() != nil && p.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
+		leaving = p.listLeaving()
 	}
-	unread := g.group.Unread
-	if g.clusterWorkloads != nil && g.findOwner() == nil {
-		unread = slices.Concat(unread, describeUnread(g.clusterWorkloads))
+	unread := p.group.Unread
+	if p.cluster.objects != nil && p.findOwner() == nil {
+		unread = slices.Concat(unread, describeUnread(p.cluster.objects))
 	}
-	unread = slices.Concat(unread, g.describeReplacements(&forecast))
+	unread = slices.Concat(unread, p.describeReplacements(&forecast))
 	return report.NewPlan(report.Plan{
-		Context: s.conn.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
-		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
-		SizeAfter: g.sizeAfter(&forecast),
-		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
-	}, &g.group, g.members, &forecast, g.isForecast(s)), nil
+		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.shortfalls, CheckedBy: p.s.checkedBy,
+		Operation: runningOperation(&p.group), Unlabelled: p.unlabelled, Resumes: p.record.Run,
+		SizeAfter: p.sizeAfter(&forecast),
+		Moves:     report.Moves{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
+	}, &p.group, p.members, &forecast, p.isForecast()), nil
 }
 
 // describeReplacements says what a forecast takes users to do that an upgrade waits for.
-func (g *groupContext) describeReplacements(forecast *simulate.Forecast) []string {
+func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	const unknown = ": without a cloud, how long users take to bring nodes is not known"
 	switch {
-	case len(forecast.Nodes) == 0 || !g.request.WaitReplacement || g.group.Can.Refill != nodegroup.RefillByUser:
+	case len(forecast.Nodes) == 0 || !p.request.WaitReplacement || p.group.Can.Refill != nodegroup.RefillByUser:
 		return nil
 	case forecast.Refilled:
 		return []string{"another node is there as soon as one is drained" + unknown}
@@ -69,18 +67,18 @@ func (g *groupContext) describeReplacements(forecast *simulate.Forecast) []strin
 
 // sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
 // the upgrade stops and the same command continues it, the one from before the upgrade, which it is to go back to.
-func (g *groupContext) sizeAfter(forecast *simulate.Forecast) int {
+func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 	if result := forecast.Fast.Result; result == upgrade.Succeeded || result == upgrade.LeftBehind {
 		return forecast.SizeAfter
 	}
-	_, size, _ := g.sizesAtStart()
+	_, size, _ := p.sizesAtStart(&p.record)
 	return size
 }
 
 // isForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
 // owner does with other nodes is not either.
-func (g *groupContext) isForecast(s *session) bool {
-	return !s.podsOfGroupOnly && !g.request.Strategy.Traits().Expires && g.findOwner() == nil
+func (p *planning) isForecast() bool {
+	return !p.s.podsOfGroupOnly && !p.request.Strategy.Traits().Expires && p.findOwner() == nil
 }
 
 // findOwner returns the finding that names the owner of the nodes, nil where there is none.
@@ -91,54 +89,13 @@ func (g *groupContext) findOwner() *preflight.Finding {
 	return nil
 }
 
-// askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
-func (g *groupContext) askRights(ctx context.Context, s *session) {
-	g.missingRights = s.conn.ListMissingRights(ctx, &g.request, true, s.line.stateNamespace)
-	g.shortfalls = s.conn.DescribeShortfalls(ctx, &g.request)
-	if authorizer, ok := cloud.As[cloud.Authorizer](g.provider); ok && g.countOutdated() > 0 {
-		g.cloudRights = authorizer.AskRights(ctx, &g.group)
-	}
-}
-
-// makeFacts is what rules need beside the World.
-func (g *groupContext) makeFacts(serverVersion string) preflight.Facts {
-	return preflight.Facts{
-		ServerVersion: serverVersion, MissingRights: g.missingRights, MissingReads: g.missingReads,
-		DeniedActions: g.cloudRights.Denied, UnverifiedActions: g.cloudRights.Unverified,
-		DeniedReads: g.balancers.Denied, Delays: g.balancers.delays(),
-	}
-}
-
-// checkObjects is what all rules find or, where the objects were not read that they look at, those
-// that do with less.
-func (g *groupContext) checkObjects(s *session) []preflight.Finding {
-	switch {
-	case s.objects == nil && g.clusterWorkloads == nil:
-		return g.findings
-	case s.objects == nil:
-		return slices.Concat(g.findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
-	}
-	world := g.makeWorld(g.now)
-	return preflight.Check(preflight.NewScene(&world, g.makeFacts(s.conn.Version), s.objects), preflight.Catalogue(), s.line.skipChecks)
-}
-
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
-func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
-	if !g.isForecast(s) {
-		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
+func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []string, error) {
+	if !p.isForecast() {
+		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
 	}
-	return g.runForecast(ctx, g.request)
-}
-
-// addRefusals adds workloads of which the API server refuses new pods; what is known of one stands.
-func (g *groupContext) addRefusals(refusals map[string]preflight.Refusal) {
-	if g.refusals == nil {
-		g.refusals = map[string]preflight.Refusal{}
-	}
-	for workload, refusal := range refusals {
-		g.refusals[workload] = cmp.Or(g.refusals[workload], refusal)
-	}
+	return p.runForecast(ctx, p.request)
 }
 
 // drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
@@ -146,12 +103,12 @@ func (g *groupContext) addRefusals(refusals map[string]preflight.Refusal) {
 const drawnOrders = 3
 
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
-func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
-	spec := g.makeSpec()
+func (p *planning) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
+	spec := p.makeSpec()
 	delegated := req.Strategy.Traits().ByCloud
 	looks := time.Duration(0)
 	if delegated {
-		if looks = g.group.Managed.Looks; g.group.Managed.DrawsNodes {
+		if looks = p.group.Managed.Looks; p.group.Managed.DrawsNodes {
 			spec.Draws = drawnOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
@@ -160,9 +117,9 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
-	assumed = append(assumed, g.balancers.notes...)
-	if g.surveyErr != nil {
-		assumed = append(assumed, "the cloud does not tell everything: "+g.surveyErr.Error())
+	assumed = append(assumed, p.balancers.notes...)
+	if p.surveyErr != nil {
+		assumed = append(assumed, "the cloud does not tell everything: "+p.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
@@ -190,51 +147,51 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 }
 
 // judgeInstances is the group with each of its instances as outdated as its node is.
-func (g *groupContext) judgeInstances() nodegroup.Group {
-	group := g.group
-	group.Instances = slices.Clone(g.group.Instances)
-	for i := range g.members {
+func (o *observation) judgeInstances() nodegroup.Group {
+	group := o.group
+	group.Instances = slices.Clone(o.group.Instances)
+	for i := range o.members {
 		for j := range group.Instances {
-			if g.unlabelled > 0 && g.members[i].Instance.ID == group.Instances[j].ID {
-				group.Instances[j].Outdated = g.members[i].Outdated
+			if o.unlabelled > 0 && o.members[i].Instance.ID == group.Instances[j].ID {
+				group.Instances[j].Outdated = o.members[i].Outdated
 			}
 		}
 	}
 	return group
 }
 
-func (g *groupContext) makeSpec() simulate.Spec {
+func (p *planning) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
-		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.survey.Launched, Terminations: g.survey.Terminations,
-		Targets: nodegroup.Targets{Groups: g.balancers.Groups, List: g.balancers.targets},
-		Facts:   g.clusterWorkloads.Facts(), Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
-		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
-		CSINodes: g.clusterWorkloads.CSINodes, ResourceClaims: g.clusterWorkloads.ResourceClaims, Namespaces: g.clusterWorkloads.Namespaces,
-		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
+		Now: p.now, Group: p.judgeInstances(), Record: upgrade.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
+		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
+		Targets: nodegroup.Targets{Groups: p.balancers.Groups, List: p.balancers.targets},
+		Facts:   p.cluster.objects.Facts(), Workloads: simulate.WorkloadsOf(p.cluster.objects.Deployments, p.cluster.objects.ReplicaSets, p.cluster.objects.StatefulSets),
+		Movable: p.listMovable(), Claims: p.cluster.objects.Claims, Volumes: p.cluster.objects.Volumes,
+		CSINodes: p.cluster.objects.CSINodes, ResourceClaims: p.cluster.objects.ResourceClaims, Namespaces: p.cluster.objects.Namespaces,
+		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
 	}
-	if len(g.refusals) > 0 {
+	if len(p.refusals) > 0 {
 		spec.Refused = func(pod *corev1.Pod, beside bool) string {
-			if r := g.refusals[nameWorkload(pod)]; beside || !r.Beside {
+			if r := p.refusals[nameWorkload(pod)]; beside || !r.Beside {
 				return r.Why
 			}
 			return ""
 		}
 	}
 	own := map[string]bool{}
-	for i := range g.members {
-		if node := g.members[i].Node; node != nil {
+	for i := range p.members {
+		if node := p.members[i].Node; node != nil {
 			own[node.Name] = true
 			spec.Nodes = append(spec.Nodes, node)
 		}
 	}
-	for _, node := range g.view.Nodes {
+	for _, node := range p.cluster.view.Nodes {
 		if !own[node.Name] {
 			spec.Others = append(spec.Others, node)
 		}
-		spec.Pods = append(spec.Pods, g.view.Pods[node.Name]...)
+		spec.Pods = append(spec.Pods, p.cluster.view.Pods[node.Name]...)
 	}
-	spec.Pods = append(spec.Pods, g.view.Pods[""]...)
+	spec.Pods = append(spec.Pods, p.cluster.view.Pods[""]...)
 	return spec
 }
 

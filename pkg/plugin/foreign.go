@@ -36,7 +36,7 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 		}
 	}
 	own := nodemark.Owner{Namespace: s.line.stateNamespace, Group: g.name}
-	if foreign, found := upgrade.FindForeignRun(g.members, own, g.record.Run, records); found {
+	if foreign, found := upgrade.FindForeignRun(g.members, own, g.stored.Run, records); found {
 		return s.rejectForeignMarks(ctx, g, foreign)
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
@@ -53,7 +53,7 @@ func unnamedMarks(g *groupContext) string {
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
 			run := nodemark.RunOf(node)
-			if _, named := nodemark.ReadOwner(node); run != "" && run != g.record.Run && !named {
+			if _, named := nodemark.ReadOwner(node); run != "" && run != g.stored.Run && !named {
 				return node.Name
 			}
 		}
@@ -151,5 +151,5 @@ func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
 		command = nodegroup.Command("rollback", g.name)
 	}
 	return usageError(fmt.Errorf("run %s of group %q: its record alone says that it goes to %s, which neither the group nor a machine of it has: run %s %s if that is right",
-		g.record.Run, g.group.Name, g.group.Wanted.Name, command, shell.Quote("--to="+g.to)))
+		g.stored.Run, g.group.Name, g.group.Wanted.Name, command, shell.Quote("--to="+g.to)))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -20,134 +21,120 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// groupContext is one group as an upgrade would find it.
+// groupContext is one group as an upgrade would find it. It is made in three steps, each from those before it: the group
+// is observed, its upgrade is resolved, and rules check the upgrade. What a plan or a status asks for beyond that is in
+// planning and reported.
 type groupContext struct {
-	name     string
-	provider cloud.Provider
+	name string
 	// store is where the group's upgrade is recorded.
-	store   *cluster.Store
+	store *cluster.Store
+	observation
+	resolution
+	// movable tells which pods a restart moves without a gap, where no controllers were read.
+	movable drain.Movable
+	// findings are what the rules find that hold for every upgrade.
+	findings []preflight.Finding
+}
+
+// observation is what was read of a group, its nodes and its record, at one moment.
+type observation struct {
+	provider cloud.Provider
+	// to is what the group was observed with, as --to takes it.
+	to      string
 	group   nodegroup.Group
 	members []nodegroup.Member
 	// unlabelled is how many members are outdated for their labels alone.
 	unlabelled int
-	view       upgrade.View
-	request    upgrade.Request
-	record     upgrade.Record
+	cluster    *clusterReading
+	// stored is the record of the group's upgrade; no run where there is none.
+	stored upgrade.Record
+	// now is the moment, and idle for how long no one had carried the upgrade out by then.
+	now  time.Time
+	idle time.Duration
+}
+
+// resolution is what an observed group comes to for a command: the upgrade that it begins or continues.
+type resolution struct {
+	request upgrade.Request
+	record  upgrade.Record
 	// rebuilt tells that no record is stored, and that this one was made from marks on nodes.
 	rebuilt bool
 	// releases are the nodes that the run was opened once more to release; nil for a run that is not
 	// over.
 	releases []string
-	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
-	// of, with the notes of the last look; nil where there is none.
-	watched *upgrade.Record
-	notes   upgrade.Notes
-	// movable tells which pods a restart moves without a gap, where no controllers were read.
-	movable drain.Movable
-	// controllers are those of workloads that have fewer pods than before an upgrade.
-	controllers map[drain.Workload]drain.Controller
-	// to is what the group was observed with.
-	to string
-	// actions, unless nil, takes down what is done.
-	actions  *actionLog
-	findings []preflight.Finding
-	// refusals says why the API server refuses new pods of workloads, by what findings call those.
-	refusals map[string]preflight.Refusal
-	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
-	missingRights []string
-	// shortfalls says what the upgrade leaves out because the user lacks a right, where asked.
-	shortfalls []string
-	// cloudRights are what the cloud says of the user's rights, where it was asked.
-	cloudRights cloud.Rights
-	// balancers are the load balancers to follow, where they were looked for.
-	balancers balancers
-	// missingReads are what the user lacks that plans and checks read with.
-	missingReads []string
-	// now is the one moment that a plan is made at, and idle for how long no one had carried the
-	// upgrade out by then.
-	now  time.Time
-	idle time.Duration
-	// survey is what the cloud tells a plan of the group, and surveyErr why that is not all; nil
-	// when it is.
-	survey    cloud.Survey
-	surveyErr error
-	// background is what a plan knows of controllers and volumes.
-	clusterWorkloads *inventory.Objects
 }
 
-// loadGroup observes a group and resolves the request against it. It changes nothing.
+// loadGroup observes a group, resolves its upgrade and checks it. It changes nothing.
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
-	g := &groupContext{
-		name: name, provider: s.provider, store: s.openStore(name),
-		clusterWorkloads: s.clusterWorkloads, now: s.conn.Now(),
+	g := &groupContext{name: name, store: s.openStore(name)}
+	if err := s.observeGroup(ctx, g, m); err != nil {
+		return nil, err
 	}
-	err := g.loadRecord(ctx, s)
+	if err := cmp.Or(s.rejectAbsentTarget(g, m), s.rejectUnseenTarget(g, m)); err != nil {
+		return nil, err
+	}
+	if err := g.rejectUnreadable(m); err != nil {
+		return nil, err
+	}
+	if err := s.rejectForeignRun(ctx, g, m); err != nil {
+		return nil, err
+	}
+	if err := s.resolveGroup(g, m); err != nil {
+		return nil, err
+	}
+	if err := g.loadMovable(ctx, s.conn.Client, m); err != nil {
+		return nil, err
+	}
+	return g, s.checkUpgrade(ctx, g, m)
+}
+
+// observeGroup reads the group's record, the group itself and the pods of its nodes.
+func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) error {
+	g.provider, g.now = s.provider, s.conn.Now()
+	err := s.loadRecord(ctx, g)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if g.to, err = chooseTarget(m, s.line.settings.To, &g.record); err != nil {
-		return nil, err
+	if g.to, err = chooseTarget(m, s.line.settings.To, &g.stored); err != nil {
+		return err
 	}
-	switch known := len(s.line.settings.Current) > 0 || !g.record.IsResumable(); {
+	switch known := len(s.line.settings.Current) > 0 || !g.stored.IsResumable(); {
 	case known || m == modeRollback:
-	case m == modeStatus && g.record.IsCloudless(): // an upgrade asks which nodes are current
+	case m == modeStatus && g.stored.IsCloudless(): // an upgrade asks which nodes are current
 		line := *s.line
-		line.settings.Current = g.record.Request.Current
-		g.provider = line.manualProvider(s.view.Nodes)
+		line.settings.Current = g.stored.Request.Current
+		g.provider = line.manualProvider(s.cluster.view.Nodes)
 	default:
-		g.provider = cloud.RequireLabels(g.provider, g.record.Request.Current)
+		g.provider = cloud.RequireLabels(g.provider, g.stored.Request.Current)
 	}
-	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
-		return nil, err
+	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: g.name, To: g.to}); err != nil {
+		return err
 	}
 	if err = g.observeOperation(ctx, m); err != nil {
-		return nil, err
+		return err
 	}
 	if s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare {
 		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.conn.Client, &g.group, g.now)
 	}
-	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes), m); err != nil {
-		return nil, err
-	}
-	g.view, g.clusterWorkloads = s.view, s.clusterWorkloads
-	if err := g.joinCluster(s.conn.context); err != nil {
-		return nil, err
-	}
-	return g, s.settleRequest(ctx, g, m)
-}
-
-// settleRequest refuses what cannot be upgraded by what was read of the group, resolves the request and checks the upgrade.
-func (s *session) settleRequest(ctx context.Context, g *groupContext, m mode) error {
-	if err := cmp.Or(s.rejectAbsentTarget(g, m), s.rejectUnseenTarget(g, m)); err != nil {
+	if g.cluster, err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.cluster.view.Nodes), m); err != nil {
 		return err
 	}
-	if err := g.rejectUnreadable(m); err != nil {
-		return err
-	}
-	if err := s.rejectForeignRun(ctx, g, m); err != nil {
-		return err
-	}
-	if err := s.resolveRequest(g, m); err != nil {
-		return err
-	}
-	if err := g.loadMovable(ctx, s, m); err != nil {
-		return err
-	}
-	return s.checkUpgrade(ctx, g, m)
+	g.joinNodes(&g.stored)
+	return g.rejectForeign(s.conn.context)
 }
 
 // loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
 // were read for a plan. The budgets of these pods are in no one's way.
-func (g *groupContext) loadMovable(ctx context.Context, s *session, m mode) (err error) {
-	if m == modeUpgrade && g.clusterWorkloads == nil && g.request.Move == upgrade.MoveBySurge {
-		g.movable, err = cluster.ReadMovable(ctx, s.conn.Client)
+func (g *groupContext) loadMovable(ctx context.Context, client kubernetes.Interface, m mode) (err error) {
+	if m == modeUpgrade && g.cluster.objects == nil && g.request.Move == upgrade.MoveBySurge {
+		g.movable, err = cluster.ReadMovable(ctx, client)
 	}
 	return err
 }
 
 // loadRecord reads the record and, while the upgrade is not over, since when no one carries it out.
-func (g *groupContext) loadRecord(ctx context.Context, s *session) (err error) {
-	if g.record, err = g.store.LoadRecord(ctx); err != nil || !g.record.IsResumable() {
+func (s *session) loadRecord(ctx context.Context, g *groupContext) (err error) {
+	if g.stored, err = g.store.LoadRecord(ctx); err != nil || !g.stored.IsResumable() {
 		return err
 	}
 	lease, err := s.conn.ReadLease(ctx, s.line.stateNamespace, g.name)
@@ -162,7 +149,7 @@ func (g *groupContext) loadRecord(ctx context.Context, s *session) (err error) {
 // to, which may be another revision than the one that is wanted by now.
 func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 	op := runningOperation(&g.group)
-	if m != modeStatus || g.record.IsResumable() || op == nil || !op.IsUpgrade() || op.To.ID == g.group.Wanted.ID {
+	if m != modeStatus || g.stored.IsResumable() || op == nil || !op.IsUpgrade() || op.To.ID == g.group.Wanted.ID {
 		return nil
 	}
 	var err error
@@ -171,58 +158,25 @@ func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 	return err
 }
 
-// loadForecastData reads what a forecast rests on and an upgrade does without: what stands behind
-// the pods, and what the cloud tells a plan of the group. A plan goes without what the cloud does
-// not tell, and says so.
-func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
-	if s.clusterWorkloads == nil { // it is read once for all groups of a session
-		var err error
-		if s.clusterWorkloads, err = readForecastBackground(ctx, s); err != nil {
-			return err
-		}
-	}
-	g.clusterWorkloads = s.clusterWorkloads
-	return g.loadSurvey(ctx)
-}
-
-// readForecastBackground reads what a forecast knows of controllers and volumes.
-func readForecastBackground(ctx context.Context, s *session) (*inventory.Objects, error) {
-	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cluster: %w", err)
-	}
-	return background, nil
-}
-
-// loadSurvey reads what the cloud tells a plan of the group.
-func (g *groupContext) loadSurvey(ctx context.Context) error {
-	surveyor, ok := cloud.As[cloud.Surveyor](g.provider)
-	if !ok {
-		return nil
-	}
-	g.survey, g.surveyErr = surveyor.Survey(ctx, &g.group)
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("reading what the cloud tells of group %q: %w", g.group.Name, err)
-	}
-	return nil
-}
-
-// resolveRequest settles the request against the group and the cluster.
-func (s *session) resolveRequest(g *groupContext, m mode) error {
+// resolveGroup resolves the upgrade from what was observed of the group, and from that alone: a resolution from before
+// is replaced.
+func (s *session) resolveGroup(g *groupContext, m mode) error {
 	if key := preflight.UnknownLabel(s.line.settings.Current, g.members); key != "" {
 		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
 			key, s.line.settings.Current[key], g.group.Name, key))
 	}
+	var wished upgrade.Request
 	if !m.keepsSettings() {
 		settings := s.line.settings
 		settings.To = g.to
 		var err error
-		group, size, outdated := g.sizesAtStart()
-		if g.request, err = settings.ResolveRequest(&group, size, outdated); err != nil {
+		group, size, outdated := g.sizesAtStart(&g.stored)
+		if wished, err = settings.ResolveRequest(&group, size, outdated); err != nil {
 			return usageError(err)
 		}
 	}
-	if err := g.adoptRecord(s.line, m); err != nil {
+	var err error
+	if g.resolution, err = g.adoptRecord(s.line, m, wished); err != nil {
 		return err
 	}
 	return g.rejectUnknownWorkloads(s.line.settings.IgnoreUnready)
@@ -231,7 +185,7 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 // checkUpgrade applies the rules that hold for every upgrade. Where they depend on other objects than the
 // group's nodes and their pods, it reads those, too, and looks for volumes that keep pods on their nodes.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
-	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version}, s.objects
+	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version}, g.cluster.objectsForChecks()
 	switch {
 	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllObjects(&world):
 		var err error
@@ -240,9 +194,9 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		}
 		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
 	case !s.podsOfGroupOnly:
-		facts.Pods = eachPod(g.view.Pods)
-		if s.clusterWorkloads != nil {
-			facts.Scales, facts.Counted = preflight.ScalesOf(s.clusterWorkloads), preflight.CountedIn(s.clusterWorkloads)
+		facts.Pods = eachPod(g.cluster.view.Pods)
+		if known := g.cluster.objects; known != nil {
+			facts.Scales, facts.Counted = preflight.ScalesOf(known), preflight.CountedIn(known)
 		}
 	}
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {
@@ -268,29 +222,24 @@ func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// joinCluster pairs the group with the cluster's nodes. It returns an error where it has none there.
-func (g *groupContext) joinCluster(contextName string) error {
-	g.joinNodes()
-	return g.rejectForeign(contextName)
-}
-
-// joinNodes pairs the group's instances with the cluster's nodes and their pods.
-func (g *groupContext) joinNodes() {
-	g.members = joinMembers(g.provider, &g.group, g.view.Nodes)
-	nameOwner(&g.group, g.members)
-	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
-	for i := range g.members {
-		if node := g.members[i].Node; node != nil {
-			g.members[i].Pods = g.view.Pods[node.Name]
+// joinNodes pairs the group's instances with the cluster's nodes and their pods. The record says which of them were found
+// outdated for their labels.
+func (o *observation) joinNodes(record *upgrade.Record) {
+	o.members = joinMembers(o.provider, &o.group, o.cluster.view.Nodes)
+	nameOwner(&o.group, o.members)
+	o.unlabelled = upgrade.JudgeLabels(&o.group, o.members, record)
+	for i := range o.members {
+		if node := o.members[i].Node; node != nil {
+			o.members[i].Pods = o.cluster.view.Pods[node.Name]
 		}
 	}
 }
 
 // rejectForeign refuses a group none of whose instances is a node of the cluster.
-func (g *groupContext) rejectForeign(contextName string) error {
-	if joined := slices.ContainsFunc(g.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(g.members) > 0 {
+func (o *observation) rejectForeign(contextName string) error {
+	if joined := slices.ContainsFunc(o.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(o.members) > 0 {
 		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
-			g.group.Name, len(g.members), contextName))
+			o.group.Name, len(o.members), contextName))
 	}
 	return nil
 }
@@ -323,7 +272,7 @@ func (g *groupContext) knowsWorkload(name string) bool {
 			return true
 		}
 	}
-	for _, pods := range g.view.Pods {
+	for _, pods := range g.cluster.view.Pods {
 		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(upgrade.WatchedWorkload(pod).String(), name) }) {
 			return true
 		}
@@ -332,26 +281,26 @@ func (g *groupContext) knowsWorkload(name string) bool {
 }
 
 // countNodes is the group's size in nodes, as percentages are taken of it.
-func (g *groupContext) countNodes() int {
-	if g.group.Can.Resize {
-		return g.group.Desired
+func (o *observation) countNodes() int {
+	if o.group.Can.Resize {
+		return o.group.Desired
 	}
-	return len(g.members)
+	return len(o.members)
 }
 
-// sizesAtStart is the group as its upgrade under way found it, with its size and its outdated
-// nodes: what that added makes percentages no larger and uses up no room.
-func (g *groupContext) sizesAtStart() (group nodegroup.Group, size, outdated int) {
-	group, size, outdated = g.group, g.countNodes(), g.countOutdated()
-	if before := g.record.Sizes; g.record.IsResumable() && before.Desired > 0 {
+// sizesAtStart is the group as its recorded upgrade found it, if that is under way, with its size and its outdated
+// nodes: what the upgrade added makes percentages no larger and uses up no room.
+func (o *observation) sizesAtStart(record *upgrade.Record) (group nodegroup.Group, size, outdated int) {
+	group, size, outdated = o.group, o.countNodes(), countOutdated(o.members)
+	if before := record.Sizes; record.IsResumable() && before.Desired > 0 {
 		group.Desired, group.Max = before.Desired, before.Max
-		size, outdated = before.Desired, max(outdated, g.record.Total)
+		size, outdated = before.Desired, max(outdated, record.Total)
 	}
 	return group, size, outdated
 }
 
 // isCurrent reports whether there is nothing to upgrade and no upgrade to continue.
-func (g *groupContext) isCurrent() bool { return g.countOutdated() == 0 && g.record.Run == "" }
+func (g *groupContext) isCurrent() bool { return countOutdated(g.members) == 0 && g.record.Run == "" }
 
 // makeCurrentRecord is how the upgrade of a group ends that is current.
 func (g *groupContext) makeCurrentRecord() upgrade.Record {
@@ -360,8 +309,6 @@ func (g *groupContext) makeCurrentRecord() upgrade.Record {
 	}
 	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
-
-func (g *groupContext) countOutdated() int { return countOutdated(g.members) }
 
 // knownOutdated counts the outdated members; it is nil where no one can say which are.
 func knownOutdated(g *nodegroup.Group, members []nodegroup.Member) *int {
@@ -383,7 +330,7 @@ func countOutdated(members []nodegroup.Member) int {
 
 // makeWorld is the world that a plan or a status decides over.
 func (g *groupContext) makeWorld(now time.Time) upgrade.World {
-	world := upgrade.NewWorld(now, g.group, g.members, &g.view, g.record)
+	world := upgrade.NewWorld(now, g.group, g.members, &g.cluster.view, g.record)
 	world.Request, world.Movable = g.request, g.listMovable()
 	return world
 }

@@ -32,13 +32,13 @@ func (h *surveyor) Survey(context.Context, *nodegroup.Group) (cloud.Survey, erro
 
 // lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around
 // its own.
-func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*groupContext, *session, error) {
+func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*planning, error) {
 	t.Helper()
 	twoGroups().serve(t)
 	s := openBlue(ctx, t, io.Discard, "--current=image=v2", "--dry-run")
 	h.Provider, s.provider = s.provider, h
-	p, err := s.loadGroup(ctx, "blue", modeUpgrade)
-	return p, s, err
+	g, err := s.loadGroup(ctx, "blue", modeUpgrade)
+	return &planning{groupContext: g, s: s}, err
 }
 
 // TestPlanSaysWhichSurveyItLacks plans with what the cloud tells, and says why that is not all.
@@ -57,11 +57,11 @@ func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, s, err := lookWith(t.Context(), t, &surveyor{survey: c.survey, err: c.err, asked: func() {}})
+			p, err := lookWith(t.Context(), t, &surveyor{survey: c.survey, err: c.err, asked: func() {}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.makePlan(t.Context(), s)
+			plan, err := p.makePlan(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,12 +75,12 @@ func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
 
 // TestPlansSayWhatIsUnread: a plan rests on the target, of which it may not be known whether it exists.
 func TestPlansSayWhatIsUnread(t *testing.T) {
-	p, s, err := lookWith(t.Context(), t, &surveyor{asked: func() {}})
+	p, err := lookWith(t.Context(), t, &surveyor{asked: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.group.Unread = []string{"whether there is a release 1.33.3-20261001 is not known"}
-	plan, err := p.makePlan(t.Context(), s)
+	plan, err := p.makePlan(t.Context())
 	if err != nil || !slices.Contains(plan.Unread, p.group.Unread[0]) {
 		t.Errorf("got %+v, %v", plan, err)
 	}
@@ -89,14 +89,14 @@ func TestPlansSayWhatIsUnread(t *testing.T) {
 // TestPlanCountsAddresses finds nodes to add where the cloud has no addresses for them.
 func TestPlanCountsAddresses(t *testing.T) {
 	full := cloud.Survey{Subnets: []nodegroup.Subnet{{Zone: "a", CIDR: netip.MustParsePrefix("10.0.0.0/19")}}}
-	p, s, err := lookWith(t.Context(), t, &surveyor{survey: full, asked: func() {}})
+	p, err := lookWith(t.Context(), t, &surveyor{survey: full, asked: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.request.Surge = 1
 	for skipped, want := range map[string]bool{"PDB001": true, "NG004": false} {
-		s.line.skipChecks = []string{skipped}
-		plan, err := p.makePlan(t.Context(), s)
+		p.s.line.skipChecks = []string{skipped}
+		plan, err := p.makePlan(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,11 +113,11 @@ func TestInterruptedSurveyIsNoPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			p, s, err := lookWith(ctx, t, &surveyor{err: answer, asked: interrupt})
+			p, err := lookWith(ctx, t, &surveyor{err: answer, asked: interrupt})
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.makePlan(ctx, s)
+			plan, err := p.makePlan(ctx)
 			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading what the cloud tells of group "blue": `) {
 				t.Errorf("got %+v, error %v", plan, err)
 			}

@@ -34,14 +34,14 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (clo
 // resolveGroupNames resolves what the user named to names of groups, and says which exist when one
 // does not.
 func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
-	groups, err := s.provider.Groups(ctx, s.view.Nodes)
+	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	names := groupNames(groups)
 	switch {
 	case chosen.node != "":
-		name, err := findGroupOfNode(s.provider, groups, s.view.Nodes, chosen.node)
+		name, err := findGroupOfNode(s.provider, groups, s.cluster.view.Nodes, chosen.node)
 		return []string{name}, err
 	case chosen.selector != "":
 		if len(names) == 0 {

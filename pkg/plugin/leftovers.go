@@ -73,7 +73,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
 func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record, unreadable map[string]error) ([]report.Leftover, error) {
 	s.warnUnreadable(unreadable)
-	groups, err := s.provider.Groups(ctx, s.view.Nodes)
+	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}
 	}
-	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
+	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.cluster.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.cluster.view.Nodes)), nil
 }
 
 // dropUnknowable removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report

@@ -114,8 +114,8 @@ func TestRejectFinished(t *testing.T) {
 // TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
-		p := &groupContext{record: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if err := p.adoptRecord(&commandLine{typed: typedNone}, w); err == nil || !strings.Contains(err.Error(), "came to its end") {
+		o := &observation{stored: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
+		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, upgrade.Request{}); err == nil || !strings.Contains(err.Error(), "came to its end") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}
@@ -136,16 +136,17 @@ func TestVerbsKeepTheSettings(t *testing.T) {
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
 			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
-			p := &groupContext{record: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
-			if err := p.adoptRecord(&commandLine{typed: typedNone}, w); err != nil {
+			o := &observation{stored: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
+			got, err := o.adoptRecord(&commandLine{typed: typedNone}, w, upgrade.Request{})
+			if err != nil {
 				t.Fatal(err)
 			}
-			r := p.record
+			r := got.record
 			if r.Target.ID != c.target || r.Request.To != c.to || r.Stopping != c.stopping || r.Result != "" || r.PausedBy != "" {
 				t.Errorf("goes to %s (--to=%s), stopping %q, ended %q, paused by %q", r.Target.ID, r.Request.To, r.Stopping, r.Result, r.PausedBy)
 			}
-			if p.request.MaxUnavailable != 7 || p.request.Run != "r1" {
-				t.Errorf("the request is %+v", p.request)
+			if got.request.MaxUnavailable != 7 || got.request.Run != "r1" {
+				t.Errorf("the request is %+v", got.request)
 			}
 		})
 	}

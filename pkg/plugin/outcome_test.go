@@ -144,25 +144,25 @@ func TestAdoptRecord(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			line := &commandLine{choices: choices{agreed: agreements{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" }}
-			p := &groupContext{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
-			err := p.adoptRecord(line, modeUpgrade)
+			o := &observation{stored: c.record, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}, cluster: &clusterReading{}}
+			got, err := o.adoptRecord(line, modeUpgrade, c.request)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || exitCodeOf(err) != c.code {
 					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCodeOf(err), c.err, c.code)
 				}
 				return
 			}
-			if err != nil || p.record.Run != c.run || p.request.Run != c.run || p.record.Result != "" {
-				t.Fatalf("got run %q, requested as %q, ended %q, error %v; want run %q under way", p.record.Run, p.request.Run, p.record.Result, err, c.run)
+			if err != nil || got.record.Run != c.run || got.request.Run != c.run || got.record.Result != "" {
+				t.Fatalf("got run %q, requested as %q, ended %q, error %v; want run %q under way", got.record.Run, got.request.Run, got.record.Result, err, c.run)
 			}
 			if c.run == "" {
 				return
 			}
-			if p.request.Surge != 2 || p.record.Request.Surge != 2 {
-				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", p.request.Surge)
+			if got.request.Surge != 2 || got.record.Request.Surge != 2 {
+				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", got.request.Surge)
 			}
-			if p.record.Target.ID != c.wanted || p.request.MaxUnavailable != c.request.MaxUnavailable || p.request.OnTimeout != upgrade.Fail || p.request.KeepMax {
-				t.Errorf("goes on to %s with %+v", p.record.Target.ID, p.request)
+			if got.record.Target.ID != c.wanted || got.request.MaxUnavailable != c.request.MaxUnavailable || got.request.OnTimeout != upgrade.Fail || got.request.KeepMax {
+				t.Errorf("goes on to %s with %+v", got.record.Target.ID, got.request)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []re
 	var probes []report.Probe
 	for pod := range g.eachMovingPod() {
 		k := kin{owner: drain.ControllerOf(pod)}
-		if budgets := g.view.Budgets.Covering(pod); len(budgets) > 0 {
+		if budgets := g.cluster.view.Budgets.Covering(pod); len(budgets) > 0 {
 			k.budget = budgets[0].Key()
 		}
 		if !asked[k] {

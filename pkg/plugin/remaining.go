@@ -27,18 +27,18 @@ const (
 )
 
 // forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
-// objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown.
-func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, load func(context.Context, *groupContext) error) report.Rest {
+// objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown. The group is not changed.
+func (s *session) forecastRest(ctx context.Context, g groupContext, record upgrade.Record, load func(context.Context, *planning) error) report.Rest {
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
 	defer cancel()
-	rest := *g
-	rest.record, rest.request = record.Reopened(), record.Request
+	g.record, g.request = record.Reopened(), record.Request
 	if record.IsRunning() && g.idle == 0 {
-		rest.record.Unhealthy = record.Unhealthy // its holder counts on; another would begin anew
+		g.record.Unhealthy = record.Unhealthy // its holder counts on; another would begin anew
 	}
-	err := rest.rejectUnknownAdded(&record)
+	rest := &planning{groupContext: &g, s: s}
+	err := g.rejectUnknownAdded(&record)
 	if err == nil {
-		err = load(ctx, &rest)
+		err = load(ctx, rest)
 	}
 	var found report.Rest
 	if err == nil {
@@ -56,37 +56,37 @@ func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, 
 
 // rejectUnknownAdded returns an error where a cloud is in the middle of an upgrade of its own and it
 // is not known what it has added to the group.
-func (g *groupContext) rejectUnknownAdded(record *upgrade.Record) error {
-	if record.Delegation != nil && !upgrade.KnowsAdded(record, &g.group) {
+func (o *observation) rejectUnknownAdded(record *upgrade.Record) error {
+	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
 		return errors.New("this tool did not begin the cloud's update, so that it does not know how many nodes the update has added")
 	}
 	return nil
 }
 
 // predictRest forecasts the rest.
-func (g *groupContext) predictRest(ctx context.Context) (report.Rest, error) {
-	forecast, _, err := g.runForecast(ctx, g.record.Request)
+func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
+	forecast, _, err := p.runForecast(ctx, p.record.Request)
 	switch {
 	case err != nil:
 		return report.Rest{}, err
 	case forecast.Endless != "":
 		return report.Rest{}, errors.New("it would wait for " + forecast.Endless)
-	case g.record.Delegation != nil:
-		forecast.Fast.After, forecast.Slow.After = g.giveUpTime(&forecast.Fast, forecast.Nodes), g.giveUpTime(&forecast.Slow, forecast.Nodes)
+	case p.record.Delegation != nil:
+		forecast.Fast.After, forecast.Slow.After = p.giveUpTime(&forecast.Fast, forecast.Nodes), p.giveUpTime(&forecast.Slow, forecast.Nodes)
 	}
 	return report.NewRest(forecast.Duration, forecast.Fast, forecast.Slow), nil
 }
 
 // giveUpTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
 // nothing then. It has tried the nodes that it is draining for a while already.
-func (g *groupContext) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) upgrade.Duration {
-	timeout := g.record.Request.DrainTimeout.Duration
+func (p *planning) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) upgrade.Duration {
+	timeout := p.record.Request.DrainTimeout.Duration
 	i := slices.IndexFunc(nodes, func(n simulate.NodeForecast) bool { return n.Name == end.Node })
 	if end.Result != upgrade.PodEvictionFailure || i < 0 {
 		return end.After
 	}
-	if since := g.record.Delegation.Draining[end.Node]; !since.IsZero() {
-		return upgrade.Duration{Duration: max(0, since.Add(timeout).Sub(g.now))}
+	if since := p.record.Delegation.Draining[end.Node]; !since.IsZero() {
+		return upgrade.Duration{Duration: max(0, since.Add(timeout).Sub(p.now))}
 	}
 	return upgrade.Duration{Duration: min(end.After.Duration, nodes[i].Start.Latest.Duration+timeout)}
 }
@@ -114,20 +114,20 @@ type restData struct {
 
 // loadRestData reads what a forecast of the rest rests on. What was read shortly before stands, except for
 // the targets of load balancers and what the cloud tells of the group.
-func (g *groupContext) loadRestData(ctx context.Context, s *session, known *restData) error {
+func (p *planning) loadRestData(ctx context.Context, known *restData) error {
 	if known.background == nil || time.Since(known.readAt) > backgroundAge {
-		background, err := readForecastBackground(ctx, s)
+		background, err := p.s.readBackground(ctx)
 		if err != nil {
 			return err
 		}
-		g.loadBalancers(ctx, s, nil)
-		*known = restData{background: background, balancers: g.balancers, readAt: time.Now()}
+		p.balancers = p.findBalancers(ctx, p.s.conn.Client, nil)
+		*known = restData{background: background, balancers: p.balancers, readAt: time.Now()}
 	} else {
-		g.balancers = known.balancers
-		g.loadTargets(ctx)
+		p.balancers = known.balancers
+		p.balancers.loadTargets(ctx, p.provider)
 	}
-	g.clusterWorkloads = known.background
-	return g.loadSurvey(ctx)
+	p.cluster = &clusterReading{view: p.cluster.view, objects: known.background, use: inventory.ForForecasts}
+	return p.loadSurvey(ctx)
 }
 
 // madeForecast is a forecast with what it was made from.
@@ -149,7 +149,7 @@ func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, reco
 	result := madeForecast{run: record.Run, known: f.known}
 	go func() {
 		began := time.Now()
-		result.rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &result.known) })
+		result.rest = s.forecastRest(ctx, g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &result.known) })
 		result.took = time.Since(began)
 		made <- result
 	}()

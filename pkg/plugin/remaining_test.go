@@ -23,11 +23,12 @@ import (
 func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, upgrade.Record) {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
-		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{},
-		group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
+		name: "workers", observation: observation{
+			provider: everyNode{}, now: noon, cluster: &clusterReading{view: upgrade.View{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			group: nodegroup.Group{
+				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
+			},
 		},
-		view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
 	}
 	record := upgrade.Record{
 		Version: upgrade.RecordVersion, Run: "r1", Started: noon.Add(-time.Hour), Phase: upgrade.PhaseUpgrade, PhaseBegan: noon.Add(-time.Hour), Target: revision, Previous: revision, Total: 4,
@@ -42,11 +43,12 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 		record.Request.Strategy, record.Delegation = upgrade.Delegated, &upgrade.Delegation{ID: "u1", Draining: map[string]time.Time{}}
 		g.group.Managed = &nodegroup.Managed{TerminateFirst: true, Operation: nodegroup.Operation{ID: "u1", State: nodegroup.OperationRunning, Began: noon.Add(-time.Hour), To: revision}}
 	}
+	view := &g.cluster.view
 	for i := range 4 {
 		name := fmt.Sprintf("n%d", i)
-		g.view.Nodes = append(g.view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
+		view.Nodes = append(view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
 		g.group.Instances = append(g.group.Instances, nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Outdated: true})
-		g.view.Pods[name] = []*corev1.Pod{build.Pod("web-"+name, build.On(name))}
+		view.Pods[name] = []*corev1.Pod{build.Pod("web-"+name, build.On(name))}
 		since, started := draining[name]
 		switch {
 		case !started:
@@ -58,9 +60,9 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 			}
 		}
 	}
-	g.view.PDBs = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 4, 4-allowed))}
-	g.view.Budgets = drain.NewBudgets(g.view.PDBs)
-	g.joinNodes()
+	view.PDBs = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 4, 4-allowed))}
+	view.Budgets = drain.NewBudgets(view.PDBs)
+	g.joinNodes(&g.record)
 	return g, record
 }
 
@@ -90,7 +92,7 @@ func TestRemainingEndsWhereTheUpgradeDoes(t *testing.T) {
 			if c.force {
 				record.Request.OnTimeout = upgrade.Force
 			}
-			rest := g.forecastRest(t.Context(), record, loadNothing)
+			rest := (&session{}).forecastRest(t.Context(), *g, record, loadNothing)
 			fast, slow := "", ""
 			if ends := rest.RemainingEnds; ends != nil {
 				fast, slow = ends.Fast.Node, ends.Slow.Node
@@ -110,7 +112,7 @@ func TestForecastForAStatusEnds(t *testing.T) {
 	g, record := drainedGroup(1, false, nil)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("it takes longer than 1ms to work out"))
 	defer cancel()
-	rest := g.forecastRest(ctx, record, func(ctx context.Context, _ *groupContext) error {
+	rest := (&session{}).forecastRest(ctx, *g, record, func(ctx context.Context, _ *planning) error {
 		<-ctx.Done()
 		return ctx.Err()
 	})
@@ -119,7 +121,7 @@ func TestForecastForAStatusEnds(t *testing.T) {
 	}
 }
 
-func loadNothing(context.Context, *groupContext) error { return nil }
+func loadNothing(context.Context, *planning) error { return nil }
 
 // port is a cloud with load balancers in front of all of the group's nodes.
 type port struct {
@@ -152,9 +154,9 @@ func TestRemainingCountsLoadBalancers(t *testing.T) {
 	harbour, known := &port{}, restData{}
 	for range 2 {
 		g, record := drainedGroup(1, false, nil)
-		without := g.forecastRest(t.Context(), record, loadNothing)
+		without := s.forecastRest(t.Context(), *g, record, loadNothing)
 		g.provider = harbour
-		with := g.forecastRest(t.Context(), record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &known) })
+		with := s.forecastRest(t.Context(), *g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &known) })
 		if later := with.Remaining.Earliest.Duration - without.Remaining.Earliest.Duration; later < 15*time.Minute {
 			t.Errorf("%v remains, and %v without load balancers: four nodes wait for them five minutes each, of which a drain takes some: %s", with.Remaining, without.Remaining, with.RemainingUnknown)
 		}

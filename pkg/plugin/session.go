@@ -64,49 +64,66 @@ func (c *command) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{command: c, provider: cloud.ByClock(provider, c.conn.Now), view: view}, nil
+	return &session{command: c, provider: cloud.ByClock(provider, c.conn.Now), cluster: &clusterReading{view: view}}, nil
 }
 
 // session is a cluster as it was read, and the provider of its nodes.
 type session struct {
 	*command
 	provider cloud.Provider
-	view     upgrade.View
+	cluster  *clusterReading
 	// podsOfGroupOnly sessions need no forecast, for which pods of all nodes count, and read those
 	// of their group alone.
 	podsOfGroupOnly bool
-	// background is read with the first plan.
-	clusterWorkloads *inventory.Objects
-	// objects are what rules look at, of a session that makes plans; nil of others.
-	objects *inventory.Objects
 	// checkedBy is the command that checks a dump as this session does; "" for a cluster.
 	checkedBy string
 	// account is whose cloud credentials are used, for people.
 	account string
 }
 
-// readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated
-// nodes.
-func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mode) error {
+// clusterReading is what was read of a cluster, at one moment. The groups of a session share it.
+type clusterReading struct {
+	// view has the nodes at first, and the pods when a group was loaded.
+	view upgrade.View
+	// objects are what plans and forecasts look at beside the view; nil before the first of them. use says which of the two
+	// they were read for: ForChecks or ForForecasts.
+	objects *inventory.Objects
+	use     inventory.Use
+}
+
+// objectsForChecks returns the objects if they were read for rules. It returns nil if they were read for a forecast, which needs
+// fewer kinds, or were not read.
+func (r *clusterReading) objectsForChecks() *inventory.Objects {
+	if r.use != inventory.ForChecks {
+		return nil
+	}
+	return r.objects
+}
+
+// readPods returns what was read of the cluster with the pods that a group with such members needs: those of the whole cluster, which are
+// read once, or those of the group's outdated nodes.
+func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mode) (*clusterReading, error) {
+	read := s.cluster
 	var err error
 	switch {
-	case s.podsOfGroupOnly:
-		s.view.Pods, err = cluster.PodsOn(ctx, s.conn.Client, listOutdatedNodes(members))
-	case len(s.view.Pods) > 0:
+	case s.podsOfGroupOnly: // of no use to another group
+		read = &clusterReading{view: s.cluster.view}
+		read.view.Pods, err = cluster.PodsOn(ctx, s.conn.Client, listOutdatedNodes(members))
+	case len(read.view.Pods) > 0:
 	case m == modeUpgrade: // a plan, which says what rules find
-		if s.objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err == nil {
-			s.view.Pods, s.clusterWorkloads = podsByNode(s.objects.Pods), s.objects
+		if read.objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err == nil {
+			read.view.Pods, read.use = podsByNode(read.objects.Pods), inventory.ForChecks
 		}
 	default:
-		s.view.Pods, err = cluster.ListPods(ctx, s.conn.Client)
+		read.view.Pods, err = cluster.ListPods(ctx, s.conn.Client)
 	}
 	if err != nil {
-		return explainReadError(err)
+		return nil, explainReadError(err)
 	}
 	if m == modeStatus { // plans sort them when they tell of workloads, and checks do without
-		s.view.Workloads = indexWorkloads(s.view.Pods, s.clusterWorkloads).Current()
+		read.view.Workloads = indexWorkloads(read.view.Pods, read.objects).Current()
 	}
-	return nil
+	return read, nil
 }
 
 // indexWorkloads sorts pods by what keeps them running. Without background no one knows which of
@@ -145,10 +162,18 @@ func listOutdatedNodes(members []nodegroup.Member) []string {
 	return names
 }
 
-// reloadCluster reads the cluster once more, which an upgrade has changed.
+// reloadCluster reads the cluster once more, which an upgrade has changed. Groups that were loaded before keep what they have.
 func (s *session) reloadCluster(ctx context.Context) error {
-	var err error
-	s.view, err = s.conn.readView(ctx)
-	s.clusterWorkloads, s.objects = nil, nil
+	view, err := s.conn.readView(ctx)
+	s.cluster = &clusterReading{view: view}
 	return err
+}
+
+// readBackground reads what a forecast knows of controllers and volumes.
+func (s *session) readBackground(ctx context.Context) (*inventory.Objects, error) {
+	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", err)
+	}
+	return background, nil
 }

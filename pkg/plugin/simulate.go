@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
@@ -84,14 +85,15 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 		return err
 	}
 	s.explainAssumptions(g, d)
-	g.addRefusals(preflight.ListRefusals(g.checkObjects(at)))
+	p := &planning{groupContext: g, s: at}
+	p.addRefusals(preflight.ListRefusals(p.checkObjects()))
 	if s.line.compare {
-		return compareGroup(ctx, at, g)
+		return p.compareWays(ctx)
 	}
-	if err := s.writeEvents(ctx, g); err != nil {
+	if err := s.writeEvents(ctx, p); err != nil {
 		return err
 	}
-	plan, err := g.makePlan(ctx, at)
+	plan, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,23 +133,24 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 func openDump(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
-		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: &d.Objects, objects: &d.Objects,
+		provider: l.recordedProvider(d.Nodes), cluster: &clusterReading{view: viewOfObjects(&d.Objects), objects: &d.Objects, use: inventory.ForChecks},
 	}
 }
 
 // loadDumpedGroup is a group of such a cluster at the moment when that was written down.
 func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Time) (*groupContext, error) {
-	g := &groupContext{name: name, provider: s.provider, view: s.view, clusterWorkloads: s.clusterWorkloads, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}
+	g := &groupContext{name: name, observation: observation{provider: s.provider, cluster: s.cluster, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}}
 	var err error
 	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return nil, usageError(err) // of what was written down
 	}
 	// It is a question of what would be, so that one is taken to be there.
 	g.group.Autoscaler.Serves = s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare
-	if err := g.joinCluster(s.conn.context); err != nil {
+	g.joinNodes(&g.stored)
+	if err := g.rejectForeign(s.conn.context); err != nil {
 		return nil, err
 	}
-	if err := s.resolveRequest(g, modeUpgrade); err != nil {
+	if err := s.resolveGroup(g, modeUpgrade); err != nil {
 		return nil, err
 	}
 	return g, s.checkUpgrade(ctx, g, modeUpgrade)
@@ -176,7 +179,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 		}
 		return names[0], nil
 	}
-	groups, err := at.provider.Groups(ctx, at.view.Nodes)
+	groups, err := at.provider.Groups(ctx, at.cluster.view.Nodes)
 	if err != nil {
 		return "", err
 	}
@@ -184,7 +187,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 	case 1:
 		return names[0], nil
 	case 0:
-		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.view.Nodes))
+		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.cluster.view.Nodes))
 		return "", usageError(s.wrapDumpError(at.conn.context, err))
 	default:
 		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
@@ -210,7 +213,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.line.settings.Current) == 0 {
-		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", g.countOutdated()))
+		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", countOutdated(g.members)))
 	}
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")
@@ -228,11 +231,11 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 
 // writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
-func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
-	if s.line.progress != "plain" && s.line.progress != "json" || g.findOwner() != nil {
+func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
+	if s.line.progress != "plain" && s.line.progress != "json" || p.findOwner() != nil {
 		return nil
 	}
-	spec, req := simulate.AssumeReplacements(g.makeSpec(), g.request)
+	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
 	req.Run = "simulation"
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes

@@ -17,7 +17,7 @@ const longReady = 30 * time.Second
 
 // listLeaving are the workloads with pods on outdated nodes, by name.
 func (g *groupContext) listLeaving() []*drain.Replicas {
-	workloads, found := indexWorkloads(g.view.Pods, g.clusterWorkloads).Current(), map[drain.Workload]*drain.Replicas{}
+	workloads, found := indexWorkloads(g.cluster.view.Pods, g.cluster.objects).Current(), map[drain.Workload]*drain.Replicas{}
 	for i := range g.members {
 		if !g.members[i].Outdated {
 			continue
@@ -32,12 +32,12 @@ func (g *groupContext) listLeaving() []*drain.Replicas {
 }
 
 // findSingletons are the workloads whose only ready pod has to leave, and how it does.
-func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Singleton {
+func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton {
 	if len(leaving) == 0 {
 		return nil
 	}
 	var found []report.Singleton
-	movable := g.listMovable()
+	movable := p.listMovable()
 	for _, r := range leaving {
 		i := slices.IndexFunc(r.Pods, drain.Ready)
 		if r.Ready != 1 || len(r.Pods) > 1 || i < 0 {
@@ -45,10 +45,10 @@ func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Single
 		}
 		gap, _ := r.ReadyTime()
 		s := report.Singleton{Name: r.String(), Moves: upgrade.MoveByEviction, Gap: upgrade.Duration{Duration: gap}}
-		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && g.request.Move == upgrade.MoveBySurge {
+		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && p.request.Move == upgrade.MoveBySurge {
 			s.Moves, s.Gap = upgrade.MoveBySurge, upgrade.Duration{}
 		}
-		if refusal := g.refusals[nameWorkload(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
+		if refusal := p.refusals[nameWorkload(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
 			s.Why = "its new pod is refused"
 		}
 		found = append(found, s)
@@ -70,8 +70,8 @@ func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
 
 // listMovable tells which pods a restart of their Deployment moves without a gap.
 func (g *groupContext) listMovable() drain.Movable {
-	if g.clusterWorkloads == nil {
+	if g.cluster.objects == nil {
 		return g.movable
 	}
-	return drain.NewMovable(g.clusterWorkloads.Deployments, g.clusterWorkloads.Claims)
+	return drain.NewMovable(g.cluster.objects.Deployments, g.cluster.objects.Claims)
 }

@@ -20,21 +20,23 @@ import (
 func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Record) {
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
 	g := &groupContext{
-		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &inventory.Objects{}, view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
-		group: nodegroup.Group{
-			Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
+		name: "workers", observation: observation{
+			provider: everyNode{}, now: noon, cluster: &clusterReading{view: upgrade.View{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			group: nodegroup.Group{
+				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
+			},
 		},
 	}
 	for i := range 7 + added {
 		name := fmt.Sprintf("n%02d", i)
-		g.view.Nodes = append(g.view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
+		g.cluster.view.Nodes = append(g.cluster.view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
 		instance := nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Revision: before, Outdated: i < 7}
 		if i >= 7 {
 			instance.Revision = revision
 		}
 		g.group.Instances = append(g.group.Instances, instance)
 	}
-	g.joinNodes()
+	g.joinNodes(&g.record)
 	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
 	g.request = upgrade.Request{
 		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 5, OnTimeout: upgrade.Fail,
@@ -78,14 +80,15 @@ func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
 				for i := range g.group.Instances {
 					g.group.Instances[i].Outdated = !g.group.Instances[i].Outdated
 				}
-				g.joinNodes()
+				g.joinNodes(&g.record)
 				g.request = g.record.Request
 			}
-			forecast, _, err := g.runForecast(t.Context(), g.request)
+			p := &planning{groupContext: g}
+			forecast, _, err := p.runForecast(t.Context(), p.request)
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan := report.NewPlan(report.Plan{Request: g.request, SizeAfter: g.sizeAfter(&forecast)}, &g.group, g.members, &forecast, true)
+			plan := report.NewPlan(report.Plan{Request: g.request, SizeAfter: p.sizeAfter(&forecast)}, &g.group, g.members, &forecast, true)
 			if plan.SizeAfter != 7 {
 				t.Errorf("back to %d, want 7; it ends %+v", plan.SizeAfter, forecast.Fast)
 			}

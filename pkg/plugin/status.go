@@ -75,10 +75,11 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	state := recordedState{record: record, asked: asked, lease: lease, abandoned: abandoned}
-	g.readControllers(ctx, s, &record)
-	status := g.makeStatus(state, s.conn.Now())
+	r := &reported{groupContext: g}
+	r.readControllers(ctx, s.conn, &record)
+	status := r.makeStatus(state, s.conn.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
-		status.Rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &restData{}) })
+		status.Rest = s.forecastRest(ctx, *g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
@@ -147,36 +148,47 @@ type recordedState struct {
 	abandoned bool
 }
 
+// reported is a group whose upgrade a status shows, once or again and again.
+type reported struct {
+	*groupContext
+	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
+	// of, with the notes of the last look; nil where there is none.
+	watched *upgrade.Record
+	notes   upgrade.Notes
+	// controllers are those of workloads that have fewer pods than before an upgrade.
+	controllers map[drain.Workload]drain.Controller
+}
+
 // makeStatus is what the next step would see, without doing it.
-func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
+func (r *reported) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	record := state.record
-	if watched := g.watchOperation(now); watched != nil && !record.IsRunning() {
+	if watched := r.watchOperation(now); watched != nil && !record.IsRunning() {
 		record = *watched
 	}
-	status := makeUpgradeStatus(g.group.Name, record)
+	status := makeUpgradeStatus(r.group.Name, record)
 	status.Holder = state.lease.Holder
-	if g.group.Managed != nil && g.group.Managed.Operation.ID != "" {
-		status.Operation = &g.group.Managed.Operation
+	if r.group.Managed != nil && r.group.Managed.Operation.ID != "" {
+		status.Operation = &r.group.Managed.Operation
 	}
-	world := upgrade.NewWorld(now, g.group, g.members, &g.view, record)
-	world.Asked, world.Notes, world.Controllers = state.asked, g.notes, g.controllers
+	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, record)
+	world.Asked, world.Notes, world.Controllers = state.asked, r.notes, r.controllers
 	if record.Run == "" {
-		status.Status, status.Outdated = upgrade.Status{}, knownOutdated(&g.group, g.members)
+		status.Status, status.Outdated = upgrade.Status{}, knownOutdated(&r.group, r.members)
 		if status.Outdated == nil {
 			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
-			if owner := g.findOwner(); owner != nil {
+			if owner := r.findOwner(); owner != nil {
 				status.Unknown = owner.String()
 			}
 		}
 		return status
 	}
 	step := upgrade.Next(world)
-	if g.watched != nil && step.Record.Run == g.watched.Run {
-		g.watched, g.notes = &step.Record, step.Notes
+	if r.watched != nil && step.Record.Run == r.watched.Run {
+		r.watched, r.notes = &step.Record, step.Notes
 		status.Result, status.Message = step.Record.Result, step.Record.Message
 	}
 	status.Impacts = upgrade.ListImpacts(&step.Record)
-	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, g.group.Suspended)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, r.group.Suspended)
 	return status
 }
 
@@ -185,30 +197,30 @@ const mostControllersRead = 20
 
 // readControllers reads how many pods the workloads should have that have fewer than before the
 // upgrade.
-func (g *groupContext) readControllers(ctx context.Context, s *session, record *upgrade.Record) {
+func (r *reported) readControllers(ctx context.Context, conn *connection, record *upgrade.Record) {
 	if len(record.Workloads) == 0 {
 		return
 	}
-	unscaled := upgrade.Next(upgrade.NewWorld(s.conn.Now(), g.group, g.members, &g.view, *record)).Unscaled
-	reader := cluster.NewControllerReader(s.conn.Client, s.conn.Now)
-	g.controllers = map[drain.Workload]drain.Controller{}
+	unscaled := upgrade.Next(upgrade.NewWorld(conn.Now(), r.group, r.members, &r.cluster.view, *record)).Unscaled
+	reader := cluster.NewControllerReader(conn.Client, conn.Now)
+	r.controllers = map[drain.Workload]drain.Controller{}
 	for _, w := range unscaled[:min(len(unscaled), mostControllersRead)] {
-		g.controllers[w] = reader.ReadController(ctx, w)
+		r.controllers[w] = reader.ReadController(ctx, w)
 	}
 }
 
 // watchOperation is how the operation is followed that the group's own cloud carries out, nil where
 // it carries none out and none was followed.
-func (g *groupContext) watchOperation(now time.Time) *upgrade.Record {
-	if op := runningOperation(&g.group); g.watched == nil && op != nil && op.IsUpgrade() {
-		record := upgrade.WatchOperation(&g.group, g.request, g.countOutdated(), now)
-		g.watched = &record
+func (r *reported) watchOperation(now time.Time) *upgrade.Record {
+	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
+		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
+		r.watched = &record
 	}
-	return g.watched
+	return r.watched
 }
 
 // isWatching reports whether an operation is followed that is not over.
-func (g *groupContext) isWatching() bool { return g.watched != nil && g.watched.Result == "" }
+func (r *reported) isWatching() bool { return r.watched != nil && r.watched.Result == "" }
 
 // describeRecorded ends a sentence with the groups of which there is a record.
 func describeRecorded(records map[string]upgrade.Record) string {

@@ -394,7 +394,7 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := &groupContext{name: "workers", to: "ami-9", group: nodegroup.Group{Name: "workers", Provider: "aws", Wanted: wanted, Pointed: pointed}}
+			g := &groupContext{name: "workers", observation: observation{to: "ami-9", group: nodegroup.Group{Name: "workers", Provider: "aws", Wanted: wanted, Pointed: pointed}}}
 			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
 			c.change(g, s)
 			err := s.rejectUnseenTarget(g, c.mode)
@@ -423,7 +423,7 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
 			s.line.settings.To = c.typed
-			g := &groupContext{to: c.used, group: nodegroup.Group{Name: "web", Refusal: "there is no release 1.33.9-20270101", AbsentTarget: c.absent}}
+			g := &groupContext{observation: observation{to: c.used, group: nodegroup.Group{Name: "web", Refusal: "there is no release 1.33.9-20270101", AbsentTarget: c.absent}}}
 			err := s.rejectAbsentTarget(g, c.mode)
 			if exitCodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), "to 1.33.9-20270101: there is no release") {
 				t.Errorf("got %v, want exit code %d", err, c.want)

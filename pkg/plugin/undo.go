@@ -92,12 +92,12 @@ func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupCo
 	if err := u.leaveRequest(ctx, s.command, how.mode.fulfilledVerb()); err != nil {
 		return err
 	}
-	g.actions = &actionLog{}
-	record, err := carryOut(ctx, s, g, how.mode)
+	e := &execution{s: s, g: g, mode: how.mode}
+	record, err := e.carryOut(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: %w", describeRun(u.name, &g.record), err)
+		return fmt.Errorf("%s: %w", describeRun(u.name, &e.g.record), err)
 	}
-	return s.printEnd(g, record)
+	return e.printEnd(record)
 }
 
 func newAbortCommand(f *flags) *cobra.Command {
@@ -134,14 +134,14 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		fmt.Fprintf(c.line.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead\n", u.name, nodegroup.Command("rollback", u.name))
 	}
 	if c.line.isDryRun() {
-		log, record, err := g.simulateAbort(ctx, s)
+		log, record, err := s.simulateAbort(ctx, g)
 		if err != nil {
 			return err
 		}
 		return c.line.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", nodegroup.Prefix, u.name, report.Parenthesize(record.Message)), "would ")...)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
-		log, _, err := g.simulateAbort(ctx, s)
+		log, _, err := s.simulateAbort(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -150,12 +150,13 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 }
 
 // simulateAbort aborts in virtual time, to say what would be done.
-func (g *groupContext) simulateAbort(ctx context.Context, s *session) (*actionLog, upgrade.Record, error) {
-	if err := g.loadForecastData(ctx, s); err != nil {
+func (s *session) simulateAbort(ctx context.Context, g *groupContext) (*actionLog, upgrade.Record, error) {
+	p := &planning{groupContext: g, s: s}
+	if err := p.loadForecastData(ctx); err != nil {
 		return nil, upgrade.Record{}, err
 	}
 	log := &actionLog{}
-	record, err := simulate.New(g.makeSpec()).Run(ctx, g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })
+	record, err := simulate.New(p.makeSpec()).Run(ctx, g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })
 	return log, record, err
 }
 
@@ -167,9 +168,6 @@ type actionLog struct {
 
 // addActions takes down what a step decides.
 func (l *actionLog) addActions(step upgrade.Step) {
-	if l == nil {
-		return
-	}
 	if l.known == nil {
 		l.known = map[string]bool{}
 	}

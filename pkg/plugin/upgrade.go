@@ -91,8 +91,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 			return err
 		}
 		if s.line.compare {
-			g.addRefusals(preflight.ListRefusals(g.checkObjects(s)))
-			return compareGroup(ctx, s, g)
+			p := &planning{groupContext: g, s: s}
+			p.addRefusals(preflight.ListRefusals(p.checkObjects()))
+			return p.compareWays(ctx)
 		}
 		if g.releases != nil {
 			fmt.Fprintf(s.line.ErrOut, "note: node group %s would be released: %s\n", name, describeReleases(g.releases))
@@ -111,17 +112,18 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	if err := g.rejectLargeRecord(); err != nil {
 		return nil, err
 	}
-	g.askRights(ctx, s)
-	g.loadBalancers(ctx, s, s.objects)
+	p := &planning{groupContext: g, s: s}
+	p.askRights(ctx)
+	p.balancers = g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())
 	if g.rebuilt {
 		fmt.Fprintf(s.line.ErrOut, "note: %s\n", g.describeLoss())
 	}
 	var probes []report.Probe
 	if s.line.dryRun == cmdutil.DryRunServer {
 		probes = append(probeEvictions(ctx, s.conn, g), probeCreations(ctx, s.conn, g)...)
-		g.addRefusals(listRefusedProbes(probes))
+		p.addRefusals(listRefusedProbes(probes))
 	}
-	plan, err := g.makePlan(ctx, s)
+	plan, err := p.makePlan(ctx)
 	if err == nil {
 		plan.Probes = probes
 	}
@@ -152,19 +154,21 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	}
 	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}
 	if g.releases != nil {
-		how.question, how.show = "Release nodes of node group "+name, func() error { return s.showReleases(g) }
-		g.actions = &actionLog{}
+		how.question, how.show = "Release nodes of node group "+name, func() error {
+			return writeLines(s.line.ErrOut, []string{describeReleases(g.releases)})
+		}
 	}
 	if err := s.askUser(how); err != nil {
 		return err
 	}
-	record, err := carryOut(ctx, s, g, m)
+	e := &execution{s: s, g: g, mode: m}
+	record, err := e.carryOut(ctx)
 	if err != nil {
 		record.Message = cmp.Or(record.Message, err.Error())
 		s.line.printUnfinished(name, record)
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
-	return s.printEnd(g, record)
+	return e.printEnd(record)
 }
 
 // warnOfLosses says which pods' work the upgrade may end for good, before anything is begun or
@@ -181,25 +185,8 @@ func (s *session) warnOfLosses(g *groupContext) {
 	}
 }
 
-// showReleases lists the nodes that are to be released.
-func (c *command) showReleases(g *groupContext) error {
-	return writeLines(c.line.ErrOut, []string{describeReleases(g.releases)})
-}
-
 func describeReleases(nodes []string) string {
 	return "current and still fenced: " + strings.Join(nodes, ", ")
-}
-
-// printEnd says how a run ended.
-func (s *session) printEnd(g *groupContext, record upgrade.Record) error {
-	switch {
-	case record.Result == upgrade.Aborted:
-		return s.line.printAborted(g.name, record, g.actions)
-	case record.Result == upgrade.Succeeded && g.releases != nil:
-		return s.line.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, g.name), "done: ")...)
-	default:
-		return s.line.printOutcome(g.name, record)
-	}
 }
 
 // checkAccess refuses an upgrade that would come to a halt half way for want of a right.
@@ -223,8 +210,8 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 
 // showPlan writes the plan for the one who is asked.
 func (s *session) showPlan(ctx context.Context, g *groupContext) error {
-	g.loadBalancers(ctx, s, s.objects)
-	plan, err := g.makePlan(ctx, s)
+	p := &planning{groupContext: g, s: s, balancers: g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())}
+	plan, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
