@@ -28,7 +28,6 @@ type followed struct {
 	screen   *screen
 	s        *session
 	g        reported
-	store    *cluster.Store
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
 	// stale says that the cloud and the lease are to be asked, which was done last at observed.
@@ -42,12 +41,12 @@ type followed struct {
 }
 
 // followUpgrade shows an upgrade until it ends or no one wants to see it any more.
-func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
+func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // a forecast that is being made is of no use any more
-	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, store: store, stale: true}
+	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, stale: true}
 	var err error
-	if f.follower, err = store.Follow(ctx); err != nil {
+	if f.follower, err = g.store.Follow(ctx); err != nil {
 		return err
 	}
 	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {
@@ -147,7 +146,7 @@ func (f *followed) observeAgain(ctx context.Context, record *upgrade.Record, ver
 	if err != nil {
 		return err
 	}
-	if f.lease, f.abandoned, err = f.s.readLease(ctx, f.store, group.Name, record); err != nil {
+	if f.lease, f.abandoned, err = f.s.readLease(ctx, f.g.store, group.Name, record); err != nil {
 		return err
 	}
 	f.g.group, f.version, f.stale, f.observed = group, version, false, time.Now()

@@ -17,18 +17,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// findAbandoned is an upgrade whose holder is gone without having brought it to rest, as a list of
-// one or none.
-func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) []report.Leftover {
-	if !record.IsRunning() || !l.IsFree() {
+// findAbandoned lists the upgrade if it is abandoned: its holder is gone without having brought it to rest.
+func (s *recordedState) findAbandoned(group string) []report.Leftover {
+	if !s.abandoned {
 		return nil
 	}
-	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)
-	if l.Holder != "" {
-		what += fmt.Sprintf(" (%s was last seen at %s)", l.Holder, l.LastHeld.Format(time.RFC3339))
+	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", s.record.Run, group)
+	if s.lease.Holder != "" {
+		what += fmt.Sprintf(" (%s was last seen at %s)", s.lease.Holder, s.lease.LastHeld.Format(time.RFC3339))
 	}
 	remedy := fmt.Sprintf("run %s to continue, or %s to undo it", nodegroup.Command("resume", group), nodegroup.Command("abort", group))
-	if verb := record.Undoing(); verb != "" {
+	if verb := s.record.Undoing(); verb != "" {
 		remedy = fmt.Sprintf("run %s to continue", nodegroup.Command(string(verb), group))
 	}
 	return []report.Leftover{{What: what, Remedy: remedy}}
@@ -39,19 +38,16 @@ func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) [
 // record, and writes its last record before it releases the lease.
 func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *upgrade.Record) (lease cluster.LeaseState, abandoned bool, err error) {
 	lease, err = c.conn.ReadLease(ctx, c.line.stateNamespace, group)
-	if err != nil || !record.IsRunning() || !lease.IsFree() {
+	if err != nil || !looksAbandoned(record, lease) {
 		return lease, false, err
 	}
 	after, err := store.LoadRecord(ctx)
 	return lease, err == nil && reflect.DeepEqual(*record, after), err
 }
 
-// findAbandoned is what is to be told of the upgrade if no one carries it out.
-func (s *recordedState) findAbandoned(group string) []report.Leftover {
-	if !s.abandoned {
-		return nil
-	}
-	return findAbandoned(group, &s.record, s.lease)
+// looksAbandoned reports whether the record says that the upgrade is running although nobody holds its lease.
+func looksAbandoned(record *upgrade.Record, lease cluster.LeaseState) bool {
+	return record.IsRunning() && lease.IsFree()
 }
 
 // findGroupLeftovers are those of one group.

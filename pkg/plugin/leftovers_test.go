@@ -35,7 +35,8 @@ func TestFindAbandoned(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := findAbandoned("workers", &c.record, c.lease); !slices.Equal(got, c.want) {
+			state := recordedState{record: c.record, lease: c.lease, abandoned: looksAbandoned(&c.record, c.lease)}
+			if got := state.findAbandoned("workers"); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

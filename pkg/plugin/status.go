@@ -61,16 +61,15 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	store := c.openStore(name)
 	if watch {
-		return followUpgrade(ctx, s, g, store)
+		return followUpgrade(ctx, s, g)
 	}
-	record, err := store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
+	record, err := g.store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
 	if err != nil {
 		return err
 	}
-	asked := store.Asked()
-	lease, abandoned, err := c.readLease(ctx, store, name, &record)
+	asked := g.store.Asked()
+	lease, abandoned, err := c.readLease(ctx, g.store, name, &record)
 	if err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
 	}
-	if why, remedy := store.UnreadableRequest(); why != "" {
+	if why, remedy := g.store.UnreadableRequest(); why != "" {
 		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
 	}
 	return c.line.printStatus(status)
