@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // ReadView takes a View but for its pods in one list per kind, without a watch; it may be some
 // milliseconds old. now is the clock by which it tells times. It returns an error when a kind cannot
 // be read.
-func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.Time) (upgrade.View, error) {
+func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.Time) (drain.Snapshot, error) {
 	o, err := ReadObjects(ctx, client, inventory.ForViews)
 	if err != nil {
-		return upgrade.View{}, err
+		return drain.Snapshot{}, err
 	}
 	x := newClusterIndex()
 	for _, node := range o.Nodes {

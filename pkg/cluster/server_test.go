@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
@@ -224,7 +224,7 @@ func (s *space) watcher(t *testing.T) *Watcher {
 }
 
 // until waits, by the Watcher's own signal, for a View in which the condition holds.
-func (w *Watcher) until(t *testing.T, what string, holds func(upgrade.View) bool) upgrade.View {
+func (w *Watcher) until(t *testing.T, what string, holds func(drain.Snapshot) bool) drain.Snapshot {
 	t.Helper()
 	limit := time.After(waitLimit)
 	for {

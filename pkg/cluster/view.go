@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // clusterIndex is the View as it is built up from single objects. Its callers serialise access.
@@ -120,11 +119,11 @@ func (x *clusterIndex) storeNamespace(ns *corev1.Namespace) {
 
 // buildView copies the index's outline; lists that did not change since the last view are shared
 // with it.
-func (x *clusterIndex) buildView() upgrade.View {
+func (x *clusterIndex) buildView() drain.Snapshot {
 	if x.sortedNodes == nil {
 		x.sortedNodes = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
-	v := upgrade.View{
+	v := drain.Snapshot{
 		Nodes: x.sortedNodes, PDBs: slices.AppendSeq(make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)), maps.Values(x.pdbs)),
 		Disrupted: maps.Clone(x.lastDisrupted), EndingNamespaces: maps.Clone(x.endingNamespaces), Facts: x.facts,
 		Workloads: x.workloads.Snapshot(), Pods: maps.Clone(x.podsByNode),

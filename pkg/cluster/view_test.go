@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -48,7 +47,7 @@ func empty(c chan struct{}) (got []struct{}) {
 }
 
 // podsOf writes the pods of a View as "node: pod pod", nodes and pods in order.
-func podsOf(v upgrade.View) string {
+func podsOf(v drain.Snapshot) string {
 	var lines []string
 	for _, node := range slices.Sorted(maps.Keys(v.Pods)) {
 		var names []string

@@ -19,7 +19,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // Watcher keeps a View up to date through one watch per kind.
@@ -225,7 +224,7 @@ func notifyListener(c chan<- struct{}) {
 }
 
 // View is the cluster as it is known now.
-func (w *Watcher) View() upgrade.View {
+func (w *Watcher) View() drain.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.index.buildView()

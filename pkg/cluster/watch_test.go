@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 func testWatch(t *testing.T, s *space) {
@@ -36,16 +36,16 @@ func testWatch(t *testing.T, s *space) {
 		t.Error("the first view lacks the node")
 	}
 	s.budget(t, 0, 1)
-	w.until(t, "the budget over the pod", func(v upgrade.View) bool {
+	w.until(t, "the budget over the pod", func(v drain.Snapshot) bool {
 		covering := v.Budgets.Covering(pod)
 		return len(covering) == 1 && covering[0].Status.DisruptionsAllowed == 1
 	})
 	s.pods(t, before.Name, "web-1")
-	w.until(t, "a second pod on the node", func(v upgrade.View) bool { return len(v.Pods[before.Name]) == 2 })
+	w.until(t, "a second pod on the node", func(v drain.Snapshot) bool { return len(v.Pods[before.Name]) == 2 })
 	if err := s.Client().CoreV1().Pods(s.name).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the end of the first pod", func(v upgrade.View) bool {
+	w.until(t, "the end of the first pod", func(v drain.Snapshot) bool {
 		return len(v.Pods[before.Name]) == 1 && v.Pods[before.Name][0].Name == "web-1"
 	})
 	w.told()
@@ -66,7 +66,7 @@ func testWatchEndingNamespace(t *testing.T, s *space) {
 	if err := s.Client().CoreV1().Namespaces().Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the namespace to end", func(v upgrade.View) bool { return v.EndingNamespaces[s.name] })
+	w.until(t, "the namespace to end", func(v drain.Snapshot) bool { return v.EndingNamespaces[s.name] })
 }
 
 func testWatchDisruptedPods(t *testing.T, s *space) {
@@ -78,7 +78,7 @@ func testWatchDisruptedPods(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	name := types.NamespacedName{Namespace: s.name, Name: "web-0"}
-	v := w.until(t, "the eviction in the budget's status", func(v upgrade.View) bool { _, ok := v.Disrupted[name]; return ok })
+	v := w.until(t, "the eviction in the budget's status", func(v drain.Snapshot) bool { _, ok := v.Disrupted[name]; return ok })
 	if seen := v.Disrupted[name]; seen.Before(before) {
 		t.Errorf("seen at %s, before the eviction at %s", seen, before)
 	}
@@ -181,7 +181,7 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 }
 
 // readAll is Read with the pods.
-func readAll(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
+func readAll(ctx context.Context, client kubernetes.Interface) (drain.Snapshot, error) {
 	v, err := ReadView(ctx, client, time.Now)
 	if err != nil {
 		return v, err
@@ -200,7 +200,7 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	one := func(pods map[string][]*corev1.Pod) string { // others run on the same server
-		return podsOf(upgrade.View{Pods: map[string][]*corev1.Pod{node.Name: pods[node.Name]}})
+		return podsOf(drain.Snapshot{Pods: map[string][]*corev1.Pod{node.Name: pods[node.Name]}})
 	}
 	if g, w := one(got.Pods), one(want.Pods); g != w || len(got.Pods[node.Name]) != 2 {
 		t.Fatalf("got pods %q, want %q", g, w)

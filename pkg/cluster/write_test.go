@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -128,7 +129,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 			}
 			return err == nil, err
 		})
-		w.until(t, step.what+" on the node", func(upgrade.View) bool {
+		w.until(t, step.what+" on the node", func(drain.Snapshot) bool {
 			known, _ = w.currentNode(node.Name)
 			return step.shows(known)
 		})
@@ -212,7 +213,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 	if _, err := s.Client().CoreV1().Nodes().Patch(t.Context(), other.Name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the controller's taint on the other node", func(upgrade.View) bool {
+	w.until(t, "the controller's taint on the other node", func(drain.Snapshot) bool {
 		known, _ := w.currentNode(other.Name)
 		return slices.ContainsFunc(known.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable })
 	})
@@ -257,7 +258,7 @@ func testEvict(t *testing.T, s *space) {
 	if err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), evictionOf(pod)); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the pod to leave", func(upgrade.View) bool {
+	w.until(t, "the pod to leave", func(drain.Snapshot) bool {
 		known, ok := w.currentPod(pod.UID)
 		return !ok || known.DeletionTimestamp != nil
 	})

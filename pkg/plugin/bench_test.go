@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -18,7 +19,7 @@ import (
 func BenchmarkCompare(b *testing.B) {
 	const nodes = 300
 	spec := fleet.New(nodes)
-	read := &clusterReading{view: upgrade.View{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets}, objects: &inventory.Objects{}}
+	read := &clusterReading{view: drain.Snapshot{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets}, objects: &inventory.Objects{}}
 	p := &planning{groupContext: &groupContext{
 		observation: observation{provider: everyNode{}, group: spec.Group, now: spec.Now, cluster: read},
 		resolution:  resolution{request: fleet.Request(1)},

@@ -15,7 +15,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // checkFlags are those of the check command alone.
@@ -245,8 +244,8 @@ func (c *checker) isFailing(r report.CheckReport) bool {
 }
 
 // viewOfObjects is the View of objects that were read.
-func viewOfObjects(o *inventory.Objects) upgrade.View {
-	return upgrade.View{
+func viewOfObjects(o *inventory.Objects) drain.Snapshot {
+	return drain.Snapshot{
 		Nodes: o.Nodes, PDBs: o.Budgets, Budgets: drain.NewBudgets(o.Budgets),
 		Pods: podsByNode(o.Pods), EndingNamespaces: o.EndingNamespaces(),
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says
@@ -67,10 +67,10 @@ func (f *flags) currentContext() string {
 }
 
 // readView takes the View that lists and plans rest on, but for its pods.
-func (c *connection) readView(ctx context.Context) (upgrade.View, error) {
+func (c *connection) readView(ctx context.Context) (drain.Snapshot, error) {
 	view, err := cluster.ReadView(ctx, c.Client, c.Now)
 	if err != nil {
-		return upgrade.View{}, explainReadError(err)
+		return drain.Snapshot{}, explainReadError(err)
 	}
 	return view, nil
 }

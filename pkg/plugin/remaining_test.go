@@ -24,7 +24,7 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
 		name: "workers", observation: observation{
-			provider: everyNode{}, now: noon, cluster: &clusterReading{view: upgrade.View{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			provider: everyNode{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
 			group: nodegroup.Group{
 				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
 			},

@@ -84,7 +84,7 @@ type session struct {
 // clusterReading is what was read of a cluster, at one moment. The groups of a session share it.
 type clusterReading struct {
 	// view has the nodes at first, and the pods when a group was loaded.
-	view upgrade.View
+	view drain.Snapshot
 	// objects are what plans and forecasts look at beside the view; nil before the first of them. use says which of the two
 	// they were read for: ForChecks or ForForecasts.
 	objects *inventory.Objects

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -21,7 +22,7 @@ func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Recor
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
 	g := &groupContext{
 		name: "workers", observation: observation{
-			provider: everyNode{}, now: noon, cluster: &clusterReading{view: upgrade.View{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			provider: everyNode{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
 			group: nodegroup.Group{
 				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
 			},

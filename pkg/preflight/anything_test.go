@@ -59,7 +59,7 @@ func TestRulesTakeAnyObjects(t *testing.T) {
 		}
 		relate(o)
 		trimAll(o)
-		w := &upgrade.World{Budgets: drain.NewBudgets(o.Budgets), Members: []nodegroup.Member{{Node: o.Nodes[0], Outdated: true, Pods: o.Pods}}}
+		w := &upgrade.World{Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(o.Budgets)}, Members: []nodegroup.Member{{Node: o.Nodes[0], Outdated: true, Pods: o.Pods}}}
 		fill.Fill(&w.Request)
 		w.Request.Strategy = upgrade.Surge
 		for _, f := range preflight.Check(preflight.NewScene(w, preflight.Facts{ServerVersion: "v1.34.0"}, o), preflight.Catalogue(), nil) {

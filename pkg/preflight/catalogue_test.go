@@ -129,7 +129,7 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets), EndingNamespaces: d.EndingNamespaces()}
+	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(d.Budgets), EndingNamespaces: d.EndingNamespaces()}}
 	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: []string{"a", "b"}, Desired: 4, Min: 1, Max: 10}
 	w.Request = readRequest(t, text, w)
 	w.Movable = drain.NewMovable(d.Deployments, d.Claims)

@@ -33,7 +33,7 @@ func someCheck(t *testing.T, rules ...string) *CheckReport {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets)}
+	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(d.Budgets)}}
 	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: []string{"a", "b"}}
 	w.Request = upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: length(15 * time.Minute), OnTimeout: upgrade.Fail}
 	r := &CheckReport{Context: "prod", Kind: "Auto Scaling group", Nodes: len(d.Nodes), Outdated: new(0)}

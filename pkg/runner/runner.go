@@ -42,7 +42,7 @@ const (
 
 // Observer is the cluster as it is known now; *cluster.Watcher implements it.
 type Observer interface {
-	View() upgrade.View
+	View() drain.Snapshot
 	Changed() <-chan struct{}
 	NodesChanged() <-chan struct{}
 }

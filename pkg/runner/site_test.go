@@ -123,14 +123,14 @@ func (s *site) times(what string) []time.Duration {
 }
 
 // View implements Observer.
-func (s *site) View() upgrade.View {
+func (s *site) View() drain.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	nodes := slices.SortedFunc(maps.Values(s.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	if !slices.Equal(nodes, s.seen) {
 		s.seen = nodes
 	}
-	v := upgrade.View{Nodes: s.seen, Pods: map[string][]*corev1.Pod{}, Budgets: drain.NewBudgets(s.budgets)}
+	v := drain.Snapshot{Nodes: s.seen, Pods: map[string][]*corev1.Pod{}, Budgets: drain.NewBudgets(s.budgets)}
 	for _, pod := range s.pods {
 		v.Pods[pod.Spec.NodeName] = append(v.Pods[pod.Spec.NodeName], pod)
 	}

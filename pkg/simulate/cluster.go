@@ -162,8 +162,9 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	g := c.group.Group
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{
-		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster, Budgets: c.budgets.index,
-		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(), Movable: c.movable, Controllers: c.controllers,
+		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster,
+		Snapshot: drain.Snapshot{Budgets: c.budgets.index, EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current()},
+		Movable:  c.movable, Controllers: c.controllers,
 		Open: c.actions.attempts, Record: c.record, Notes: c.notes, Targets: c.readTargets(),
 	}
 }

@@ -48,6 +48,21 @@ func TestAutoscaledMakesRoom(t *testing.T) {
 	}
 }
 
+// TestAutoscaledOwesNothing: the group gets no node for one that was removed. The autoscaler decides whether it is made up for (G70).
+func TestAutoscaledOwesNothing(t *testing.T) {
+	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"))
+	s.until(upgrade.PhaseWait)
+	s.rest()
+	s.pass(5 * time.Minute)
+	step := s.rest()
+	if s.at("old-b-1").Instance.State != nodegroup.InstanceLeaving {
+		t.Fatalf("the idle node is not removed; it waits for %q", step.Status.Waiting)
+	}
+	if owed := step.Record.Ledger.Contribution(); owed != 0 {
+		t.Errorf("the books owe the group %d nodes", -owed)
+	}
+}
+
 // G80: without an autoscaler nothing is begun, and the error names what is missing.
 func TestAutoscaledSettings(t *testing.T) {
 	eight, minute := 8*24*time.Hour, time.Minute

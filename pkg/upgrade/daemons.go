@@ -96,7 +96,7 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 // waitingDaemons returns the pods of DaemonSets that are not bound, by the node that they are for.
 func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	waiting := map[string][]*corev1.Pod{}
-	for _, pod := range w.Unbound {
+	for _, pod := range w.Pods[""] {
 		if node := drain.TargetNode(pod); node != "" {
 			waiting[node] = append(waiting[node], pod)
 		}

@@ -177,9 +177,9 @@ func pending(pod *corev1.Pod) {
 func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
 	s := replaceBare(t, 3, nil)
 	s.at("new-a-1").Node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
-	s.Unbound = []*corev1.Pod{agent("new-a-1", s.Now, pending, func(pod *corev1.Pod) {
+	s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending, func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}}
-	})}
+	})}}
 	const want = "Insufficient cpu; a current node would not if it were empty: Insufficient cpu"
 	if step := s.rest(); len(step.Status.Unhealthy) != 1 || !strings.HasSuffix(step.Status.Unhealthy[0].Why, want) || strings.Contains(started(step.Record), "old-") {
 		t.Errorf("unhealthy: %v, started: %s", step.Status.Unhealthy, started(step.Record))
@@ -225,7 +225,7 @@ func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := replaceBare(t, c.nodes, c.old)
-			s.Unbound = []*corev1.Pod{agent("new-a-1", s.Now, pending)}
+			s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending)}}
 			if step := s.rest(); len(step.Status.Unhealthy) > 0 || c.held && step.Finished {
 				t.Fatalf("at once it ends %q with %v", step.Record.Result, step.Status.Unhealthy)
 			}

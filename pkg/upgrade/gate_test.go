@@ -421,7 +421,7 @@ func TestRoomForPodsNeverComes(t *testing.T) {
 	pod := build.Pod("web-9", build.Created(g.Now), build.Phase(corev1.PodPending))
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"})
 	index.Store(pod)
-	g.Unbound = append(g.Unbound, pod)
+	g.Pods = map[string][]*corev1.Pod{"": append(g.Pods[""], pod)}
 	step := g.step()
 	if want := "a replacement to be ready"; !strings.HasPrefix(step.Status.Waiting, want) {
 		t.Errorf("it waits for %q, want %q", step.Status.Waiting, want)

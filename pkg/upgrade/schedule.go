@@ -68,11 +68,11 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
-		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
-		Workloads: d.w.Workloads, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
+		Now: d.w.Now, Snapshot: d.w.Snapshot, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
 		Policy: req.Policy(), Recoveries: d.recoveries, Guarded: !req.NoImplicitBudgets, Memory: d.w.Notes.Memory,
 	}
+	in.Budgets = d.budgetsToKeep()
 	if req.Move == MoveBySurge {
 		in.Movable = d.w.Movable
 	}

@@ -84,7 +84,7 @@ func (d *decision) startedStatus(name string) NodeStatus {
 // WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
 // from its cloud: the nodes that were started, and what keeps their pods from leaving. Sizes and
 // zones of the group are not known then. The view needs the pods of Record.InFlight alone.
-func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
+func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []Blocked) {
 	s := Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
 		Total: r.Total, Replaced: r.Replaced, Outdated: max(0, r.Total-r.Replaced), Owed: r.Ledger.Contribution(),

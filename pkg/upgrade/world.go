@@ -8,8 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -25,21 +23,10 @@ type World struct {
 	Group nodegroup.Group
 	// Members are the group's nodes joined with their instances, sorted by Name. See Join.
 	Members []nodegroup.Member
-	// Budgets are the PodDisruptionBudgets of the cluster.
-	Budgets drain.Budgets
-	// Disrupted tells when a pod (namespace/name) was last seen in the status.disruptedPods of a
-	// budget: from then on that budget's status shows its eviction.
-	Disrupted map[types.NamespacedName]time.Time
-	// EndingNamespaces are the namespaces that are being deleted.
-	EndingNamespaces map[string]bool
+	// Snapshot is the cluster around the group.
+	drain.Snapshot
 	// Targets are what load balancers send to, where the cloud tells.
 	Targets nodegroup.Targets
-	// Facts tell which pods others need, as it was when this process took the upgrade up.
-	Facts drain.Facts
-	// Workloads are the pods of the whole cluster by what keeps them running.
-	Workloads drain.Workloads
-	// Unbound are the pods of the whole cluster that no node has; nil where they were not read.
-	Unbound []*corev1.Pod
 	// Controllers are the controllers of workloads that have fewer pods than before, as they were
 	// read; see Step.Unscaled.
 	Controllers map[drain.Workload]drain.Controller
@@ -75,12 +62,8 @@ type World struct {
 
 // NewWorld is the world of a group in a cluster as it is seen. What a process knows of its own
 // requests (Open, Notes, Stop, EvictionsAtOnce) and what others asked is for who carries it out.
-func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, view *View, record Record) World {
-	return World{
-		Now: now, Request: record.Request, Group: group, Members: members, Record: record,
-		Budgets: view.Budgets, Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts, Workloads: view.Workloads,
-		Unbound: view.Pods[""],
-	}
+func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, cluster *drain.Snapshot, record Record) World {
+	return World{Now: now, Request: record.Request, Group: group, Members: members, Record: record, Snapshot: *cluster}
 }
 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
@@ -143,26 +126,6 @@ func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) boo
 // read since: no one knows what it did while this process slept or the cloud did not answer.
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
-}
-
-// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be
-// changed.
-type View struct {
-	// Nodes by name. Views share the slice as long as no node changes.
-	Nodes []*corev1.Node
-	// Pods are all pods bound to each node, and under "" those that no node has.
-	Pods map[string][]*corev1.Pod
-	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
-	Budgets drain.Budgets
-	PDBs    []*policyv1.PodDisruptionBudget
-	// Disrupted tells when each pod was last seen in a budget's status.disruptedPods.
-	Disrupted map[types.NamespacedName]time.Time
-	// EndingNamespaces are being deleted.
-	EndingNamespaces map[string]bool
-	// Facts tell which pods others need, as it was when the cluster began to be watched.
-	Facts drain.Facts
-	// Workloads are those of all pods that were read.
-	Workloads drain.Workloads
 }
 
 // ErrRecordChanged is the error of storing a record that another actor has written since it was

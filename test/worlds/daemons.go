@@ -105,7 +105,7 @@ func (v *view) unbound() []*corev1.Pod {
 
 // waitingDaemons are the pods of the DaemonSet that wait for a current node which is Ready.
 func waitingDaemons(w *upgrade.World, app *Workload) []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(w.Unbound), func(pod *corev1.Pod) bool {
+	return slices.DeleteFunc(slices.Clone(w.Pods[""]), func(pod *corev1.Pod) bool {
 		m := find(w, targetOf(pod))
 		return pod.Labels["app"] != app.Name || pod.DeletionTimestamp != nil || m == nil || !isStaying(m)
 	})

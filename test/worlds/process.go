@@ -6,6 +6,8 @@ import (
 	"maps"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
@@ -176,8 +178,12 @@ func (p *process) world() upgrade.World {
 		ending[space] = true
 	}
 	return upgrade.World{
-		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Unbound: p.seen.unbound(), Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record),
+		Snapshot: drain.Snapshot{
+			Pods: map[string][]*corev1.Pod{"": p.seen.unbound()}, Budgets: p.seen.indexedBudgets(),
+			Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(),
+		},
+		Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }

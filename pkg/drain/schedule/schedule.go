@@ -15,19 +15,12 @@ import (
 // Input is what a decision rests on. Nothing in it is changed.
 type Input struct {
 	Now time.Time
-	// Budgets are those of the cluster; Disrupted tells when a pod (namespace/name) was last seen
-	// in the status.disruptedPods of one, and EndingNamespaces which namespaces are being deleted.
-	Budgets          drain.Budgets
-	Disrupted        map[types.NamespacedName]time.Time
-	EndingNamespaces map[string]bool
-	// Facts tell which pods others need.
-	Facts drain.Facts
+	// Snapshot is the cluster. Its Budgets are those to keep to, which may be stricter than the cluster's own.
+	drain.Snapshot
 	// Bound are the pods of the whole group, which tell how long pods take to become ready.
 	Bound iter.Seq[*corev1.Pod]
-	// Workloads are the pods of the cluster by what keeps them running; Movable tells which of them
-	// are moved by a restart: none, if that was not asked for.
-	Workloads drain.Workloads
-	Movable   drain.Movable
+	// Movable tells which workloads are moved by a restart: none, if that was not asked for.
+	Movable drain.Movable
 	// Draining are the nodes in drain, in order of their start.
 	Draining []Node
 	// Open holds, by Action.Key, the actions that were begun; it is the evictions that matter.

@@ -50,7 +50,7 @@ func leaving(name string) *corev1.Pod {
 // newInput has two nodes drained at a time, and a budget that lets so many pods of web be missing.
 func newInput(allowed int32, nodes ...schedule.Node) schedule.Input {
 	return schedule.Input{
-		Now: now, Budgets: drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 3+allowed, 3))}),
+		Now: now, Snapshot: drain.Snapshot{Budgets: drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 3+allowed, 3))})},
 		Draining: nodes, Open: map[string]nodegroup.Attempt{}, Bound: slices.Values([]*corev1.Pod{}),
 		Window: 2, DrainTimeout: 15 * time.Minute,
 	}
