@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // restartedAt is the annotation of a pod template by which kubectl rollout restart has a Deployment
@@ -38,7 +38,7 @@ func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movabl
 // restartDeployment writes a rolling restart once: the Deployment says for which pod, so that one
 // who asks again, after a crash or for want of an answer, changes nothing. It returns
 // nodegroup.ErrMoved when the Deployment is another one by now, or would leave a gap.
-func (w *Writer) restartDeployment(ctx context.Context, a upgrade.Restart) error {
+func (w *Writer) restartDeployment(ctx context.Context, a schedule.Restart) error {
 	deployments := w.client.AppsV1().Deployments(a.Namespace)
 	d, err := deployments.Get(ctx, a.Deployment, metav1.GetOptions{})
 	switch {

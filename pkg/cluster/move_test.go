@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // deployment creates a Deployment of one pod, which needs no place of its own.
@@ -46,7 +46,7 @@ func testMove(t *testing.T, s *space) {
 		t.Fatalf("the Deployment is %q (%s), want %q", uid, why, d.UID)
 	}
 	writer := NewWriter(s.client, w, "run", corev1.Taint{}, testOwner)
-	restart := upgrade.Restart{Namespace: s.name, Deployment: "solo", UID: uid, Pod: old.UID}
+	restart := schedule.Restart{Namespace: s.name, Deployment: "solo", UID: uid, Pod: old.UID}
 	must(t, writer.Do(t.Context(), restart))
 	must(t, writer.Do(t.Context(), restart))
 	w.until(t, "another pod alone", func(v drain.Snapshot) bool {
@@ -67,7 +67,7 @@ func testMove(t *testing.T, s *space) {
 	recreated := s.deployment(t, "again", func(spec *appsv1.DeploymentSpec) {
 		spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	})
-	if err := writer.Do(t.Context(), upgrade.Restart{Namespace: s.name, Deployment: "again", UID: recreated.UID, Pod: "p"}); !errors.Is(err, nodegroup.ErrMoved) {
+	if err := writer.Do(t.Context(), schedule.Restart{Namespace: s.name, Deployment: "again", UID: recreated.UID, Pod: "p"}); !errors.Is(err, nodegroup.ErrMoved) {
 		t.Errorf("a Deployment that would leave a gap: error %v, want %v", err, nodegroup.ErrMoved)
 	}
 }

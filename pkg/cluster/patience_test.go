@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
 // TestRetryAfterOfYears has a server ask for ten years of patience, once for each request and in all answers but the first: the request
@@ -48,7 +48,7 @@ func TestRetryAfterOfYears(t *testing.T) {
 			return listAll(ctx, c.Client.CoreV1().RESTClient(), "poddisruptionbudgets", func(metav1.Object) {})
 		},
 		"an eviction": func(ctx context.Context, c Connection) error {
-			return Evict(ctx, c.Client, upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "u"}, metav1.DeleteOptions{})
+			return Evict(ctx, c.Client, schedule.Eviction{Namespace: "shop", Pod: "web-0", UID: "u"}, metav1.DeleteOptions{})
 		},
 	}
 	for name, send := range requests {

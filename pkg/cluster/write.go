@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // FieldManager signs our writes.
@@ -43,20 +43,20 @@ func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence 
 // error otherwise.
 func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
-	case upgrade.NodeAction:
+	case nodemark.NodeAction:
 		target := a.Target()
 		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return w.applyToNode(a, n) })
-	case upgrade.Evict:
+	case schedule.Eviction:
 		return w.evictPod(ctx, a)
-	case upgrade.Restart:
+	case schedule.Restart:
 		return w.restartDeployment(ctx, a)
-	case upgrade.Delete:
+	case schedule.Deletion:
 		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}}
 		if a.Grace > 0 {
 			options.GracePeriodSeconds = &a.Grace
 		}
 		return w.client.CoreV1().Pods(a.Namespace).Delete(ctx, a.Pod, options)
-	case upgrade.DeleteNode:
+	case nodemark.DeleteNode:
 		return w.client.CoreV1().Nodes().Delete(ctx, a.Node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 	default:
 		return fmt.Errorf("the cluster cannot %s", action)
@@ -64,12 +64,12 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 }
 
 // applyToNode changes the node as the action means it. What marks a node names the owner, too.
-func (w *Writer) applyToNode(action upgrade.NodeAction, node *corev1.Node) error {
+func (w *Writer) applyToNode(action nodemark.NodeAction, node *corev1.Node) error {
 	if err := action.Apply(node, w.run, w.fence); err != nil {
 		return err
 	}
 	switch action.(type) {
-	case upgrade.Fence, upgrade.HoldNode:
+	case nodemark.Fence, nodemark.HoldNode:
 		nodemark.SetOwner(node, w.owner)
 	}
 	return nil
@@ -102,7 +102,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 // evictPod asks the eviction API once. client-go would repeat an answer that carries
 // Retry-After up to ten times by itself (rest/request.go), so retries are off. A UID that does not
 // match costs the budget for two minutes (Kubernetes K01), so the watch is asked first.
-func (w *Writer) evictPod(ctx context.Context, a upgrade.Evict) error {
+func (w *Writer) evictPod(ctx context.Context, a schedule.Eviction) error {
 	if pod, ok := w.watcher.currentPod(a.UID); !ok || pod.Spec.NodeName != a.Node {
 		return nodegroup.ErrMoved
 	}
@@ -110,7 +110,7 @@ func (w *Writer) evictPod(ctx context.Context, a upgrade.Evict) error {
 }
 
 // Evict sends one eviction with the pod's UID as its precondition, and never a second one.
-func Evict(ctx context.Context, client kubernetes.Interface, a upgrade.Evict, options metav1.DeleteOptions) error {
+func Evict(ctx context.Context, client kubernetes.Interface, a schedule.Eviction, options metav1.DeleteOptions) error {
 	options.Preconditions = &metav1.Preconditions{UID: &a.UID}
 	return client.CoreV1().RESTClient().Post().
 		Namespace(a.Namespace).Resource("pods").Name(a.Pod).SubResource("eviction").

@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
@@ -92,26 +92,26 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		shows  func(*corev1.Node) bool
 	}{
 		{"the fence", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.Fence{NodeVersion: upgrade.VersionOf(n), Before: `{"desired":3}`}
+			return nodemark.Fence{NodeVersion: nodemark.VersionOf(n), Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}` && n.Spec.Unschedulable && nodemark.HasTaint(n, nodegroup.FenceTaint("aws")) && n.Annotations[nodemark.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
 		}},
 		{"the drain", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.StartDrain{NodeVersion: upgrade.VersionOf(n), Deadline: deadline}
+			return nodemark.StartDrain{NodeVersion: nodemark.VersionOf(n), Deadline: deadline}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(deadline) && n.Labels[corev1.LabelNodeExcludeBalancers] == "true"
 		}},
 		{"the end of the fence", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.Unfence{NodeVersion: upgrade.VersionOf(n)}
+			return nodemark.Unfence{NodeVersion: nodemark.VersionOf(n)}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 		{"what keeps autoscalers away", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.HoldNode{NodeVersion: upgrade.VersionOf(n), Before: `{"desired":3}`}
+			return nodemark.HoldNode{NodeVersion: nodemark.VersionOf(n), Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationNoScaleDown] == "true" && n.Annotations[nodemark.AnnotationHeld] == "run-1" &&
 				n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}`
 		}},
 		{"the end of that", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.FreeNode{NodeVersion: upgrade.VersionOf(n)}
+			return nodemark.FreeNode{NodeVersion: nodemark.VersionOf(n)}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
 	var known *corev1.Node
@@ -145,14 +145,14 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	writer := s.writerOf(node)
 	actions := map[string]nodegroup.Action{
-		"an older version":   upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"another UID":        upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: "other", Version: node.ResourceVersion}},
-		"no such node":       upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "none", UID: node.UID, Version: node.ResourceVersion}},
-		"an older drain":     upgrade.StartDrain{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"an older hold":      upgrade.HoldNode{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"an older free":      upgrade.FreeNode{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"an older unfence":   upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
-		"nothing to unfence": upgrade.Unfence{NodeVersion: upgrade.VersionOf(node)},
+		"an older version":   nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"another UID":        nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: "other", Version: node.ResourceVersion}},
+		"no such node":       nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "none", UID: node.UID, Version: node.ResourceVersion}},
+		"an older drain":     nodemark.StartDrain{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older hold":      nodemark.HoldNode{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older free":      nodemark.FreeNode{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older unfence":   nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"nothing to unfence": nodemark.Unfence{NodeVersion: nodemark.VersionOf(node)},
 	}
 	for what, action := range actions {
 		err := writer.Do(t.Context(), action)
@@ -178,7 +178,7 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.writerOf(before).Do(t.Context(), upgrade.Fence{NodeVersion: upgrade.VersionOf(before)})
+	err = s.writerOf(before).Do(t.Context(), nodemark.Fence{NodeVersion: nodemark.VersionOf(before)})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("got error %v, want 409", err)
 	}
@@ -204,7 +204,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 		if len(known.Spec.Taints) > 0 {
 			return false, nil // the node has only just become ready
 		}
-		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(ctx, upgrade.Fence{NodeVersion: upgrade.VersionOf(known)})
+		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(ctx, nodemark.Fence{NodeVersion: nodemark.VersionOf(known)})
 		if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 			return false, nil
 		}
@@ -242,14 +242,14 @@ func testTakeOver(t *testing.T, s *space) {
 	if got := now.Annotations[nodemark.AnnotationEpoch]; got != "7" {
 		t.Errorf("the node is marked with epoch %q, want 7", got)
 	}
-	late := upgrade.StartDrain{NodeVersion: upgrade.VersionOf(before), Deadline: time.Now()}
+	late := nodemark.StartDrain{NodeVersion: nodemark.VersionOf(before), Deadline: time.Now()}
 	if err := s.writerOf(before).Do(t.Context(), late); !apierrors.IsConflict(err) {
 		t.Errorf("the late request of the holder before got error %v, want 409", err)
 	}
 }
 
-func evictionOf(pod *corev1.Pod) upgrade.Evict {
-	return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+func evictionOf(pod *corev1.Pod) schedule.Eviction {
+	return schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 }
 
 func testEvict(t *testing.T, s *space) {
@@ -373,11 +373,11 @@ func testDelete(t *testing.T, s *space) {
 	pods := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")
 	s.budget(t, 2, 0)
 	writer := s.writerOf()
-	wrong := upgrade.Delete{Namespace: s.name, Pod: "web-0", UID: pods[1].UID}
+	wrong := schedule.Deletion{Namespace: s.name, Pod: "web-0", UID: pods[1].UID}
 	if err := writer.Do(t.Context(), wrong); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: got error %v, want 409", err)
 	}
-	right := upgrade.Delete{Namespace: s.name, Pod: "web-0", UID: pods[0].UID}
+	right := schedule.Deletion{Namespace: s.name, Pod: "web-0", UID: pods[0].UID}
 	if err := writer.Do(t.Context(), right); err != nil {
 		t.Errorf("past the budget: got error %v", err)
 	}
@@ -403,13 +403,13 @@ func testDeleteNode(t *testing.T, s *space) {
 		_, err := s.Client().CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
 		return err
 	}
-	if err := writer.Do(t.Context(), upgrade.DeleteNode{Node: node.Name, UID: "another"}); !apierrors.IsConflict(err) {
+	if err := writer.Do(t.Context(), nodemark.DeleteNode{Node: node.Name, UID: "another"}); !apierrors.IsConflict(err) {
 		t.Errorf("another UID: got error %v, want 409", err)
 	}
 	if err := get(); err != nil {
 		t.Fatalf("the node of another UID: %v", err)
 	}
-	if err := writer.Do(t.Context(), upgrade.DeleteNode{Node: node.Name, UID: node.UID}); err != nil {
+	if err := writer.Do(t.Context(), nodemark.DeleteNode{Node: node.Name, UID: node.UID}); err != nil {
 		t.Errorf("got error %v", err)
 	}
 	if err := get(); !apierrors.IsNotFound(err) {
@@ -430,7 +430,7 @@ func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
 	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 	for _, action := range []nodegroup.Action{
-		upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}}, upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}},
+		nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "a", UID: "a", Version: "1"}}, nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "a", UID: "a", Version: "1"}},
 	} {
 		if err := writer.Do(t.Context(), action); err == nil || !strings.Contains(err.Error(), nodemark.AnnotationNodeBaseline) {
 			t.Errorf("%s: got error %v, want one that names the annotation", action, err)

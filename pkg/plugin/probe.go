@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -64,7 +65,7 @@ func probeEviction(ctx context.Context, conn *connection, pod *corev1.Pod, budge
 	if budget.Name != "" {
 		answer.Budget = budget.String()
 	}
-	evict := upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID}
+	evict := schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID}
 	if err := cluster.Evict(ctx, conn.Client, evict, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		answer.Answer = err.Error()
 	}

@@ -39,15 +39,15 @@ func follow(t *testing.T, mode string, happens func(Display)) string {
 }
 
 // stepOf is a step in a phase, with obstacles.
-func stepOf(phase upgrade.Phase, blocked ...upgrade.Blocked) upgrade.Step {
+func stepOf(phase upgrade.Phase, blocked ...drain.Blocked) upgrade.Step {
 	return upgrade.Step{Blocked: blocked, Status: upgrade.Status{
 		Group: "workers", Phase: phase, Total: 2, Desired: 3, Max: 4, Zones: "a:3",
 		Nodes: []upgrade.NodeStatus{{Name: "n1", State: upgrade.NodeDraining, Batch: 1, Pods: 1}},
 	}}
 }
 
-func deniedPod(detail string) upgrade.Blocked {
-	return upgrade.Blocked{
+func deniedPod(detail string) drain.Blocked {
+	return drain.Blocked{
 		Node: "n1", Pod: types.NamespacedName{Namespace: "shop", Name: "web-0"}, Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: detail},
 	}
 }

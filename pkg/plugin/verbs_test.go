@@ -7,6 +7,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -124,7 +125,7 @@ func TestDoneForPrograms(t *testing.T) {
 // TestActionLog are told once each, in order.
 func TestActionLog(t *testing.T) {
 	var d actionLog
-	unfence, resume := upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "n1", UID: "u1"}}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
+	unfence, resume := nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1", UID: "u1"}}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence}})
 	unfence.Version = "7" // tried again
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})

@@ -66,7 +66,7 @@ func balancerRules() []Rule {
 }
 
 // hasGate reports whether the pod has a readiness gate that begins so.
-func hasGate(pod *Pod, prefix string) bool {
+func hasGate(pod *corev1.Pod, prefix string) bool {
 	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
 		return strings.HasPrefix(string(gate.ConditionType), prefix)
 	})
@@ -105,7 +105,7 @@ func findUngated(s *Scene, w *Workload) *Finding {
 }
 
 // findOldGate is LB002.
-func findOldGate(_ *Scene, _ *Workload, pod *Pod) *Finding {
+func findOldGate(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for _, gate := range pod.Spec.ReadinessGates {
 		if strings.HasPrefix(string(gate.ConditionType), oldGatePrefix) {
 			return &Finding{
@@ -118,7 +118,7 @@ func findOldGate(_ *Scene, _ *Workload, pod *Pod) *Finding {
 }
 
 // findUnmetGate is LB003, of all pods, because those that stay close budgets, too.
-func findUnmetGate(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findUnmetGate(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	if pod.DeletionTimestamp != nil || pod.Status.StartTime == nil || !areContainersReady(pod) {
 		return nil // the gate is not what it lacks
 	}
@@ -150,7 +150,7 @@ func describeGate(condition *corev1.PodCondition) string {
 	}
 }
 
-func areContainersReady(pod *Pod) bool {
+func areContainersReady(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready })
 }
 
@@ -187,7 +187,7 @@ func findGateGap(s *Scene) []Finding {
 }
 
 // findLeftOut is LB005.
-func findLeftOut(s *Scene, w *Workload, pod *Pod) *Finding {
+func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	if target == "" || hasGate(pod, gatePrefix) || !isLeftOut(s, pod) {
 		return nil
@@ -199,7 +199,7 @@ func findLeftOut(s *Scene, w *Workload, pod *Pod) *Finding {
 }
 
 // isLeftOut reports whether a pod would have a gate if it were not for its labels.
-func isLeftOut(s *Scene, pod *Pod) bool {
+func isLeftOut(s *Scene, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
 		return hook.Name == gateHook && hookSelects(hook.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.ObjectSelector, pod.Labels)
 	})

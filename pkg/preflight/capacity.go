@@ -200,7 +200,7 @@ func (s *Scene) lowestLeavingPriority() int32 {
 }
 
 // priorityOf is the pod's priority, which is 0 where none was set.
-func priorityOf(pod *Pod) int32 {
+func priorityOf(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
 	}
@@ -298,7 +298,7 @@ func (s *Scene) sampleNewNodes() []drain.Sample {
 }
 
 // findTooSmallNodes is CAP004.
-func findTooSmallNodes(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	var samples []drain.Sample
 	for _, node := range s.staying {
 		samples = append(samples, drain.Sample{Node: node, Pods: s.daemons[node.Name]})

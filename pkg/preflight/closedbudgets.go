@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -14,7 +15,7 @@ import (
 // tellWhyClosed gives what was found of a budget that keeps its pod the id of why it is closed, and
 // the remedy for that. What is not told apart here keeps the id of its kind of obstacle: PDB001
 // and PDB002.
-func tellWhyClosed(covers *coverage, pod *Pod, obstacle drain.Obstacle, f *Finding) {
+func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f *Finding) {
 	w := covers.world
 	covering := w.Budgets.Covering(pod)
 	if len(covering) != 1 {
@@ -46,7 +47,7 @@ func tellWhyClosed(covers *coverage, pod *Pod, obstacle drain.Obstacle, f *Findi
 
 // offerMove offers --move=surge for the only pod of a Deployment, "" where it was passed or does not
 // help. Where Deployments were not read it is offered to each.
-func offerMove(w *upgrade.World, pod *Pod) string {
+func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
 	if !isMovable || w.Request.Move == upgrade.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
@@ -56,7 +57,7 @@ func offerMove(w *upgrade.World, pod *Pod) string {
 
 // tellSyncFailure is PDB003 or PDB005, by the message of the disruption controller (disruption.go,
 // getExpectedScale, getScaleController).
-func tellSyncFailure(message string, pod *Pod) (rule, remedy string) {
+func tellSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
 	switch {
 	case strings.Contains(message, "does not implement the scale subresource"), drain.OwnerKind(pod) == "Job":
 		return "PDB005", "write minAvailable as a number of pods: percentages and maxUnavailable ask the pods' controllers for a scale, which this kind does not have"

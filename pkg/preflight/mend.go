@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
@@ -32,12 +34,12 @@ func patchCommand(how, kind, namespace, name string, body any) string {
 }
 
 // labelCommand returns the kubectl command that sets a label of a pod and overwrites an old value.
-func labelCommand(pod *Pod, label string) string {
+func labelCommand(pod *corev1.Pod, label string) string {
 	return shell.Command("kubectl label pod "+shell.Option("-n", pod.Namespace)+" --overwrite", pod.Name, label)
 }
 
 // fields is a JSON object of a patch.
-type fields = map[string]any
+type fields map[string]any
 
 // patchTemplate changes the pod template of a workload, "" for one that has none.
 func (w *Workload) patchTemplate(podSpec fields) string {

@@ -83,7 +83,7 @@ func findRefusingQuotas(s *Scene) []Finding {
 
 // findExceeded finds what the quota allows less of than is used or, where the new pod comes before the old one leaves, than is used
 // then. What pods use that are being deleted is free when they have ended.
-func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	usage, ending := quotaUsage(pod), s.sumEnding(quota)
 	var exceeded, raised, full []string
 	change := fields{}
@@ -146,7 +146,7 @@ func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
 
 // findUnstated finds what the quota counts and containers of the pod do not state. Pods that state what all of their
 // containers together may use are not asked for it.
-func findUnstated(quota *corev1.ResourceQuota, pod *Pod) *Finding {
+func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	if helpers.IsPodLevelResourcesSet(pod) {
 		return nil
 	}
@@ -186,7 +186,7 @@ func statesQuantity(c *corev1.Container, name corev1.ResourceName) bool {
 }
 
 // quotaUsage returns what quotas count of a pod (pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc).
-func quotaUsage(pod *Pod) corev1.ResourceList {
+func quotaUsage(pod *corev1.Pod) corev1.ResourceList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
 	for name, quantity := range helpers.PodRequests(pod, helpers.PodResourcesOptions{}) {
@@ -199,7 +199,7 @@ func quotaUsage(pod *Pod) corev1.ResourceList {
 }
 
 // isInScope reports whether a quota counts the pod: all of its scopes match.
-func isInScope(quota *corev1.ResourceQuota, pod *Pod) bool {
+func isInScope(quota *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	var asked []corev1.ScopedResourceSelectorRequirement
 	for _, scope := range quota.Spec.Scopes {
 		asked = append(asked, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
@@ -212,7 +212,7 @@ func isInScope(quota *corev1.ResourceQuota, pod *Pod) bool {
 
 // matchesScope reports whether a pod is of a quota's scope (pods.go, podMatchesScopeFunc). Of a scope
 // that is not known none is.
-func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *Pod) bool {
+func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) bool {
 	hasDeadline := pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:
@@ -233,7 +233,7 @@ func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *Pod) bool {
 }
 
 // looksAcrossNamespaces reports whether a term of the pod's affinity to others names namespaces (pods.go, usesCrossNamespacePodAffinity).
-func looksAcrossNamespaces(pod *Pod) bool {
+func looksAcrossNamespaces(pod *corev1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	if affinity == nil {
 		return false
@@ -268,7 +268,7 @@ func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) boo
 }
 
 // isBestEffort reports whether the pod asks for neither CPU nor memory, and limits neither.
-func isBestEffort(pod *Pod) bool {
+func isBestEffort(pod *corev1.Pod) bool {
 	requests, limits := helpers.PodRequests(pod, helpers.PodResourcesOptions{}), helpers.PodLimits(pod, helpers.PodResourcesOptions{})
 	return requests.Cpu().IsZero() && requests.Memory().IsZero() && limits.Cpu().IsZero() && limits.Memory().IsZero()
 }

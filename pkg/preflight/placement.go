@@ -14,11 +14,11 @@ import (
 // placement is where the scheduler may put a pod, as far as the pod's node selector, its required
 // node affinity and its tolerations say.
 type placement struct {
-	pod      *Pod
+	pod      *corev1.Pod
 	required nodeaffinity.RequiredNodeAffinity
 }
 
-func placementOf(pod *Pod) placement {
+func placementOf(pod *corev1.Pod) placement {
 	return placement{pod: pod, required: nodeaffinity.GetRequiredNodeAffinity(pod)}
 }
 
@@ -37,7 +37,7 @@ func (p placement) takes(node *corev1.Node) bool {
 }
 
 // requiredNodesOf is the pod's required node affinity, nil without one.
-func requiredNodesOf(pod *Pod) *corev1.NodeSelector {
+func requiredNodesOf(pod *corev1.Pod) *corev1.NodeSelector {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil
 	}

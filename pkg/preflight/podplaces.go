@@ -29,7 +29,7 @@ func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
 
 // termsOf are where the volume that a pod claims may be used, nil where anywhere. An ephemeral
 // claim goes with its pod, and the next one gets a volume of its own.
-func (s *Scene) termsOf(pod *Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
+func (s *Scene) termsOf(pod *corev1.Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
 	if volume.PersistentVolumeClaim == nil {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (s *Scene) termsOf(pod *Pod, volume *corev1.Volume) []corev1.NodeSelectorTe
 	return held.Spec.NodeAffinity.Required.NodeSelectorTerms
 }
 
-func findLocalVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	var paths []string
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -95,7 +95,7 @@ func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
 }
 
 // isReachable reports whether a node stays that may use the volume and run the pod.
-func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
+func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *corev1.Pod) bool {
 	usable, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: terms})
 	if err != nil {
 		return false
@@ -104,7 +104,7 @@ func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
 	return slices.ContainsFunc(s.staying, func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
 }
 
-func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		terms := s.termsOf(pod, &pod.Spec.Volumes[i])
 		zones := zonesOf(terms)
@@ -121,7 +121,7 @@ func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
 }
 
 // findLostClaim is POD015.
-func findLostClaim(s *Scene, w *Workload, pod *Pod) *Finding {
+func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		source := pod.Spec.Volumes[i].PersistentVolumeClaim
 		if source == nil {
@@ -186,7 +186,7 @@ func (s *Scene) isGrowingIn(zones []string) bool {
 	return len(known) == 0 || slices.ContainsFunc(zones, func(zone string) bool { return slices.Contains(known, zone) })
 }
 
-func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
+func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	if name := w.namedNode(); s.outdated[name] {
 		return &Finding{
 			Message: "its pod template names node " + name + ", which is outdated: without the scheduler, which the fence keeps away, its pods start there again and again until the node is gone",
@@ -234,7 +234,7 @@ func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 }
 
 // withoutHost returns a copy of the pod that does not ask for a node by its name.
-func withoutHost(pod *Pod) *Pod {
+func withoutHost(pod *corev1.Pod) *corev1.Pod {
 	free := pod.DeepCopy()
 	delete(free.Spec.NodeSelector, corev1.LabelHostname)
 	required := requiredNodesOf(free)
@@ -257,7 +257,7 @@ func withoutHost(pod *Pod) *Pod {
 }
 
 // keysOf are the labels and fields that a pod selects nodes by.
-func keysOf(pod *Pod, required *corev1.NodeSelector) []string {
+func keysOf(pod *corev1.Pod, required *corev1.NodeSelector) []string {
 	keys := slices.Collect(maps.Keys(pod.Spec.NodeSelector))
 	if required != nil {
 		for _, term := range required.NodeSelectorTerms {

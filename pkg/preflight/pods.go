@@ -65,7 +65,7 @@ func podRules() []Rule {
 	}
 }
 
-func findScratch(_ *Scene, w *Workload, model *Pod) *Finding {
+func findScratch(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if isOfJob(model) {
 		return nil
 	}
@@ -94,7 +94,7 @@ func findScratch(_ *Scene, w *Workload, model *Pod) *Finding {
 // stuckAfter is how long after a pod was to be gone it counts as stuck: kubelets may be slow.
 const stuckAfter = 2 * time.Minute
 
-func findStuckPod(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findStuckPod(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	if pod.DeletionTimestamp == nil {
 		return nil
 	}
@@ -186,7 +186,7 @@ func ignoresDisruption(policy *batchv1.PodFailurePolicy) bool {
 	return false
 }
 
-func findGang(_ *Scene, _ *Workload, model *Pod) *Finding {
+func findGang(_ *Scene, _ *Workload, model *corev1.Pod) *Finding {
 	if model.Spec.SchedulingGroup == nil {
 		return nil
 	}

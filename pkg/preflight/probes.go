@@ -52,7 +52,7 @@ func probeRules() []Rule {
 
 // servingContainers are the containers that declare a port which one of the workload's services
 // sends to, or all where none does.
-func servingContainers(w *Workload, pod *Pod) []*corev1.Container {
+func servingContainers(w *Workload, pod *corev1.Pod) []*corev1.Container {
 	var all, serving []*corev1.Container
 	for i := range pod.Spec.Containers {
 		all = append(all, &pod.Spec.Containers[i])
@@ -116,7 +116,7 @@ func findDeclaredPort(c *corev1.Container, wanted intstr.IntOrString) *corev1.Co
 }
 
 // findUnprobed is PRB001.
-func findUnprobed(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if w.askedService() == nil || w.Kind == "Job" || len(pod.Spec.ReadinessGates) > 0 {
 		return nil
 	}
@@ -140,7 +140,7 @@ func findUnprobed(_ *Scene, w *Workload, pod *Pod) *Finding {
 }
 
 // findHastyRollout is PRB002.
-func findHastyRollout(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	if target == "" || w.Deployment == nil || w.Deployment.Spec.MinReadySeconds > 0 || len(pod.Spec.ReadinessGates) > 0 {
 		return nil
@@ -153,7 +153,7 @@ func findHastyRollout(_ *Scene, w *Workload, pod *Pod) *Finding {
 }
 
 // findTightLiveness is PRB003.
-func findTightLiveness(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		live, ready := c.LivenessProbe, c.ReadinessProbe
@@ -226,7 +226,7 @@ func isRestarting(c *corev1.ContainerStatus, age time.Duration) bool {
 }
 
 // findOtherPort is PRB005.
-func findOtherPort(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for _, c := range servingContainers(w, pod) {
 		served := servedPorts(w.Services, c)
 		if c.ReadinessProbe == nil || len(served) == 0 {

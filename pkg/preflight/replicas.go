@@ -122,7 +122,7 @@ func (w *Workload) isRecreated() bool {
 	return w.Deployment != nil && w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
-func hasClaim(pod *Pod) bool {
+func hasClaim(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
 }
 
@@ -209,7 +209,7 @@ func (s *Scene) isZoneSkewed(w *Workload) bool {
 }
 
 // asksForZones reports whether a constraint or an anti-affinity of the pod spreads it over zones.
-func asksForZones(pod *Pod) bool {
+func asksForZones(pod *corev1.Pod) bool {
 	isOfZones := func(key string) bool { return slices.Contains(zoneKeys(), key) }
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
 		return isOfZones(c.TopologyKey) && selects(c.LabelSelector, pod.Labels)

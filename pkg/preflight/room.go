@@ -48,7 +48,7 @@ type roomCounter map[sharedContainers]room
 // sharedContainers are the first containers of pods that have them in common.
 type sharedContainers struct{ main, init *corev1.Container }
 
-func (c roomCounter) count(pod *Pod) room {
+func (c roomCounter) count(pod *corev1.Pod) room {
 	spec := &pod.Spec
 	if len(spec.Containers) == 0 || spec.Resources != nil || len(spec.Overhead) > 0 {
 		return countRoom(pod)
@@ -65,12 +65,12 @@ func (c roomCounter) count(pod *Pod) room {
 	return r
 }
 
-func countRoom(pod *Pod) room {
+func countRoom(pod *corev1.Pod) room {
 	requests := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
 	return room{cpu: requests.Cpu().MilliValue(), memory: requests.Memory().Value(), pods: 1}
 }
 
 // hasPodEnded reports whether the pod takes up no room any more.
-func hasPodEnded(pod *Pod) bool {
+func hasPodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

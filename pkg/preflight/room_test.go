@@ -26,7 +26,7 @@ func TestRoomCounter(t *testing.T) {
 	wants := []int64{1000, 3000, 3000, 1250, 2000, 500, 1000}
 	rooms := roomCounter{}
 	for i := range pods {
-		got := rooms.count(&Pod{Spec: pods[i]})
+		got := rooms.count(&corev1.Pod{Spec: pods[i]})
 		if want := (room{cpu: wants[i], pods: 1}); got != want {
 			t.Errorf("pod %d: %+v, want %+v", i, got, want)
 		}

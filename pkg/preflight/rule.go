@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Rule is one check of the catalogue. It is pure: all that it looks at is in the Scene.
@@ -108,12 +110,12 @@ func perWorkload(look func(*Scene, *Workload) *Finding) func(*Scene) []Finding {
 	}
 }
 
-func allPods(w *Workload) []*Pod     { return w.Pods }
-func leavingPods(w *Workload) []*Pod { return w.Leaving }
+func allPods(w *Workload) []*corev1.Pod     { return w.Pods }
+func leavingPods(w *Workload) []*corev1.Pod { return w.Leaving }
 
 // perPod looks at pods of each workload, all or those that have to leave an outdated node, and
 // perTemplate at one pod of each workload, whose pods are alike.
-func perPod(podsOf func(*Workload) []*Pod, look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
+func perPod(podsOf func(*Workload) []*corev1.Pod, look func(*Scene, *Workload, *corev1.Pod) *Finding) func(*Scene) []Finding {
 	return func(s *Scene) []Finding {
 		var found []Finding
 		for _, w := range s.Workloads {
@@ -132,6 +134,6 @@ func perPod(podsOf func(*Workload) []*Pod, look func(*Scene, *Workload, *Pod) *F
 }
 
 // perTemplate looks at one pod of each workload, whose pods are alike.
-func perTemplate(look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
+func perTemplate(look func(*Scene, *Workload, *corev1.Pod) *Finding) func(*Scene) []Finding {
 	return perWorkload(func(s *Scene, w *Workload) *Finding { return look(s, w, w.Model()) })
 }

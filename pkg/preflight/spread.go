@@ -57,7 +57,7 @@ func spreadRules() []Rule {
 	}
 }
 
-func findUnspread(s *Scene, w *Workload, model *Pod) *Finding {
+func findUnspread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if !w.IsScaled() || !w.IsServing() || w.Replicas() < 2 || isSpread(model) {
 		return nil
 	}
@@ -82,7 +82,7 @@ func findUnspread(s *Scene, w *Workload, model *Pod) *Finding {
 }
 
 // isSpread reports whether the pod asks to be apart from others like it.
-func isSpread(pod *Pod) bool {
+func isSpread(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selects(c.LabelSelector, pod.Labels) }) {
 		return true
 	}
@@ -90,7 +90,7 @@ func isSpread(pod *Pod) bool {
 }
 
 // apartTerms are the terms of the pod's anti-affinity, required and preferred.
-func apartTerms(pod *Pod) []corev1.PodAffinityTerm {
+func apartTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	terms := slices.Clone(requiredApart(pod))
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
 		for _, preferred := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
@@ -101,7 +101,7 @@ func apartTerms(pod *Pod) []corev1.PodAffinityTerm {
 }
 
 // requiredApart are the terms of the pod's required anti-affinity.
-func requiredApart(pod *Pod) []corev1.PodAffinityTerm {
+func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
 	}
@@ -121,13 +121,13 @@ func (w *Workload) podSelector() *metav1.LabelSelector {
 }
 
 // hardConstraints are those because of which pods stay Pending.
-func hardConstraints(pod *Pod) []corev1.TopologySpreadConstraint {
+func hardConstraints(pod *corev1.Pod) []corev1.TopologySpreadConstraint {
 	return slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(c corev1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable != corev1.DoNotSchedule || !selects(c.LabelSelector, pod.Labels)
 	})
 }
 
-func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
+func findEmptyDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	for _, c := range hardConstraints(model) {
 		if f := findTooFewDomains(s, w, model, &c); f != nil {
 			return f
@@ -162,7 +162,7 @@ func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
 
 // findTooFewDomains looks at minDomains: with fewer places the emptiest is taken to have no pod
 // (podtopologyspread/filtering.go, minMatchNum), whatever the constraint says of taints.
-func findTooFewDomains(s *Scene, w *Workload, model *Pod, c *corev1.TopologySpreadConstraint) *Finding {
+func findTooFewDomains(s *Scene, w *Workload, model *corev1.Pod, c *corev1.TopologySpreadConstraint) *Finding {
 	if c.MinDomains == nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (s *Scene) countDomainsLeft(w *Workload, key string) int {
 }
 
 // patchConstraint changes the spread constraint of a key; "" where the key does not tell which.
-func (w *Workload) patchConstraint(model *Pod, key string, change fields) string {
+func (w *Workload) patchConstraint(model *corev1.Pod, key string, change fields) string {
 	same := 0
 	for i := range model.Spec.TopologySpreadConstraints {
 		if model.Spec.TopologySpreadConstraints[i].TopologyKey == key {
@@ -209,7 +209,7 @@ func (w *Workload) patchConstraint(model *Pod, key string, change fields) string
 	return w.patchTemplate(fields{"topologySpreadConstraints": []fields{change}})
 }
 
-func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
+func findTooFewApart(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	for _, term := range requiredApart(model) {
 		if !selects(term.LabelSelector, model.Labels) {
 			continue
@@ -232,7 +232,7 @@ func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
 }
 
 // preferApart makes the only term of a required anti-affinity a preferred one.
-func (w *Workload) preferApart(model *Pod) string {
+func (w *Workload) preferApart(model *corev1.Pod) string {
 	affinity := model.Spec.Affinity.PodAntiAffinity
 	if len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		return ""
@@ -244,7 +244,7 @@ func (w *Workload) preferApart(model *Pod) string {
 	}}})
 }
 
-func findSkew(s *Scene, w *Workload, model *Pod) *Finding {
+func findSkew(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	for _, c := range hardConstraints(model) {
 		if f := s.findSkewOf(w, &c); f != nil {
 			return f
@@ -268,7 +268,7 @@ func (s *Scene) findSkewOf(w *Workload, c *corev1.TopologySpreadConstraint) *Fin
 	}
 }
 
-func findMixedVersions(_ *Scene, w *Workload, model *Pod) *Finding {
+func findMixedVersions(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if w.Kind != "Deployment" {
 		return nil
 	}

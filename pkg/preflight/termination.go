@@ -67,7 +67,7 @@ func terminationRules() []Rule {
 }
 
 // findCutSleep is TERM001.
-func findCutSleep(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	grace := drain.GracePeriod(pod)
 	if sleep == 0 || sleep < grace {
@@ -82,7 +82,7 @@ func findCutSleep(_ *Scene, w *Workload, pod *Pod) *Finding {
 }
 
 // findShortShutdown is TERM002.
-func findShortShutdown(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	left := drain.GracePeriod(pod) - sleep
 	if sleep == 0 || left <= 0 || left >= leastShutdown {
@@ -98,7 +98,7 @@ func findShortShutdown(_ *Scene, w *Workload, pod *Pod) *Finding {
 
 // findSleepingHook finds the preStop hook that sleeps longest: the containers' hooks run side by
 // side.
-func findSleepingHook(pod *Pod) (container string, longest time.Duration) {
+func findSleepingHook(pod *corev1.Pod) (container string, longest time.Duration) {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if sleep := drain.SleepIn(preStopOf(c)); sleep > longest {
@@ -121,7 +121,7 @@ func graceAround(sleep time.Duration) time.Duration {
 }
 
 // findEarlyEnd is TERM003.
-func findEarlyEnd(s *Scene, w *Workload, pod *Pod) *Finding {
+func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	serving := servingContainers(w, pod)
 	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return describeEarlyEnd(c) != "" })
@@ -191,7 +191,7 @@ func sleepBefore(command []string) []string {
 }
 
 // changeContainer is the change of one container in a pod's spec.
-func changeContainer(pod *Pod, c *corev1.Container, change fields) fields {
+func changeContainer(pod *corev1.Pod, c *corev1.Container, change fields) fields {
 	change["name"] = c.Name
 	list := "containers"
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(other corev1.Container) bool { return other.Name == c.Name }) {
@@ -215,7 +215,7 @@ func canSleep(s *Scene) bool {
 }
 
 // findLongDeregistration is TERM004.
-func findLongDeregistration(s *Scene, w *Workload, pod *Pod) *Finding {
+func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	where, delay := statedDelay(w)
 	if delay == 0 {
 		where, delay = readDelay(s, w)
@@ -241,7 +241,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *Pod) *Finding {
 }
 
 // findLongGrace is TERM005.
-func findLongGrace(s *Scene, _ *Workload, pod *Pod) *Finding {
+func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	request, grace := &s.World.Request, drain.GracePeriod(pod)
 	limit := request.DrainTimeout.Duration
 	if request.Strategy.Traits().Expires || grace <= limit {
@@ -264,7 +264,7 @@ func findLongGrace(s *Scene, _ *Workload, pod *Pod) *Finding {
 }
 
 // findSleepBinary is TERM006.
-func findSleepBinary(s *Scene, w *Workload, pod *Pod) *Finding {
+func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if !canSleep(s) {
 		return nil
 	}
@@ -299,7 +299,7 @@ func isOnlySleep(command []string) bool {
 }
 
 // findSlowStart is TERM007.
-func findSlowStart(_ *Scene, _ *Workload, pod *Pod) *Finding {
+func findSlowStart(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		if c.Lifecycle == nil || drain.SleepIn(c.Lifecycle.PostStart) < longStart {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -68,7 +69,7 @@ type coverage struct {
 // covered are the pods of one budget that are to serve.
 type covered struct {
 	pods    int
-	unready []*Pod
+	unready []*corev1.Pod
 	// byOwner counts them by the UIDs of their controllers.
 	byOwner map[types.UID]int
 }
@@ -83,9 +84,9 @@ func (c *coverage) of(budget *drain.Budget) *covered {
 }
 
 // eachPod visits the pods of the cluster or, where no others were read, those of the group.
-func (c *coverage) eachPod(visit func(*Pod)) {
+func (c *coverage) eachPod(visit func(*corev1.Pod)) {
 	if c.facts.Pods != nil {
-		c.facts.Pods(func(pod *Pod) bool {
+		c.facts.Pods(func(pod *corev1.Pod) bool {
 			visit(pod)
 			return true
 		})
@@ -98,7 +99,7 @@ func (c *coverage) eachPod(visit func(*Pod)) {
 	}
 }
 
-func (c *coverage) add(pod *Pod) {
+func (c *coverage) add(pod *corev1.Pod) {
 	if !drain.IsLiving(pod) {
 		return
 	}
@@ -149,7 +150,7 @@ func (c *coverage) countUnseen(budget *drain.Budget) (unseen int) {
 // reconsider returns what is in the way of a pod once its controllers have the pods that they are to
 // have. The disruption controller counts the pods that there are where minAvailable is a number
 // (disruption.go, getExpectedPodCount), so that a budget needs every one of them while one is missing.
-func (c *coverage) reconsider(pod *Pod, obstacle drain.Obstacle) drain.Obstacle {
+func (c *coverage) reconsider(pod *corev1.Pod, obstacle drain.Obstacle) drain.Obstacle {
 	covering := c.world.Budgets.Covering(pod)
 	if obstacle.Kind != drain.BudgetNever || len(covering) != 1 {
 		return obstacle
@@ -169,7 +170,7 @@ func (c *coverage) reconsider(pod *Pod, obstacle drain.Obstacle) drain.Obstacle 
 // tellUnready says which of its pods keep a budget closed that may open by itself (PDB006): until a
 // person repairs them where one is faulty, or has not been ready for long. It takes the finding's rule
 // away where no pod is missing or unready: the budget is spent for the moment.
-func (c *coverage) tellUnready(budget *drain.Budget, pod *Pod, f *Finding) {
+func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
 	unready, missing, unseen := c.of(budget).unready, c.countMissing(budget), c.countUnseen(budget)
 	isSpent := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.CurrentHealthy > 0
 	f.Rule = "PDB006"
@@ -200,13 +201,13 @@ func (c *coverage) tellUnready(budget *drain.Budget, pod *Pod, f *Finding) {
 
 // tellWorst names the pod that keeps the budget closed: a faulty one or, where there is none, the one
 // that has been unready for longest.
-func (c *coverage) tellWorst(unready []*Pod, f *Finding) {
-	oldest := func(pods []*Pod) *Pod {
-		return slices.MinFunc(pods, func(a, b *Pod) int {
+func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
+	oldest := func(pods []*corev1.Pod) *corev1.Pod {
+		return slices.MinFunc(pods, func(a, b *corev1.Pod) int {
 			return cmp.Or(drain.UnreadySince(a).Compare(drain.UnreadySince(b)), strings.Compare(a.Name, b.Name))
 		})
 	}
-	faulty := slices.DeleteFunc(slices.Clone(unready), func(pod *Pod) bool { return drain.DescribeFault(pod) == "" })
+	faulty := slices.DeleteFunc(slices.Clone(unready), func(pod *corev1.Pod) bool { return drain.DescribeFault(pod) == "" })
 	pod := oldest(unready)
 	age := max(time.Second, c.world.Now.Sub(drain.UnreadySince(pod)))
 	if len(faulty) > 0 {
@@ -225,7 +226,7 @@ func (c *coverage) tellWorst(unready []*Pod, f *Finding) {
 }
 
 // offerUnready completes the remedy: only a pod that is itself unready may leave by another policy.
-func offerUnready(budget *drain.Budget, pod *Pod, f *Finding) {
+func offerUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
 	isAllowed := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 	if !drain.Ready(pod) && !isAllowed {
 		f.Remedy += ", set unhealthyPodEvictionPolicy: AlwaysAllow"

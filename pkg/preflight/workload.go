@@ -19,16 +19,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// Pod is a pod of a workload.
-type Pod = corev1.Pod
-
 // Workload is what brings pods back: a Deployment, a StatefulSet, a Job, another controller; or a
 // pod that nothing brings back, of kind Pod.
 type Workload struct {
 	Namespace, Kind, Name string
 	// Pods are all of its pods that have not ended, Leaving those of them on outdated nodes that a
 	// drain has to move. There is at least one of these.
-	Pods, Leaving []*Pod
+	Pods, Leaving []*corev1.Pod
 	// Budgets cover its pods, Services select them, Ingresses and Bindings name one of the
 	// services.
 	Budgets   []*drain.Budget
@@ -47,8 +44,8 @@ type Workload struct {
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
 // Model is a pod that stands for all of the workload's: the newest.
-func (w *Workload) Model() *Pod {
-	return slices.MaxFunc(w.Pods, func(a, b *Pod) int {
+func (w *Workload) Model() *corev1.Pod {
+	return slices.MaxFunc(w.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
@@ -157,7 +154,7 @@ func indexBy[K comparable, P metav1.Object](objects []P, key func(metav1.Object)
 }
 
 // workloadOf is the workload of a pod, a new one where it was not met before.
-func (x *workloadIndex) workloadOf(pod *Pod) *Workload {
+func (x *workloadIndex) workloadOf(pod *corev1.Pod) *Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		w := &Workload{Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name}
@@ -172,7 +169,7 @@ func (x *workloadIndex) workloadOf(pod *Pod) *Workload {
 	return w
 }
 
-func (x *workloadIndex) makeWorkload(pod *Pod, owner *metav1.OwnerReference) *Workload {
+func (x *workloadIndex) makeWorkload(pod *corev1.Pod, owner *metav1.OwnerReference) *Workload {
 	w := &Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
 	w.StatefulSet, w.Job = x.statefulSets[owner.UID], x.jobs[owner.UID]
 	if owner.Kind != "ReplicaSet" {
@@ -217,7 +214,7 @@ func (x *workloadIndex) addNeighbours(s *Scene) {
 	}
 }
 
-func selectsPod(service *corev1.Service, pod *Pod) bool {
+func selectsPod(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 

@@ -282,7 +282,7 @@ func runningStatus() *UpgradeStatus {
 			{Name: "ip-10-0-1-9", State: upgrade.NodeQuarantined, Batch: 2, Pods: 1},
 		},
 	}
-	s.Blocked = []upgrade.Blocked{
+	s.Blocked = []drain.Blocked{
 		{Node: "ip-10-0-1-7", Pod: pod("cart-0"), Obstacle: spent, Since: ago(252 * time.Second)},
 		{Node: "ip-10-0-1-7", Pod: pod("cart-1"), Obstacle: spent, Since: ago(time.Second)},
 		{Node: "ip-10-0-1-7", Pod: pod("seed"), Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: "denied:\nnot \x1b[31mnow"}, Since: now},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -25,7 +26,7 @@ type Event struct {
 type Moment struct {
 	At      time.Time
 	Status  upgrade.Status
-	Blocked []upgrade.Blocked
+	Blocked []drain.Blocked
 	// Sent are the actions that the step begins.
 	Sent []nodegroup.Action
 	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No

@@ -58,7 +58,7 @@ func without(name string) func(*Moment) {
 // blocked has a pod wait since a while before now.
 func blocked(node, pod string, obstacle drain.Obstacle, since time.Duration) func(*Moment) {
 	return func(m *Moment) {
-		m.Blocked = append(m.Blocked, upgrade.Blocked{
+		m.Blocked = append(m.Blocked, drain.Blocked{
 			Node: node, Pod: types.NamespacedName{Namespace: "shop", Name: pod}, Obstacle: obstacle, Since: ago(since),
 		})
 	}

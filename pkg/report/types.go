@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -184,9 +185,9 @@ type UpgradeStatus struct {
 	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
 	Outdated *int `json:"outdated,omitempty"`
 	// Unknown says why Outdated is not known: what to pass, or which service or controller replaces the nodes by itself.
-	Unknown   string            `json:"unknown,omitempty"`
-	Blocked   []upgrade.Blocked `json:"blocked,omitempty"`
-	Suspended []string          `json:"suspended,omitempty"`
+	Unknown   string          `json:"unknown,omitempty"`
+	Blocked   []drain.Blocked `json:"blocked,omitempty"`
+	Suspended []string        `json:"suspended,omitempty"`
 	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
 	Impacts []upgrade.WorkloadImpact `json:"impacts,omitempty"`
 	// Operation is the newest one of a group that its own cloud upgrades.

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // reportDelay is how long pods may wait for a budget to open before it is worth a line: every drain
@@ -29,7 +29,7 @@ type Wait struct {
 
 // CollectWaits gathers the blocked pods of each node by what they wait for, in order of the first
 // of them.
-func CollectWaits(blocked []upgrade.Blocked, now time.Time) []Wait {
+func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 	var waits []Wait
 	at := map[string]int{}
 	for _, b := range blocked {

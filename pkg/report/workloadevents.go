@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -33,11 +34,11 @@ func listMoves(sent []nodegroup.Action) []Event {
 	var events []Event
 	for _, action := range sent {
 		switch a := action.(type) {
-		case upgrade.Evict:
+		case schedule.Eviction:
 			if a.LastReady > 0 {
 				events = append(events, Event{Type: "workload", State: "last-ready", Node: a.Node, Text: a.String()})
 			}
-		case upgrade.Restart:
+		case schedule.Restart:
 			events = append(events, Event{Type: "workload", State: "restart", Node: a.Node, Text: a.String()})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -20,9 +21,9 @@ func TestWorkloadEvents(t *testing.T) {
 	stopping.Stopping = upgrade.WorkloadUnhealthy
 	sending := well
 	sending.Sent = []nodegroup.Action{
-		upgrade.Evict{Namespace: "shop", Pod: "web-1"},
-		upgrade.Evict{Namespace: "shop", Pod: "api-1", LastReady: 2 * time.Minute, Workload: drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "api"}},
-		upgrade.Restart{Namespace: "shop", Deployment: "solo", Node: "n1"},
+		schedule.Eviction{Namespace: "shop", Pod: "web-1"},
+		schedule.Eviction{Namespace: "shop", Pod: "api-1", LastReady: 2 * time.Minute, Workload: drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "api"}},
+		schedule.Restart{Namespace: "shop", Deployment: "solo", Node: "n1"},
 	}
 	for name, c := range map[string]struct {
 		before, now report.Moment

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -61,7 +62,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				return nil
 			}
 			s.onDo = func(_ context.Context, a nodegroup.Action) error {
-				if _, ok := a.(upgrade.Evict); ok && time.Since(s.began) < gap {
+				if _, ok := a.(schedule.Eviction); ok && time.Since(s.began) < gap {
 					time.Sleep(gap - time.Since(s.began)) // after it there is something to write
 				}
 				return nil

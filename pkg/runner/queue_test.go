@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // logbook notes the pods whose evictions it is asked for, in the order in which it is.
@@ -23,7 +23,7 @@ type logbook struct {
 func (l *logbook) Do(_ context.Context, action nodegroup.Action) error {
 	l.Lock()
 	defer l.Unlock()
-	l.pods = append(l.pods, action.(upgrade.Evict).Pod)
+	l.pods = append(l.pods, action.(schedule.Eviction).Pod)
 	return nil
 }
 
@@ -42,7 +42,7 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		for i := range toCluster {
 			pod := fmt.Sprint("pod-", i)
 			decided = append(decided, pod)
-			s.enqueueAction(upgrade.Evict{Namespace: "default", Pod: pod, UID: types.UID(pod)})
+			s.enqueueAction(schedule.Eviction{Namespace: "default", Pod: pod, UID: types.UID(pod)})
 		}
 		s.sendWaiting(t.Context())
 		for range toCluster {

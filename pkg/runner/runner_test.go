@@ -15,7 +15,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -360,7 +362,7 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 				s.budgets = spent()
 				s.addPods("old-1", 1)
 				s.onDo = func(ctx context.Context, a nodegroup.Action) error {
-					if _, ok := a.(upgrade.Unfence); ok && c.unfence != nil {
+					if _, ok := a.(nodemark.Unfence); ok && c.unfence != nil {
 						return c.unfence(ctx)
 					}
 					return nil
@@ -469,7 +471,7 @@ func TestLostAnswerIsNotAskedForAgain(t *testing.T) {
 		s.onDo = func(_ context.Context, a nodegroup.Action) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if _, ok := a.(upgrade.Evict); !ok {
+			if _, ok := a.(schedule.Eviction); !ok {
 				return nil
 			}
 			s.effect(a)

@@ -18,7 +18,9 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -217,9 +219,9 @@ func unwritten(saved *upgrade.Record, action nodegroup.Action) string {
 		if len(saved.Ledger.Books().Zones[a.Zone].Open) == 0 {
 			return "has no open launch in the zone"
 		}
-	case upgrade.StartDrain:
+	case nodemark.StartDrain:
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty}
-	case upgrade.Evict:
+	case schedule.Eviction:
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining}
 	case nodegroup.Terminate:
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeRemoving}
@@ -235,9 +237,9 @@ func unwritten(saved *upgrade.Record, action nodegroup.Action) string {
 
 func (s *site) effect(action nodegroup.Action) {
 	switch a := action.(type) {
-	case upgrade.NodeAction:
+	case nodemark.NodeAction:
 		s.mark(a.Target().Node, func(n *corev1.Node) error { return a.Apply(n, s.saved.Run, nodegroup.FenceTaint("aws")) })
-	case upgrade.Evict:
+	case schedule.Eviction:
 		delete(s.pods, a.UID)
 	case nodegroup.AddCapacity:
 		s.desired += a.N

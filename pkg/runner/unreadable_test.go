@@ -19,7 +19,7 @@ func TestUnreadableMarkEndsTheUpgrade(t *testing.T) {
 		s := newSite(t, 2)
 		s.nodes["old-1"].Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{"}
 		s.onDo = func(_ context.Context, action nodegroup.Action) error {
-			if a, ok := action.(upgrade.NodeAction); ok {
+			if a, ok := action.(nodemark.NodeAction); ok {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				return a.Apply(s.nodes[a.Target().Node].DeepCopy(), "r1", nodegroup.FenceTaint("aws"))

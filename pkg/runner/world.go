@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -51,7 +52,7 @@ func (s *run) isDrainStarted(node *corev1.Node) bool {
 // isRestart reports whether the action is one whose end shows in nothing but its answer: the pod that a
 // restarted Deployment moves may stay for long.
 func isRestart(action nodegroup.Action) bool {
-	_, restart := action.(upgrade.Restart)
+	_, restart := action.(schedule.Restart)
 	return restart
 }
 

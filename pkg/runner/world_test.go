@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -80,7 +81,7 @@ func TestRosterIsMadeAnew(t *testing.T) {
 func TestRestartsAreRemembered(t *testing.T) {
 	s := newSite(t, 1)
 	long := time.Now().Add(-2 * attemptMemory)
-	restart, evict := upgrade.Restart{Pod: "web"}, upgrade.Evict{UID: "api"}
+	restart, evict := schedule.Restart{Pod: "web"}, schedule.Eviction{UID: "api"}
 	r := &run{Runner: s.runner(), attempts: map[string]nodegroup.Attempt{
 		restart.Key(): {Action: restart, Begun: long, Ended: long, Outcome: nodegroup.OutcomeDone},
 		evict.Key():   {Action: evict, Begun: long, Ended: long, Outcome: nodegroup.OutcomeDone},

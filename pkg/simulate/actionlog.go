@@ -6,8 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 const (
@@ -42,7 +43,7 @@ func (l *actionLog) record(action nodegroup.Action, outcome nodegroup.Outcome, d
 func (l *actionLog) forgetAnswers() {
 	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
 		switch attempt.Action.(type) {
-		case upgrade.NodeAction, nodegroup.AddCapacity:
+		case nodemark.NodeAction, nodegroup.AddCapacity:
 			return attempt.Outcome == nodegroup.OutcomeDone && l.clock.now.Sub(attempt.Ended) >= answerLifetime
 		default:
 			return false
@@ -54,9 +55,9 @@ func (l *actionLog) forgetAnswers() {
 func (l *actionLog) dropAnswersOfNode(uid types.UID) {
 	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
 		switch a := attempt.Action.(type) {
-		case upgrade.NodeAction:
+		case nodemark.NodeAction:
 			return a.Target().UID == uid
-		case upgrade.DeleteNode:
+		case nodemark.DeleteNode:
 			return a.UID == uid
 		default:
 			return false
@@ -66,8 +67,8 @@ func (l *actionLog) dropAnswersOfNode(uid types.UID) {
 
 // dropAnswersOfPod forgets the actions on a pod that is gone.
 func (l *actionLog) dropAnswersOfPod(uid types.UID) {
-	delete(l.attempts, upgrade.Evict{UID: uid}.Key())
-	delete(l.attempts, upgrade.Delete{UID: uid}.Key())
+	delete(l.attempts, schedule.Eviction{UID: uid}.Key())
+	delete(l.attempts, schedule.Deletion{UID: uid}.Key())
 }
 
 // dropInstance forgets the termination of an instance that is gone.

@@ -11,7 +11,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -95,12 +97,12 @@ func podsOf(c *simulate.Cluster, node string) string {
 	return strings.Join(pods, ", ")
 }
 
-func evict(name string) upgrade.Evict {
-	return upgrade.Evict{Namespace: build.Namespace, Pod: name, UID: types.UID(name), Node: "old-a-1"}
+func evict(name string) schedule.Eviction {
+	return schedule.Eviction{Namespace: build.Namespace, Pod: name, UID: types.UID(name), Node: "old-a-1"}
 }
 
 func fence(c *simulate.Cluster, node string) {
-	do(c, upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node, UID: types.UID(node)}})
+	do(c, nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node, UID: types.UID(node)}})
 }
 
 func TestPodsMove(t *testing.T) {
@@ -158,7 +160,7 @@ func TestPodsWaitForANode(t *testing.T) {
 	if got := podsOf(cluster, "old-a-1") + podsOf(cluster, "cur-b-1"); got != "" {
 		t.Errorf("pods %q on fenced nodes", got)
 	}
-	do(cluster, upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "cur-b-1", UID: "cur-b-1"}})
+	do(cluster, nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "cur-b-1", UID: "cur-b-1"}})
 	if got := podsOf(cluster, "cur-b-1"); got != "another starting" {
 		t.Errorf("the node that takes pods again has %q", got)
 	}
@@ -195,10 +197,10 @@ func TestBudgetIsSpentAndPaidBack(t *testing.T) {
 func TestEvictionOfAPodThatMoved(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	for name, action := range map[string]nodegroup.Action{
-		"another UID":  upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
-		"another node": upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "web-0", Node: "cur-b-1"},
-		"deletion":     upgrade.Delete{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
-		"a node":       upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "old-a-1", UID: "other"}},
+		"another UID":  schedule.Eviction{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
+		"another node": schedule.Eviction{Namespace: build.Namespace, Pod: "web-0", UID: "web-0", Node: "cur-b-1"},
+		"deletion":     schedule.Deletion{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
+		"a node":       nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "old-a-1", UID: "other"}},
 	} {
 		if got := do(cluster, action); got.Outcome != nodegroup.OutcomeMoved {
 			t.Errorf("%s: answered %q, want %q", name, got.Outcome, nodegroup.OutcomeMoved)

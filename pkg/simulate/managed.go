@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -106,7 +107,7 @@ func (c *Cluster) evictAll(n *simNode, policy drain.Policy) bool {
 	for _, pod := range n.pods {
 		switch drain.Judge(pod, policy, false).Fate {
 		case drain.Go:
-			c.evictPod(upgrade.Evict{UID: pod.UID, Node: n.node.Name})
+			c.evictPod(schedule.Eviction{UID: pod.UID, Node: n.node.Name})
 			left = true
 		case drain.Leaving:
 			left = true

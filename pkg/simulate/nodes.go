@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // nodeLifecycle has nodes come, change and go, with all that follows for the pods on them.
@@ -89,7 +89,7 @@ func (l *nodeLifecycle) actOnNode(name string, uid types.UID, act func(*simNode)
 }
 
 // applyAction carries out an action of the run that changes a node in place.
-func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup.Outcome, string) {
+func (l *nodeLifecycle) applyAction(a nodemark.NodeAction, run string) (nodegroup.Outcome, string) {
 	return l.actOnNode(a.Target().Node, a.Target().UID, func(n *simNode) error {
 		node := n.node.DeepCopy()
 		if err := a.Apply(node, run, nodegroup.FenceTaint(l.group.Provider)); err != nil {
@@ -102,7 +102,7 @@ func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup
 }
 
 // deleteNode removes the Node object.
-func (l *nodeLifecycle) deleteNode(a upgrade.DeleteNode) (nodegroup.Outcome, string) {
+func (l *nodeLifecycle) deleteNode(a nodemark.DeleteNode) (nodegroup.Outcome, string) {
 	return l.actOnNode(a.Node, a.UID, func(n *simNode) error {
 		l.removeNode(n)
 		return nil

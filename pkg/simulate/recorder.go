@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -158,7 +159,7 @@ func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeReco
 }
 
 // describeObstacle names what a pod waits for in the fewest words.
-func describeObstacle(b upgrade.Blocked) string {
+func describeObstacle(b drain.Blocked) string {
 	return cmp.Or(b.BudgetName(), "pod "+b.Pod.String())
 }
 

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -33,7 +35,7 @@ type EndlessError struct {
 	Group   string
 	Phase   upgrade.Phase
 	Waiting string
-	Blocked []upgrade.Blocked
+	Blocked []drain.Blocked
 	// Replaced of Total nodes are replaced by then.
 	Replaced, Total int
 }
@@ -150,18 +152,18 @@ func (c *Cluster) readController(w drain.Workload) drain.Controller {
 
 func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, string) {
 	switch a := action.(type) {
-	case upgrade.NodeAction:
-		if _, opens := action.(upgrade.Unfence); opens {
+	case nodemark.NodeAction:
+		if _, opens := action.(nodemark.Unfence); opens {
 			c.scheduler.freedAnywhere = true
 		}
 		return c.nodes.applyAction(a, c.record.Run)
-	case upgrade.DeleteNode:
+	case nodemark.DeleteNode:
 		return c.nodes.deleteNode(a)
-	case upgrade.Evict:
+	case schedule.Eviction:
 		return c.evictPod(a)
-	case upgrade.Restart:
+	case schedule.Restart:
 		return c.actOnPod(a.Pod, c.pods.surgePod)
-	case upgrade.Delete:
+	case schedule.Deletion:
 		return c.actOnPod(a.UID, c.forcePod)
 	default:
 		return c.cloud.actOnCloud(action)
@@ -179,7 +181,7 @@ func (c *Cluster) actOnPod(uid types.UID, act func(*simPod)) (nodegroup.Outcome,
 }
 
 // evictPod answers as the eviction API does, and begins the pod's deletion when it accepts.
-func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
+func (c *Cluster) evictPod(a schedule.Eviction) (nodegroup.Outcome, string) {
 	u, ok := c.index.bound[a.UID]
 	if !ok || u.pod.Spec.NodeName != a.Node {
 		return nodegroup.OutcomeMoved, "the pod is gone"

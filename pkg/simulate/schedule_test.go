@@ -8,9 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -39,7 +40,7 @@ func (s scene) move(t *testing.T) string {
 			t.Fatalf("%s: %s %s", action, a.Outcome, a.Detail)
 		}
 	}
-	if a := do(c, upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
+	if a := do(c, schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
 		t.Fatalf("evicting the pod: %s %s", a.Outcome, a.Detail)
 	}
 	for _, m := range c.World(request()).Members {
@@ -208,11 +209,11 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
 	counted := spread(corev1.LabelTopologyZone)
 	fence := func(node string) nodegroup.Action {
-		return upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node, UID: types.UID(node)}}
+		return nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node, UID: types.UID(node)}}
 	}
-	gone := func(node string) nodegroup.Action { return upgrade.DeleteNode{Node: node, UID: types.UID(node)} }
+	gone := func(node string) nodegroup.Action { return nodemark.DeleteNode{Node: node, UID: types.UID(node)} }
 	evict := func(pod *corev1.Pod) nodegroup.Action {
-		return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+		return schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 	}
 	on := func(node string) *corev1.Pod { return pods("mover", node, build.Bare) }
 	const refused = "1 node(s) didn't match pod topology spread constraints"
@@ -249,7 +250,7 @@ func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
 	s := scene{
 		pod: []func(*corev1.Pod){selecting(key, "true")}, nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{early},
 		before: []nodegroup.Action{
-			upgrade.Evict{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, upgrade.StartDrain{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a"}, Deadline: start},
+			schedule.Eviction{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, nodemark.StartDrain{NodeVersion: nodemark.NodeVersion{Node: "a", UID: "a"}, Deadline: start},
 		},
 	}
 	if got := s.move(t); got != "a" {
@@ -275,11 +276,11 @@ func TestWaitingPodTakesTheRoomThatAnotherLeaves(t *testing.T) {
 		},
 	}
 	c := simulate.New(spec)
-	do(c, upgrade.Evict{Namespace: build.Namespace, Pod: "mover", UID: "mover", Node: "from"})
+	do(c, schedule.Eviction{Namespace: build.Namespace, Pod: "mover", UID: "mover", Node: "from"})
 	if waiting := c.Unplaced(); len(waiting) != 1 || waiting[0].Owner != "ReplicaSet shop/mover" {
 		t.Fatalf("waiting: %v", waiting)
 	}
-	do(c, upgrade.Evict{Namespace: build.Namespace, Pod: "job", UID: "job", Node: "to"})
+	do(c, schedule.Eviction{Namespace: build.Namespace, Pod: "job", UID: "job", Node: "to"})
 	c.Advance(start)
 	if waiting := c.Unplaced(); len(waiting) != 0 {
 		t.Errorf("still waiting: %v", waiting)

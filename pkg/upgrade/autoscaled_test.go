@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -222,11 +223,11 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 	s.until(upgrade.PhaseDrainBlue)
 	s.rest()
 	s.pass(time.Hour)
-	deleted := upgrade.Delete{}
+	deleted := schedule.Deletion{}
 	for range 3 {
 		step := s.next()
 		for _, a := range step.Actions {
-			if del, ok := a.(upgrade.Delete); ok {
+			if del, ok := a.(schedule.Deletion); ok {
 				deleted = del
 			}
 		}

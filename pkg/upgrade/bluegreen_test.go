@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -96,7 +98,7 @@ func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 	}
 	w.Record, w.Notes = step.Record, step.Notes
 	step = upgrade.Next(w)
-	if _, unfences := step.Actions[0].(upgrade.Unfence); step.Finished || len(step.Actions) != 1 || !unfences {
+	if _, unfences := step.Actions[0].(nodemark.Unfence); step.Finished || len(step.Actions) != 1 || !unfences {
 		t.Errorf("got %v, want what is left of the fence of one node to be taken off", step.Actions)
 	}
 }
@@ -246,7 +248,7 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 	d.faults = []fault{{key: "hold/", outcome: nodegroup.OutcomeFatal, detail: "denied by policy", times: 100}}
 	d.watch = func(_ upgrade.World, step upgrade.Step) {
 		for _, action := range step.Actions {
-			if _, hold := action.(upgrade.HoldNode); !hold {
+			if _, hold := action.(nodemark.HoldNode); !hold {
 				t.Errorf("it does %s", action)
 			}
 		}
@@ -310,11 +312,11 @@ func TestBlueGreenCapsGrace(t *testing.T) {
 		pod.Spec.TerminationGracePeriodSeconds = &own
 		m := memberOf(t, &w, "old-a-1")
 		m.Pods = append(m.Pods, pod)
-		var deleted *upgrade.Delete
+		var deleted *schedule.Deletion
 		for range 5 {
 			step := upgrade.Next(w)
 			for _, a := range step.Actions {
-				if del, ok := a.(upgrade.Delete); ok {
+				if del, ok := a.(schedule.Deletion); ok {
 					deleted = &del
 				}
 			}
@@ -399,7 +401,7 @@ func TestOutdatedNodeThatJoinsInDrainIsFencedFirst(t *testing.T) {
 
 func countEvictions(step upgrade.Step) (n int) {
 	for _, action := range step.Actions {
-		if _, evicts := action.(upgrade.Evict); evicts {
+		if _, evicts := action.(schedule.Eviction); evicts {
 			n++
 		}
 	}

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -167,7 +168,7 @@ const (
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
 func (d *decision) recordLongBlocked() {
-	long, more := d.listLongBlocked(mostBlocked, func(b Blocked) string { return b.Node })
+	long, more := d.listLongBlocked(mostBlocked, func(b drain.Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
 		if n.Blocked != nil || long[name] != nil {
 			n.Blocked, n.BlockedMore = long[name], more[name]
@@ -431,8 +432,9 @@ func (d *decision) isRefused(a nodegroup.Action) bool {
 	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
 }
 
-// addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
-func (d *decision) addBlocked(b Blocked, key string) {
+// addBlocked adds an obstacle, with since when it has been there.
+func (d *decision) addBlocked(b drain.Blocked) {
+	key := cmp.Or(string(b.UID), b.Node) // the node's name where no pod is in the way
 	since, known := d.w.Notes.BlockedSince[key]
 	if !known { // another process may have noted it on record
 		since, known = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
@@ -457,7 +459,7 @@ func (d *decision) addBlocked(b Blocked, key string) {
 
 // listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
 // place that placeOf gives them: no more than most of each. more counts the others.
-func (d *decision) listLongBlocked(most int, placeOf func(Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
+func (d *decision) listLongBlocked(most int, placeOf func(drain.Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
 	for _, b := range d.blocked {
 		place := placeOf(b)
 		switch {

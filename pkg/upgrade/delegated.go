@@ -361,7 +361,7 @@ func (d *decision) watchDrains() {
 		}
 	}
 	// Who looks from elsewhere knows it by that.
-	long, _ := d.listLongBlocked(mostBlockedOfGroup, func(Blocked) string { return "" })
+	long, _ := d.listLongBlocked(mostBlockedOfGroup, func(drain.Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
 }
 
@@ -388,7 +388,7 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 			continue
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-		d.addBlocked(Blocked{Node: m.Name(), Pod: name, Obstacle: prediction.Obstacle, Until: until}, string(pod.UID))
+		d.addBlocked(drain.Blocked{Node: m.Name(), Pod: name, UID: pod.UID, Obstacle: prediction.Obstacle, Until: until})
 	}
 	d.requeueAt(until)
 }

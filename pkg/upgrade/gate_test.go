@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
@@ -58,7 +59,7 @@ func (g *gateScene) step() upgrade.Step {
 		}
 		g.do(step.Actions...)
 		for _, action := range step.Actions {
-			if evict, ok := action.(upgrade.Evict); ok {
+			if evict, ok := action.(schedule.Eviction); ok {
 				m := g.at(evict.Node)
 				for _, pod := range m.Pods {
 					if pod.UID == evict.UID {
@@ -113,7 +114,7 @@ func (g *gateScene) stepUndead() upgrade.Step {
 			return step
 		}
 		for _, action := range step.Actions {
-			if evict, ok := action.(upgrade.Evict); ok {
+			if evict, ok := action.(schedule.Eviction); ok {
 				m := g.at(evict.Node)
 				m.Pods = slices.Clone(m.Pods)
 				for i, pod := range m.Pods {
@@ -1396,7 +1397,7 @@ func TestCrashesDuringTheLastRequests(t *testing.T) {
 			}
 			g.do(action)
 			switch a := action.(type) {
-			case upgrade.Evict:
+			case schedule.Eviction:
 				g.index.Remove(pod)
 				g.empty("old-a-0")
 				fresh = g.add("web-9")

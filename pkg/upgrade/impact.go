@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -68,7 +69,7 @@ func (d *decision) addTimes(since time.Duration) {
 // addEvictions counts the evictions that were answered. It notes again which are not.
 func (d *decision) addEvictions() {
 	for uid, name := range d.w.Notes.Evicting {
-		switch attempt := d.w.Open[(Evict{UID: uid}).Key()]; {
+		switch attempt := d.w.Open[(schedule.Eviction{UID: uid}).Key()]; {
 		case attempt.InFlight || attempt.Begun.IsZero():
 			d.notes.Evicting[uid] = name
 		case attempt.Outcome == nodegroup.OutcomeDone:
@@ -86,7 +87,7 @@ func (d *decision) changeImpact(name string, change func(*Impact)) {
 }
 
 // noteEvictions notes which evictions were decided, for their answers to be counted.
-func (d *decision) noteEvictions(decided []Evict) {
+func (d *decision) noteEvictions(decided []schedule.Eviction) {
 	for i := range decided {
 		d.notes.Evicting[decided[i].UID] = decided[i].Workload.String()
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -78,11 +79,11 @@ func TestImpactsOfMany(t *testing.T) {
 // TestLastEvictionIsCounted: an eviction that is answered after the user stopped the upgrade is counted and stored.
 func TestLastEvictionIsCounted(t *testing.T) {
 	g := newGateScene(t, 2)
-	var evict upgrade.Evict
+	var evict schedule.Eviction
 	for range 30 {
 		g.Workloads = g.index.Snapshot()
 		for _, action := range g.next().Actions {
-			if found, ok := action.(upgrade.Evict); ok {
+			if found, ok := action.(schedule.Eviction); ok {
 				evict = found
 				g.begun(evict)
 			} else {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -132,7 +133,7 @@ func TestOnlyMachinesThatAreSeenAreOverdue(t *testing.T) {
 				t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
 			}
 			if gone {
-				action[upgrade.DeleteNode](t, step)
+				action[nodemark.DeleteNode](t, step)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
@@ -106,7 +107,7 @@ func (d *decision) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
-	d.addAction(StartDrain{NodeVersion: VersionOf(m.Node), Deadline: n.Deadline})
+	d.addAction(nodemark.StartDrain{NodeVersion: nodemark.VersionOf(m.Node), Deadline: n.Deadline})
 }
 
 // deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues
@@ -120,7 +121,7 @@ func (d *decision) deleteRemaining(name string, n NodeRecord, m *nodegroup.Membe
 			continue // it came back for one that was deleted, and would each time: it goes down with the machine
 		}
 		kept++
-		d.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
+		d.addAction(schedule.Deletion{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
 	}
 	for _, pod := range view.Leaving {
 		if end := d.phase.endOf(pod).Add(seen); end.After(over) {
@@ -263,8 +264,8 @@ func (d *decision) describeForRecord(name string) string {
 	return shortenReason(text)
 }
 
-func (d *decision) listBlocked(name string) []Blocked {
-	var mine []Blocked
+func (d *decision) listBlocked(name string) []drain.Blocked {
+	var mine []drain.Blocked
 	for _, b := range d.blocked {
 		if b.Node == name {
 			mine = append(mine, b)

@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -31,7 +33,7 @@ func TestDrainBegins(t *testing.T) {
 	if got := step.Record.Nodes["old-a-1"]; !got.Deadline.Equal(start.Add(15*time.Minute)) || got.UID != "old-a-1" || !step.Persist {
 		t.Errorf("E41: record %+v, persist %t", got, step.Persist)
 	}
-	got := action[upgrade.Evict](t, step)
+	got := action[schedule.Eviction](t, step)
 	if got.UID != "web-0" || got.Node != "old-a-1" {
 		t.Errorf("I3: the eviction is of UID %q on node %q", got.UID, got.Node)
 	}
@@ -52,7 +54,7 @@ func TestUnreadyPodsGoFirst(t *testing.T) {
 func evicted(step upgrade.Step) string {
 	var pods []string
 	for _, a := range step.Actions {
-		if evict, ok := a.(upgrade.Evict); ok {
+		if evict, ok := a.(schedule.Eviction); ok {
 			pods = append(pods, evict.Pod)
 		}
 	}
@@ -105,7 +107,7 @@ func (s *scene) unanswered() (evictions, blocked int) {
 	for end := s.Now.Add(time.Second); s.Now.Before(end); s.pass(50 * time.Millisecond) {
 		step := s.next()
 		for _, a := range step.Actions {
-			if _, ok := a.(upgrade.Evict); ok {
+			if _, ok := a.(schedule.Eviction); ok {
 				evictions++
 			}
 			s.begun(a)
@@ -121,7 +123,7 @@ func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-0")
-	s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	s.begun(schedule.Eviction{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
 	step := s.next()
 	if want := s.Now.Add(100 * time.Millisecond); !step.Wake.Equal(want) {
 		t.Errorf("wakes at %s, want %s", step.Wake, want)
@@ -147,9 +149,9 @@ func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 			web := types.NamespacedName{Namespace: "shop", Name: "web"}
 			ended := s.Now.Add(-c.ago)
 			s.Open["earlier"] = nodegroup.Attempt{
-				Action: upgrade.Evict{Namespace: "shop", Pod: "web-9", UID: "web-9", Budget: web}, Outcome: nodegroup.OutcomeDone, Begun: ended.Add(-c.took), Ended: ended,
+				Action: schedule.Eviction{Namespace: "shop", Pod: "web-9", UID: "web-9", Budget: web}, Outcome: nodegroup.OutcomeDone, Begun: ended.Add(-c.took), Ended: ended,
 			}
-			s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: web})
+			s.begun(schedule.Eviction{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: web})
 			if got := s.next().Wake.Sub(s.Now); got != c.want {
 				t.Errorf("the next is sent after %s, want %s", got, c.want)
 			}
@@ -166,11 +168,11 @@ func TestEvictionsAtOnce(t *testing.T) {
 	if got := evicted(s.next()); got != "web-0 a-0" {
 		t.Errorf("with room for two it evicts %s", got)
 	}
-	s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	s.begun(schedule.Eviction{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
 	if got := evicted(s.next()); got != "a-0" {
 		t.Errorf("with one in flight it evicts %s", got)
 	}
-	s.begun(upgrade.Evict{Namespace: "shop", Pod: "a-0", UID: "a-0", Node: "old-a-1"})
+	s.begun(schedule.Eviction{Namespace: "shop", Pod: "a-0", UID: "a-0", Node: "old-a-1"})
 	if got := evicted(s.next()); got != "" {
 		t.Errorf("with two in flight it evicts %s", got)
 	}
@@ -234,8 +236,8 @@ func TestSpentBudgetIsRemembered(t *testing.T) {
 			s := draining(t, build.Pod("web-0"), build.Pod("web-1"))
 			s.budgets(build.Budget("web", build.Counts(3, 3, 2)))
 			step := s.next()
-			s.do(action[upgrade.StartDrain](t, step))
-			evict := action[upgrade.Evict](t, step)
+			s.do(action[nodemark.StartDrain](t, step))
+			evict := action[schedule.Eviction](t, step)
 			s.begun(evict)
 			if c.outcome != "" {
 				s.answer(evict, c.outcome, "")
@@ -275,8 +277,8 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
 			s.budgets(build.Budget("web"))
 			step := s.next()
-			s.do(action[upgrade.StartDrain](t, step))
-			s.answer(action[upgrade.Evict](t, step), c.outcome, "somebody says no")
+			s.do(action[nodemark.StartDrain](t, step))
+			s.answer(action[schedule.Eviction](t, step), c.outcome, "somebody says no")
 			s.pass(c.later)
 			s.budgets(build.Budget("web", func(b *policyv1.PodDisruptionBudget) { b.ResourceVersion = c.version }))
 			step = s.next()
@@ -301,7 +303,7 @@ func TestDenialsAreNamed(t *testing.T) {
 		t.Run(string(outcome), func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
 			s.budgets(build.Budget("web"))
-			s.answer(action[upgrade.Evict](t, s.next()), outcome, "somebody says no")
+			s.answer(action[schedule.Eviction](t, s.next()), outcome, "somebody says no")
 			step := s.next()
 			wantBlocked(t, step, "old-a-1 web-0 denied")
 			if got := step.Blocked[0].String(); got != want {
@@ -410,7 +412,7 @@ func TestForceOnlyAfterTheLimit(t *testing.T) {
 	step = s.next()
 	wantActions(t, step, "delete pod shop/bare", "delete pod shop/web-0")
 	for _, a := range step.Actions {
-		if got := a.(upgrade.Delete); string(got.UID) != got.Pod || got.Node != "old-a-1" {
+		if got := a.(schedule.Deletion); string(got.UID) != got.Pod || got.Node != "old-a-1" {
 			t.Errorf("the deletion is of UID %q on %q", got.UID, got.Node)
 		}
 	}

@@ -30,7 +30,7 @@ func (d *decision) fenceOutdatedNodes() bool {
 		}
 		all = false
 		d.waitFor("the outdated nodes to be fenced")
-		d.addAction(Fence{NodeVersion: VersionOf(m.Node), Before: before})
+		d.addAction(nodemark.Fence{NodeVersion: nodemark.VersionOf(m.Node), Before: before})
 	}
 	return all
 }
@@ -53,7 +53,7 @@ func (d *decision) holdNodes() {
 		return
 	}
 	for m := range d.eachUnheld {
-		action := HoldNode{NodeVersion: VersionOf(m.Node), Before: d.rec.groupBaseline()}
+		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.groupBaseline()}
 		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
 			d.addAction(action)
 		}
@@ -81,7 +81,7 @@ func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 func (d *decision) findUnheld() (node, refusal string) {
 	for m := range d.eachUnheld {
 		node = m.Name()
-		if attempt := d.lastAttempt(HoldNode{NodeVersion: VersionOf(m.Node)}); attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
+		if attempt := d.lastAttempt(nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node)}); attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
 			return node, attempt.Detail
 		}
 	}
@@ -109,8 +109,8 @@ func (d *decision) releaseHeldNodes() bool {
 func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   (*nodegroup.Member).IsHeld,
-		put:  func(v NodeVersion) NodeAction { return HoldNode{NodeVersion: v} },
-		take: func(v NodeVersion) NodeAction { return FreeNode{v} },
+		put:  func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.HoldNode{NodeVersion: v} },
+		take: func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.FreeNode{NodeVersion: v} },
 	})
 }
 
@@ -119,8 +119,8 @@ func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 func (d *decision) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   d.rec.ownsFence,
-		put:  func(v NodeVersion) NodeAction { return Fence{NodeVersion: v} },
-		take: func(v NodeVersion) NodeAction { return Unfence{v} },
+		put:  func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.Fence{NodeVersion: v} },
+		take: func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.Unfence{NodeVersion: v} },
 	})
 }
 
@@ -134,10 +134,10 @@ func (d *decision) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool
 			continue
 		}
 		if !ours.on(m) {
-			done = done && !d.w.isPatchPending(d.lastAttempt(ours.put(VersionOf(m.Node))), m.Node)
+			done = done && !d.w.isPatchPending(d.lastAttempt(ours.put(nodemark.VersionOf(m.Node))), m.Node)
 			continue
 		}
-		action := ours.take(VersionOf(m.Node))
+		action := ours.take(nodemark.VersionOf(m.Node))
 		d.addAction(action)
 		done = done && d.rec.Stopping != "" && d.isRefused(action)
 	}
@@ -153,7 +153,7 @@ func (d *decision) isFencedByRun(m *nodegroup.Member) bool {
 // away.
 type mark struct {
 	on        func(*nodegroup.Member) bool
-	put, take func(NodeVersion) NodeAction
+	put, take func(nodemark.NodeVersion) nodemark.NodeAction
 }
 
 // ForeignRun is a run of another upgrade that a node of the group is part of.

@@ -32,7 +32,7 @@ type outbox struct {
 	// leftOut are the actions that a stop or an abort does not take, because they were refused for good.
 	leftOut []nodegroup.Action
 	// blocked are the pods that stay for now, waiting is what the upgrade waits for.
-	blocked []Blocked
+	blocked []drain.Blocked
 	waiting string
 	// unhealthy lists the workloads that do not recover. The runner watches the pods of the workloads in awaited, and
 	// reads the controllers of those in unscaled.

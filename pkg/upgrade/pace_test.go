@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -57,7 +57,7 @@ func TestPaceOfBudgets(t *testing.T) {
 	s.pass(10 * time.Second)
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
 	step = s.next()
-	action[upgrade.Evict](t, step)
+	action[schedule.Eviction](t, step)
 	if got, want := step.Notes.Lag, (3*200*time.Millisecond+time.Second)/4; got != want {
 		t.Errorf("lag %s, want %s: a quarter of the second it took longer, three of what was believed", got, want)
 	}

@@ -161,7 +161,7 @@ func TestForgottenRefusalsAreNamed(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.Stop = true
 	for _, action := range s.next().Actions {
-		if unfence := action.(upgrade.Unfence); unfence.Node != "old-a-3" {
+		if unfence := action.(nodemark.Unfence); unfence.Node != "old-a-3" {
 			s.answer(unfence, nodegroup.OutcomeFatal, "you may not do that")
 		}
 	}
@@ -185,7 +185,7 @@ func TestForgottenRefusalsAreNamed(t *testing.T) {
 // S20: TestRefusalsDuringAStopAreNamed: a server refuses a request permanently after a user asked for an abort.
 func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
-	start := action[upgrade.StartDrain](t, s.next())
+	start := action[nodemark.StartDrain](t, s.next())
 	s.Open[start.Key()] = nodegroup.Attempt{Action: start, InFlight: true, Begun: s.Now, Tries: 1}
 	s.ask(upgrade.VerbAbort)
 	s.next()
@@ -267,7 +267,7 @@ func TestRefusalsAreToldTogether(t *testing.T) {
 	s.Stop = true
 	for _, action := range s.next().Actions {
 		detail := "no rights in the cloud"
-		if unfence, ok := action.(upgrade.Unfence); ok {
+		if unfence, ok := action.(nodemark.Unfence); ok {
 			detail = fmt.Sprintf("nodes %q is forbidden", unfence.Node)
 		}
 		s.answer(action, nodegroup.OutcomeFatal, detail)

@@ -176,7 +176,7 @@ func (d *decision) deleteNode(n NodeRecord, m *nodegroup.Member) {
 		d.requeueAt(end)
 		return
 	}
-	d.addAction(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
+	d.addAction(nodemark.DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
 }
 
 // isOnItsWayOut reports whether the machine is known to be on its way out.

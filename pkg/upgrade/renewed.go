@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // releaseNodes takes our fence from nodes that became current in place, and books them as replaced.
@@ -38,7 +39,7 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 		d.recount()
 	}
 	if fenced {
-		action := Unfence{VersionOf(m.Node)}
+		action := nodemark.Unfence{NodeVersion: nodemark.VersionOf(m.Node)}
 		if d.rec.Stopping == "" && d.isRefused(action) {
 			return true // it was tried; the report names it
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -133,7 +134,7 @@ func TestRenewedNodesAreLeftAlone(t *testing.T) {
 						if end, ends := action.(nodegroup.Terminate); ends && end.Node == renewed {
 							t.Errorf("the machine of a current node is terminated: %v", end)
 						}
-						if evict, evicts := action.(upgrade.Evict); evicts && evict.Node == renewed {
+						if evict, evicts := action.(schedule.Eviction); evicts && evict.Node == renewed {
 							t.Errorf("a current node is drained: %v", evict)
 						}
 					}

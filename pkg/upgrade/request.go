@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
 // Strategy names how a group is replaced.
@@ -254,6 +253,3 @@ const (
 	// MoveBySurge restarts its Deployment, where that brings another up first.
 	MoveBySurge Move = "surge"
 )
-
-// Restart moves the only ready pod of a Deployment by a rolling restart.
-type Restart = schedule.Restart

@@ -65,7 +65,7 @@ func TestHoldNew(t *testing.T) {
 		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
 		"it may not": {func(s *scene) {
 			n := s.at("new-a-1").Node
-			s.answer(upgrade.HoldNode{NodeVersion: upgrade.VersionOf(n)}, nodegroup.OutcomeFatal, "no")
+			s.answer(nodemark.HoldNode{NodeVersion: nodemark.VersionOf(n)}, nodegroup.OutcomeFatal, "no")
 			s.pass(time.Hour)
 		}, 0},
 	}
@@ -157,7 +157,7 @@ func TestHoldWaitsForTheControlPlane(t *testing.T) {
 		t.Errorf("%v, at the moment at which its taint goes", held)
 	}
 	fresh.Node.Spec.Taints = nil
-	action[upgrade.HoldNode](t, s.next())
+	action[nodemark.HoldNode](t, s.next())
 }
 
 // I4: a hold that is on its way when the upgrade stops is waited for, and taken back.
@@ -165,14 +165,14 @@ func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
-	hold := action[upgrade.HoldNode](t, s.next())
+	hold := action[nodemark.HoldNode](t, s.next())
 	s.begun(hold)
 	s.Stop = true
 	if step := s.next(); step.Finished {
 		t.Fatal("it is over with a hold under way")
 	}
 	s.do(hold)
-	if free := action[upgrade.FreeNode](t, s.next()); free.Node != "new-a-1" {
+	if free := action[nodemark.FreeNode](t, s.next()); free.Node != "new-a-1" {
 		t.Errorf("%v", free)
 	}
 }

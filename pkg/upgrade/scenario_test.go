@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -314,7 +315,7 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 	tr.states = states
 	for _, action := range step.Actions {
 		switch action.(type) {
-		case upgrade.Evict, upgrade.Delete, upgrade.Restart:
+		case schedule.Eviction, schedule.Deletion, schedule.Restart:
 			if tr.evictions {
 				tr.line(action.String())
 			}

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -169,15 +171,15 @@ func (s *scene) do(actions ...nodegroup.Action) {
 func (s *scene) effect(action nodegroup.Action) {
 	s.t.Helper()
 	switch a := action.(type) {
-	case upgrade.NodeAction:
+	case nodemark.NodeAction:
 		s.mark(a.Target().Node, func(n *corev1.Node) {
 			if err := a.Apply(n, s.Record.Run, nodegroup.FenceTaint(s.Group.Provider)); err != nil {
 				s.t.Fatal(err)
 			}
 		})
-	case upgrade.Evict:
+	case schedule.Eviction:
 		s.end(a.Node, a.UID)
-	case upgrade.Delete:
+	case schedule.Deletion:
 		s.end(a.Node, a.UID)
 	case nodegroup.RaiseMax:
 		s.Group.Max = a.Max
@@ -255,7 +257,7 @@ func wantActions(t *testing.T, step upgrade.Step, want ...string) {
 	t.Helper()
 	got := make([]string, 0, len(step.Actions))
 	for _, action := range step.Actions {
-		if _, hold := action.(upgrade.HoldNode); !hold {
+		if _, hold := action.(nodemark.HoldNode); !hold {
 			got = append(got, action.String())
 		}
 	}

@@ -3,9 +3,6 @@ package upgrade
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -132,17 +129,18 @@ func (d *decision) decideEvictions() {
 func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
-			pod := types.NamespacedName{Namespace: b.Pod.Namespace, Name: b.Pod.Name}
-			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: d.nameRefusal(b.Obstacle, b.Pod), Unready: d.whyUnready(b.Obstacle, b.Pod)}, string(b.Pod.UID))
+			b.Unready = d.whyUnready(b.Obstacle, b.Workload)
+			b.Obstacle = d.nameRefusal(b.Obstacle, b.Workload)
+			d.addBlocked(b)
 		}
 	}
 }
 
 // whyUnready says why pods of a blocked pod's workload do not become ready, where they would open its budget; "" where
 // that is not known.
-func (d *decision) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
+func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	opens := in.Kind == drain.BudgetSpent || in.Kind == drain.BudgetUnhealthy || in.Kind == drain.LastReady || in.Kind == drain.Canary
-	i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == drain.WorkloadOf(pod) })
+	i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == w })
 	if !opens || i < 0 {
 		return ""
 	}
@@ -151,8 +149,7 @@ func (d *decision) whyUnready(in drain.Obstacle, pod *corev1.Pod) string {
 
 // nameRefusal adds to what a pod waits for that is moved why its controller may not create the pod that is to take over. It
 // has the controller read for that.
-func (d *decision) nameRefusal(in drain.Obstacle, pod *corev1.Pod) drain.Obstacle {
-	w := drain.WorkloadOf(pod)
+func (d *decision) nameRefusal(in drain.Obstacle, w drain.Workload) drain.Obstacle {
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in
 	}

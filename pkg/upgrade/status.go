@@ -84,12 +84,12 @@ func (d *decision) startedStatus(name string) NodeStatus {
 // WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
 // from its cloud: the nodes that were started, and what keeps their pods from leaving. Sizes and
 // zones of the group are not known then. The view needs the pods of Record.InFlight alone.
-func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []Blocked) {
+func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []drain.Blocked) {
 	s := Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
 		Total: r.Total, Replaced: r.Replaced, Outdated: max(0, r.Total-r.Replaced), Owed: r.Ledger.Contribution(),
 	}
-	var blocked []Blocked
+	var blocked []drain.Blocked
 	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) {
 		n := r.Nodes[name]
 		status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
@@ -102,7 +102,7 @@ func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []Blo
 			status.Pods++
 			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && isInDrain(n.State) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == Force})
+				blocked = append(blocked, drain.Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == Force})
 			}
 		}
 		if !n.Added && n.State != NodeDrained {

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -22,7 +20,7 @@ type Step struct {
 	// Actions to be in flight now; those that are already are not repeated here.
 	Actions []nodegroup.Action
 	// Blocked says what keeps nodes from going on. It is data, never an error.
-	Blocked []Blocked
+	Blocked []drain.Blocked
 	// Wake is the latest moment to look again, should nothing be seen to change before. It is never
 	// zero while the upgrade runs.
 	Wake time.Time
@@ -49,43 +47,6 @@ type TargetWatch struct {
 	IDs []string
 	// Every is how often their targets are to be read; 0 while no one needs to know.
 	Every time.Duration
-}
-
-// Blocked is one obstacle in the way of one pod of a node that is being drained.
-type Blocked struct {
-	Node string               `json:"node"`
-	Pod  types.NamespacedName `json:"pod,omitzero"`
-	drain.Obstacle
-	Since time.Time `json:"since,omitzero"`
-	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
-	// when that is not known.
-	Until time.Time `json:"until,omitzero"`
-	// Unready says why pods of the workload that the pod is of do not become ready, "" where that is not
-	// known: its budget is closed for that.
-	Unready string `json:"-"`
-	// Forces is true where the pod is deleted, whatever is in its way, when its node's time is over.
-	Forces bool `json:"forces,omitempty"`
-}
-
-// Remedy is drain.Obstacle's, without the advice to force what is forced. Where it is known why the workload's
-// pods do not become ready, that is what is to be mended.
-func (b Blocked) Remedy() string {
-	remedy := b.Obstacle.Remedy()
-	if b.Unready != "" {
-		remedy = "mend " + b.Unready
-	}
-	if b.Forces {
-		return drain.OmitForce(remedy)
-	}
-	return remedy
-}
-
-// String says the obstacle in one line, without the remedy.
-func (b Blocked) String() string {
-	if b.Pod.Name == "" {
-		return b.Detail
-	}
-	return fmt.Sprintf("pod %s: %s", b.Pod, b.Obstacle)
 }
 
 // Status is a group's upgrade at one moment.
@@ -146,7 +107,7 @@ func (s *Status) FindNode(name string) (NodeStatus, bool) {
 }
 
 // summarizeBlocked joins the first few blocked pods of a node into one line and counts the rest.
-func summarizeBlocked(blocked []Blocked, now time.Time) string {
+func summarizeBlocked(blocked []drain.Blocked, now time.Time) string {
 	parts := make([]string, 0, len(blocked))
 	for _, b := range blocked {
 		part := b.String()

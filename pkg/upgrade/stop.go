@@ -201,11 +201,11 @@ func (d *decision) noteOf(a nodegroup.Action) string {
 // subjectOf is what tells an action from others of its kind: its node or machine.
 func subjectOf(a nodegroup.Action) string {
 	switch a := a.(type) {
-	case NodeAction:
+	case nodemark.NodeAction:
 		return a.Target().Node
 	case nodegroup.Terminate:
 		return a.Instance
-	case DeleteNode:
+	case nodemark.DeleteNode:
 		return a.Node
 	default:
 		return a.String()

@@ -267,7 +267,7 @@ func TestUnreadableMarksAreGivenUp(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Stop = true
-	unfence := action[upgrade.Unfence](t, s.next())
+	unfence := action[nodemark.Unfence](t, s.next())
 	s.answer(unfence, nodegroup.OutcomeFatal, "the annotation cannot be read")
 	step := s.next()
 	wantActions(t, step)

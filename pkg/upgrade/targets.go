@@ -157,7 +157,7 @@ func (d *decision) deferForOverdue(name string, n NodeRecord, m *nodegroup.Membe
 	if overdue == "" || d.phase.mostGrace > 0 {
 		return false
 	}
-	d.addBlocked(Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}}, name)
+	d.addBlocked(drain.Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}})
 	d.waitFor(overdue)
 	d.pollTargetsEvery(pollInterval)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -26,7 +27,7 @@ func TestNextZoneWaitsForTheNodeThatIsRecreated(t *testing.T) {
 			}
 		}
 		for _, action := range step.Actions {
-			evict, evicts := action.(upgrade.Evict)
+			evict, evicts := action.(schedule.Eviction)
 			if !evicts || zoneOf(w.Members, evict.Node) != "b" {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -234,7 +235,7 @@ func TestPauseWithdrawn(t *testing.T) {
 	s.pass(time.Minute)
 	s.do(s.next().Actions...) // the replacement
 	s.next()
-	s.do(action[upgrade.Unfence](t, s.next()))
+	s.do(action[nodemark.Unfence](t, s.next()))
 	s.Asked = upgrade.Asked{}
 	step := s.next()
 	if step.Record.Stopping != "" || step.Record.PausedBy != "" || step.Record.Message != "" || len(actionsOf(step, "fence")) == 0 {

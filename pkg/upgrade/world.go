@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // World is everything a decision may rest on, at one moment.
@@ -93,7 +95,7 @@ func (w *World) listRefusedLaunches() []nodegroup.Action {
 // isOptional reports whether an upgrade continues without the action.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
-	case HoldNode, Restart:
+	case nodemark.HoldNode, schedule.Restart:
 		return true
 	default:
 		return false
@@ -117,7 +119,7 @@ func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 // version that is still the newest and may not be seen yet. Of one that was asked for more than
 // once an earlier try may have had its effect, whatever became of the last.
 func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) bool {
-	sent, asked := attempt.Action.(NodeAction)
+	sent, asked := attempt.Action.(nodemark.NodeAction)
 	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
 	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }

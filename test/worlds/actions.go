@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -28,23 +29,23 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 			if step.Record.Stopping != upgrade.Aborted { // which finds out what was launched, and points the group back
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
-		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Restart, upgrade.Delete, nodegroup.Quiesce, nodegroup.RaiseMax:
+		case nodemark.Fence, nodemark.HoldNode, nodemark.StartDrain, schedule.Eviction, schedule.Restart, schedule.Deletion, nodegroup.Quiesce, nodegroup.RaiseMax:
 			r.fail("stop", "%s is begun after the upgrade began to stop", action)
 		}
 	}
 	switch a := action.(type) {
-	case upgrade.Fence:
+	case nodemark.Fence:
 		r.fence(w, step, a)
-	case upgrade.Unfence:
+	case nodemark.Unfence:
 		r.unfence(w, step, a)
-	case upgrade.StartDrain:
+	case nodemark.StartDrain:
 		r.begunOn(w, stored, a.Node, a)
 		r.floor(&step.Record)
-	case upgrade.Evict:
+	case schedule.Eviction:
 		r.evict(p, w, stored, a)
-	case upgrade.Restart:
+	case schedule.Restart:
 		r.restart(p, w, step, a)
-	case upgrade.Delete:
+	case schedule.Deletion:
 		if pod := r.pod(w, stored, a.Node, string(a.UID), a); pod != nil {
 			n := stored.Nodes[a.Node]
 			if isDeletingBlue(stored) {
@@ -56,7 +57,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 	case nodegroup.Terminate:
 		r.terminate(w, step, stored, a)
 		r.floor(&step.Record)
-	case upgrade.DeleteNode:
+	case nodemark.DeleteNode:
 		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.listed() && r.c.instanceOf(node) != nil {
 			r.fail("K08", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
@@ -107,7 +108,7 @@ func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegr
 }
 
 // fence is I6, and E24–E30: only outdated nodes, and only once the whole surge is fit for pods.
-func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
+func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 	m := find(w, a.Node)
 	if m == nil || !m.Outdated {
 		r.fail("I6", "current node %s is fenced", a.Node)
@@ -149,7 +150,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	}
 }
 
-func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a upgrade.Unfence) {
+func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence) {
 	m := find(w, a.Node)
 	if m == nil || m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] == "" {
 		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
@@ -171,7 +172,7 @@ func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, a
 	if !ok {
 		n, ok = stored.Nodes[m.Instance.ID]
 	}
-	if _, start := action.(upgrade.StartDrain); start && n.State == upgrade.NodeDrained {
+	if _, start := action.(nodemark.StartDrain); start && n.State == upgrade.NodeDrained {
 		return m // it was empty at once
 	}
 	if !ok || n.State == upgrade.NodeQuarantined || n.State == upgrade.NodeDrained {
@@ -200,7 +201,7 @@ func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, 
 }
 
 // evict is I5: an eviction is sent when what was seen admits it, and no faster than a budget can bear.
-func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a upgrade.Evict) {
+func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a schedule.Eviction) {
 	pod := r.pod(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
 		return
@@ -329,7 +330,7 @@ func (r *rules) floor(record *upgrade.Record) {
 // effect holds what an action did to the rules.
 func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
-	case upgrade.Evict:
+	case schedule.Eviction:
 		steady := r.quiet && p.request.OnTimeout != upgrade.Force // what is deleted past its budget shows in it later
 		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.justCrashed(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
@@ -337,7 +338,7 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 		if err == nil {
 			r.twice(a)
 		}
-	case upgrade.Restart:
+	case schedule.Restart:
 		if p.dead && err == nil {
 			r.tally.met("move", orphaned)
 		}
@@ -358,7 +359,7 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 
 // twice is the promise that no pod moves twice. Of the pods that are drawn only a StatefulSet's keep a name to know them by,
 // and the only pod of a Deployment needs none.
-func (r *rules) twice(a upgrade.Evict) {
+func (r *rules) twice(a schedule.Eviction) {
 	app, _, _ := strings.Cut(a.Pod, "-")
 	m := r.c.makers[app]
 	switch {

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // befalls draws whether a fault of the kind strikes now.
@@ -74,12 +74,12 @@ func (c *cluster) cloudFaults(f *flight) {
 }
 
 func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
-	_, evict := action.(upgrade.Evict)
-	_, unfence := action.(upgrade.Unfence)
-	_, free := action.(upgrade.FreeNode)
+	_, evict := action.(schedule.Eviction)
+	_, unfence := action.(nodemark.Unfence)
+	_, free := action.(nodemark.FreeNode)
 	unfence = unfence || free // what is taken away by whom may do nothing else would be left behind
 	refuse := func(err error) { f.effect, f.refusal = false, err }
-	if _, restart := action.(upgrade.Restart); restart && c.restartFaults(f) {
+	if _, restart := action.(schedule.Restart); restart && c.restartFaults(f) {
 		return
 	}
 	switch {
@@ -124,9 +124,9 @@ func (c *cluster) restartFaults(f *flight) bool {
 // kills draws whether the process dies of sending the request, which may have its effect all the same.
 func (c *cluster) kills(action nodegroup.Action) bool {
 	switch action.(type) {
-	case upgrade.Restart:
+	case schedule.Restart:
 		return c.befalls(RestartKills)
-	case upgrade.FreeNode:
+	case nodemark.FreeNode:
 		return c.befalls(FreeKills)
 	default:
 		return false
@@ -136,30 +136,30 @@ func (c *cluster) kills(action nodegroup.Action) bool {
 // do has a request's effect, and returns its answer. run is the run of the process that sent it.
 func (c *cluster) do(action nodegroup.Action, run string) error {
 	switch a := action.(type) {
-	case upgrade.NodeAction:
+	case nodemark.NodeAction:
 		target := a.Target()
 		return c.patch(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
 			if err := a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider)); err != nil {
 				return err //nolint:wrapcheck // as the writer of package cluster
 			}
 			switch action.(type) {
-			case upgrade.Fence, upgrade.HoldNode:
+			case nodemark.Fence, nodemark.HoldNode:
 				nodemark.SetOwner(n, owner())
 			}
 			return nil
 		})
-	case upgrade.Evict:
+	case schedule.Eviction:
 		return c.evict(a)
-	case upgrade.Restart:
+	case schedule.Restart:
 		return c.restart(a)
-	case upgrade.Delete:
+	case schedule.Deletion:
 		c.forced[a.UID] = true
 		if _, ok := c.pods[a.UID]; !ok {
 			return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
 		}
 		c.deleteWithin(a.UID, a.Grace)
 		return nil
-	case upgrade.DeleteNode:
+	case nodemark.DeleteNode:
 		if node, ok := c.nodes[a.Node]; !ok || node.UID != a.UID {
 			return apierrors.NewNotFound(corev1.Resource("nodes"), a.Node)
 		}

@@ -8,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -135,11 +137,11 @@ func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action no
 		if most := r.max + record.Total; !r.maxed && a.Max > most {
 			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, record.Total)
 		}
-	case upgrade.Fence:
+	case nodemark.Fence:
 		if room := r.max + len(r.c.plan.Nodes); r.quiet && !record.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
 			r.fail("G77", "%s, and no room was made", a)
 		}
-	case upgrade.Evict:
+	case schedule.Eviction:
 		if !drains {
 			r.fail("G71", "%s in phase %q", a, record.Phase)
 		}
@@ -148,7 +150,7 @@ func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action no
 				r.fail("G71", "%s, and node %s is not fenced", a, m.Name())
 			}
 		}
-	case upgrade.Delete:
+	case schedule.Deletion:
 		r.gracedForADay(w, a, drains)
 	case nodegroup.Terminate:
 		m := find(w, a.Node)
@@ -164,7 +166,7 @@ func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action no
 	}
 }
 
-func (r *rules) gracedForADay(w *upgrade.World, a upgrade.Delete, drains bool) {
+func (r *rules) gracedForADay(w *upgrade.World, a schedule.Deletion, drains bool) {
 	m := find(w, a.Node)
 	if m == nil || !drains {
 		r.fail("G75", "%s before the drain", a)

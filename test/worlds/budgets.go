@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
 // disruptedFor is how long the disruption controller believes an eviction whose pod is not deleted (disruption.go, DeletionTimeout).
@@ -218,7 +218,7 @@ func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, 
 }
 
 // evict is the eviction API. An eviction that fails on its UID has spent the budget by then (Kubernetes K01).
-func (c *cluster) evict(a upgrade.Evict) error {
+func (c *cluster) evict(a schedule.Eviction) error {
 	var pod *corev1.Pod
 	for _, p := range c.pods {
 		if p.Name == a.Pod {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
 const (
@@ -58,7 +58,7 @@ type cluster struct {
 	scaling  bool
 	// restarted is told of each restart that reached a Deployment and what became of it, landed of each pod that got a node, departs of each that
 	// is deleted or gone.
-	restarted       func(*maker, upgrade.Restart, string)
+	restarted       func(*maker, schedule.Restart, string)
 	landed, departs func(*corev1.Pod)
 	// charged is the time, by pod name, at which an eviction of the pod last used up one disruption of a budget.
 	charged map[string]time.Time
@@ -90,7 +90,7 @@ func newCluster(p *Plan) *cluster {
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
-		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, falling: map[types.UID]bool{},
+		restarted: func(*maker, schedule.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, falling: map[types.UID]bool{},
 		charged: map[string]time.Time{}, taken: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)

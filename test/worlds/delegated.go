@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -284,7 +285,7 @@ func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 		}
 		for _, pod := range r.c.leaving(r.c.nodeOf(r.c.cloud.instances[id])) {
 			_, refusal := verdict(pod, r.c.budgets, r.c.ending)
-			named := slices.ContainsFunc(step.Blocked, func(b upgrade.Blocked) bool { return b.Pod.Name == pod.Name })
+			named := slices.ContainsFunc(step.Blocked, func(b drain.Blocked) bool { return b.Pod.Name == pod.Name })
 			if refusal != nil && !named && pod.DeletionTimestamp == nil {
 				r.fail("E52", "pod %s is in the way of the cloud on instance %s, and is not named: %v", pod.Name, id, refusal)
 			}

@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -115,7 +117,7 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	for key, attempt := range w.Open {
 		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
 		tried := recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
-		node, ofNode := attempt.Action.(upgrade.NodeAction)
+		node, ofNode := attempt.Action.(nodemark.NodeAction)
 		over := ofNode && slices.Contains([]upgrade.NodeState{upgrade.NodeQuarantined, upgrade.NodeParked}, step.Record.Nodes[node.Target().Node].State)
 		if !tried || over || step.Record.Stopping != "" || step.Finished {
 			continue
@@ -165,7 +167,7 @@ func (r *rules) endsRefused(p *process, w *upgrade.World, step *upgrade.Step) {
 // isLeftOut reports whether an upgrade continues without the action.
 func isLeftOut(action nodegroup.Action) bool {
 	switch action.(type) {
-	case upgrade.HoldNode, upgrade.Restart:
+	case nodemark.HoldNode, schedule.Restart:
 		return true
 	default:
 		return false

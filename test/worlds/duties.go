@@ -8,7 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
@@ -67,7 +69,7 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 	for _, a := range w.Open {
 		switch a.Action.(type) {
-		case upgrade.HoldNode, upgrade.Restart:
+		case nodemark.HoldNode, schedule.Restart:
 			continue // whoever may not say it does without
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
@@ -136,7 +138,7 @@ func (r *rules) quiesced(action nodegroup.Action) {
 		return
 	}
 	switch action.(type) {
-	case nodegroup.AddCapacity, upgrade.Fence, upgrade.StartDrain, nodegroup.Terminate:
+	case nodegroup.AddCapacity, nodemark.Fence, nodemark.StartDrain, nodegroup.Terminate:
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
 			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
@@ -174,7 +176,7 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 
 // flight is K06: few evictions of one budget are in flight at once, and none is sent right after another that the budget has not been
 // charged for.
-func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string) {
+func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget string) {
 	r.duties.spends[a.Key()] = budget
 	r.duties.sent[budget]++
 	all := 0
@@ -184,7 +186,7 @@ func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string
 	n := r.duties.sent[budget]
 	hasty := n > 1
 	for key, open := range p.open {
-		sent, ok := open.Action.(upgrade.Evict)
+		sent, ok := open.Action.(schedule.Eviction)
 		if !ok || !open.InFlight {
 			continue
 		}

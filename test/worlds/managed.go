@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
@@ -260,7 +260,7 @@ func (c *cluster) drainNode(op *operation, i *instance) {
 	default:
 		for _, pod := range left {
 			if pod.DeletionTimestamp == nil {
-				_ = c.evict(upgrade.Evict{Pod: pod.Name, UID: pod.UID, Node: name}) // it is asked again
+				_ = c.evict(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // it is asked again
 			}
 		}
 	}

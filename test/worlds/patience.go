@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -66,7 +67,7 @@ func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step,
 		if !mustGo(pod, false) {
 			continue
 		}
-		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || isMoving(step, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if _, begun := p.open[schedule.Eviction{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || isMoving(step, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
 		pdb := closed(pod, p.seen.budgets)

@@ -9,7 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -291,22 +293,22 @@ func (p *process) begin(action nodegroup.Action) {
 // stray is the writer's last look: what it knows to have changed it does not ask for.
 func (p *process) stray(action nodegroup.Action) bool {
 	switch a := action.(type) {
-	case upgrade.Evict:
+	case schedule.Eviction:
 		pod, ok := p.seen.pods[a.UID]
 		return !ok || pod.Spec.NodeName != a.Node
-	case upgrade.Fence:
+	case nodemark.Fence:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
-	case upgrade.Unfence:
+	case nodemark.Unfence:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
-	case upgrade.HoldNode:
+	case nodemark.HoldNode:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
-	case upgrade.FreeNode:
+	case nodemark.FreeNode:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
-	case upgrade.StartDrain:
+	case nodemark.StartDrain:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
 	default:

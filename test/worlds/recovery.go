@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -381,7 +382,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 // evictedOf counts the pods that the step evicts of those that are given.
 func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	for _, action := range step.Actions {
-		if a, evicts := action.(upgrade.Evict); evicts && pods[a.UID] {
+		if a, evicts := action.(schedule.Eviction); evicts && pods[a.UID] {
 			n++
 		}
 	}
@@ -398,7 +399,7 @@ func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 
 // isEvicted reports whether an eviction of the pod is under way, or was accepted so shortly ago that its end may not be seen.
 func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
-	a := w.Open[upgrade.Evict{UID: pod.UID}.Key()]
+	a := w.Open[schedule.Eviction{UID: pod.UID}.Key()]
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visible
 }
@@ -407,7 +408,7 @@ func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
 func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
 	waited, sent, left := false, "", len(stays)
 	for _, action := range step.Actions {
-		a, evicts := action.(upgrade.Evict)
+		a, evicts := action.(schedule.Eviction)
 		if !evicts || !stays[a.UID] {
 			continue
 		}

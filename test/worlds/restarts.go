@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -84,7 +85,7 @@ func (r *rules) sees(p *process) {
 }
 
 // restart is L23: a Deployment is restarted for its only ready pod, on a node in drain, where another comes up before that goes.
-func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a upgrade.Restart) {
+func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
 	stored := &p.stored.record
 	pod := r.pod(w, stored, a.Node, string(a.Pod), a)
 	if pod == nil {
@@ -115,7 +116,7 @@ func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a upgr
 }
 
 // isOnly holds the first restart for a pod to it being the only ready one, and to have waited for another where there were others.
-func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a upgrade.Restart) {
+func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a schedule.Restart) {
 	ready := countReady(living(w, m.Workload))
 	several := r.moving.most[drain.ControllerOf(pod)] > 1
 	since, last := r.recovery.last[pod.UID]
@@ -137,12 +138,12 @@ func cameBack(stored *upgrade.Record, node string, pod *corev1.Pod) bool {
 
 // notMoved is L23 from the other end: a pod for which a restart is under way is not evicted, and neither is the only ready pod of a Deployment
 // that can be restarted, unless that was refused.
-func (r *rules) notMoved(p *process, w *upgrade.World, stored *upgrade.Record, pod *corev1.Pod, a upgrade.Evict) {
+func (r *rules) notMoved(p *process, w *upgrade.World, stored *upgrade.Record, pod *corev1.Pod, a schedule.Eviction) {
 	m := r.c.makers[pod.Labels["app"]]
 	if m.deployment == nil || stored.Request.Move != upgrade.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
 		return
 	}
-	attempt := p.open[upgrade.Restart{Pod: pod.UID}.Key()]
+	attempt := p.open[schedule.Restart{Pod: pod.UID}.Key()]
 	switch {
 	case cameBack(stored, a.Node, pod):
 		return
@@ -156,7 +157,7 @@ func (r *rules) notMoved(p *process, w *upgrade.World, stored *upgrade.Record, p
 }
 
 // restarted is told of each request to restart a Deployment that reached it.
-func (r *rules) restarted(m *maker, a upgrade.Restart, what string) {
+func (r *rules) restarted(m *maker, a schedule.Restart, what string) {
 	r.tally.met("move", what)
 	if what != restarts {
 		return
@@ -219,7 +220,7 @@ func (r *rules) saysDenial(w *upgrade.World, step *upgrade.Step) {
 		return // answers came while it was stored
 	}
 	for _, attempt := range w.Open {
-		a, restart := attempt.Action.(upgrade.Restart)
+		a, restart := attempt.Action.(schedule.Restart)
 		if !restart || attempt.InFlight || attempt.Outcome != nodegroup.OutcomeLater {
 			continue
 		}

@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // restart writes a new template, as kubectl rollout restart does, and says for which pod, unless that was said before.
-func (c *cluster) restart(a upgrade.Restart) error {
+func (c *cluster) restart(a schedule.Restart) error {
 	m := c.makers[a.Deployment]
 	if m == nil || m.deployment == nil || c.ending {
 		return apierrors.NewNotFound(corev1.Resource("deployments"), a.Deployment)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -153,7 +154,7 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 	record := &step.Record
 	if !isDeletingBlue(record) {
 		for _, action := range step.Actions {
-			_, deletes := action.(upgrade.Delete)
+			_, deletes := action.(schedule.Deletion)
 			if a, ends := action.(nodegroup.Terminate); ends {
 				m := find(w, a.Node)
 				deletes = m != nil && m.Outdated
@@ -171,7 +172,7 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 }
 
 // graced is G53: a pod keeps its grace period, up to an hour.
-func (r *rules) graced(pod *corev1.Pod, a upgrade.Delete) {
+func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
 	want := int64(0)
 	if *pod.Spec.TerminationGracePeriodSeconds > 3600 {
 		want = 3600

@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -162,18 +164,18 @@ func allActions() []string {
 		nodegroup.RaiseMax{},
 		nodegroup.LowerMax{},
 		nodegroup.AddCapacity{},
-		upgrade.Fence{},
-		upgrade.Unfence{},
-		upgrade.HoldNode{},
-		upgrade.FreeNode{},
-		upgrade.StartDrain{},
-		upgrade.Evict{},
-		upgrade.Restart{},
-		upgrade.Delete{},
+		nodemark.Fence{},
+		nodemark.Unfence{},
+		nodemark.HoldNode{},
+		nodemark.FreeNode{},
+		nodemark.StartDrain{},
+		schedule.Eviction{},
+		schedule.Restart{},
+		schedule.Deletion{},
 		nodegroup.Terminate{},
 		nodegroup.Delegate{},
 		nodegroup.CancelOperation{},
-		upgrade.DeleteNode{},
+		nodemark.DeleteNode{},
 	} {
 		kinds = append(kinds, kindOf(action))
 	}

@@ -10,7 +10,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
@@ -311,7 +311,7 @@ func TestActionsOnWhatIsGone(t *testing.T) {
 func TestActionsThatAreNotTheClouds(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	s.wantOutcome(s.do(upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
+	s.wantOutcome(s.do(nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
 	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: "nonsense"}}), nodegroup.OutcomeFatal)
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v", got)

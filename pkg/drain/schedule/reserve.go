@@ -296,7 +296,7 @@ func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) dr
 
 // isBlockedByPeers reports whether the node waits only for nodes that were started before it: for budgets
 // that their pods have spent, and for the first new pods of workloads.
-func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
+func (p *Plan) isBlockedByPeers(place int, blocked []drain.Blocked) bool {
 	if len(blocked) == 0 || len(p.in.Draining[place].Leaving) > 0 {
 		return false
 	}
@@ -330,7 +330,9 @@ func (p *Plan) budgetsOfPeers(place int) map[types.NamespacedName]bool {
 }
 
 func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) {
-	p.blocked = append(p.blocked, Blocked{Node: node.Name, Pod: pod, Obstacle: obstacle})
+	p.blocked = append(p.blocked, drain.Blocked{
+		Node: node.Name, Pod: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, Workload: drain.WorkloadOf(pod), Obstacle: obstacle,
+	})
 }
 
 // decideAgainAt has the next decision follow at the time, if that is still to come.

@@ -113,13 +113,6 @@ type Decision struct {
 	Memory Memory
 }
 
-// Blocked is what keeps a pod from being evicted.
-type Blocked struct {
-	Node string
-	Pod  *corev1.Pod
-	drain.Obstacle
-}
-
 // Plan is a decision in the making: the evictions that could be sent now have their places in their
 // budgets reserved.
 type Plan struct {
@@ -136,7 +129,7 @@ type Plan struct {
 	candidates []candidate
 	// waits are the places of the nodes in drain with a pod that may not go now.
 	waits    map[int]bool
-	blocked  []Blocked
+	blocked  []drain.Blocked
 	restarts []Restart
 	yielding []string
 	again    time.Time
@@ -172,7 +165,7 @@ func (p *Plan) AddNode(node Node) {
 }
 
 // Blocked is what is in the way of pods of nodes that are Evicting, in order of the nodes.
-func (p *Plan) Blocked() []Blocked { return p.blocked }
+func (p *Plan) Blocked() []drain.Blocked { return p.blocked }
 
 // Decide says which of the reserved evictions are sent now. It is asked last, and once.
 func (p *Plan) Decide() Decision {

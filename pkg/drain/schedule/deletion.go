@@ -1,0 +1,22 @@
+package schedule
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Delete removes one pod past its budget; only --on-timeout=force and the end of a blue-green
+// upgrade lead here. The pod keeps its own grace period.
+type Deletion struct {
+	Namespace, Pod string
+	UID            types.UID
+	Node           string
+	// Grace is the pod's grace period instead of its own, in seconds; 0 for its own.
+	Grace int64
+}
+
+// Key implements nodegroup.Action.
+func (a Deletion) Key() string { return "delete/" + string(a.UID) }
+
+func (a Deletion) String() string { return fmt.Sprintf("delete pod %s/%s", a.Namespace, a.Pod) }
