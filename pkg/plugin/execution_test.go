@@ -2,12 +2,14 @@ package plugin
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -19,11 +21,48 @@ func TestEndListsWhatWasReleased(t *testing.T) {
 	g := &groupContext{name: "workers", resolution: resolution{releases: []string{"n1"}}}
 	e := &execution{s: &session{command: &command{line: line}}, g: g, mode: modeUpgrade, display: line.openDisplay("workers", nil)}
 	defer e.display.Close()
-	e.watchStep(upgrade.Step{Actions: []nodegroup.Action{upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "n1"}}}})
+	e.watchStep(upgrade.Step{Actions: []nodegroup.Action{nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1"}}}})
 	if err := e.printEnd(upgrade.Record{Result: upgrade.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "done: unfence node n1") {
 		t.Errorf("it says %q", got)
+	}
+}
+
+// TestGroupIsReadAgain: after the wait for the lease either the record alone is read again, and the upgrade is resolved from it, or all
+// is, and nothing of the group from before is kept.
+func TestGroupIsReadAgain(t *testing.T) {
+	server := twoGroups()
+	record := stopped(upgrade.Interrupted)
+	record.Request = upgrade.Request{Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
+	server.recorded(t, "blue", record)
+	server.serve(t)
+	s := openBlue(t.Context(), t, io.Discard, "--current=image=v2", "--yes")
+	before, err := s.loadGroup(t.Context(), "blue", modeResume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &execution{s: s, g: before, mode: modeResume}
+	record.Replaced, record.Request.MaxUnavailable, server.maps = 1, 3, nil
+	server.recorded(t, "blue", record)
+	for i := range server.nodes {
+		server.nodes[i].Labels["image"] = "v2"
+	}
+	for _, all := range []bool{false, true} {
+		if err := e.readAgain(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		outdated := 1
+		if all {
+			outdated = 0
+		}
+		if e.g.record.Replaced != 1 || e.g.request.MaxUnavailable != 3 || countOutdated(e.g.members) != outdated || (e.g == before) == all {
+			t.Errorf("all read again %t: %d replaced, request %+v, %d outdated, want %d; the same group %t",
+				all, e.g.record.Replaced, e.g.request, countOutdated(e.g.members), outdated, e.g == before)
+		}
+	}
+	if countOutdated(before.members) != 1 {
+		t.Errorf("the group from before has changed: %+v", before.members)
 	}
 }
