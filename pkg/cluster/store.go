@@ -69,7 +69,7 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 	}
 	err := json.Unmarshal([]byte(text), &record)
 	if err == nil && record.Version <= upgrade.RecordVersion {
-		err = record.CheckReadable()
+		err = upgrade.CheckReadable(&record)
 	}
 	if err != nil {
 		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: run %s to forget that upgrade",

@@ -33,7 +33,7 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished upgrade.Requ
 	}
 	switch m {
 	case modeRollback:
-		r.record = r.record.RollingBack(o.group.Wanted, line.now().Round(0))
+		r.record = upgrade.RollingBack(&r.record, o.group.Wanted, line.now().Round(0))
 		r.record.Request.To = o.to
 	case modeAbort:
 		r.record = r.record.Aborting()

@@ -45,7 +45,7 @@ func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) 
 	case typed != "" || !record.IsResumable():
 		return typed, nil
 	case m == modeRollback:
-		to, err := record.WayBack()
+		to, err := upgrade.WayBack(record)
 		return to, usageError(err)
 	default:
 		return record.Request.To, nil

@@ -22,7 +22,7 @@ func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Recor
 }
 
 func byVerb(r *upgrade.Record)     { r.PausedBy = "ann@host" }
-func rolledBack(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
+func rolledBack(r *upgrade.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
 func undone(r *upgrade.Record)     { *r = r.Aborting() }
 
 // TestRejectConflicting has each command meet each state of a record: none but the verb that began

@@ -76,7 +76,7 @@ func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
 				g.record = record
 			}
 			if c.back {
-				g.record = record.RollingBack(record.Previous, noon)
+				g.record = upgrade.RollingBack(&record, record.Previous, noon)
 				g.group.Wanted = record.Previous
 				for i := range g.group.Instances {
 					g.group.Instances[i].Outdated = !g.group.Instances[i].Outdated

@@ -60,7 +60,7 @@ func rejectEarly(ctx context.Context, c *command) error {
 // rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
 // unless it is to be waited for.
 func rejectWaiting(line *commandLine, group string, record upgrade.Record) error {
-	if line.agreed.wait || !record.IsWaiting(line.now()) {
+	if line.agreed.wait || !upgrade.IsWaiting(&record, line.now()) {
 		return nil
 	}
 	return line.printOutcome(group, record)
@@ -296,7 +296,7 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
 			describeRun(name, &record), record.Phase, record.Replaced, record.Total, report.Parenthesize(record.Message), l.retry)}
 	case upgrade.Waiting:
-		if record.Allows(upgrade.VerbComplete) != nil {
+		if upgrade.Allows(&record, upgrade.VerbComplete) != nil {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &record), record.Message, l.retry)}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or %s to end the soak now", describeRun(name, &record), record.Message, l.retry, nodegroup.Command("complete", name))}

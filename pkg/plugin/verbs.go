@@ -186,7 +186,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeComplete, false, u.name, &u.record); err != nil {
 		return err
 	}
-	if err := u.record.Allows(upgrade.VerbComplete); err != nil {
+	if err := upgrade.Allows(&u.record, upgrade.VerbComplete); err != nil {
 		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see %s", u.name, err, nodegroup.Command("status", u.name)))
 	}
 	atWork, err := c.isHolderAtWork(ctx, u.name, modeComplete)
@@ -199,7 +199,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || u.record.Allows(upgrade.VerbComplete) != nil {
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, upgrade.VerbComplete) != nil {
 		return u.printSoakEnded(c) // its holder did so, and has gone since
 	}
 	s, err := u.openSession(ctx, c, modeComplete)

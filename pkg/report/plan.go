@@ -108,7 +108,7 @@ func planHeaderLines(p *Plan) []string {
 }
 
 func describeStrategy(p *Plan) string {
-	return "Strategy    " + p.Request.Describe(p.Provider)
+	return "Strategy    " + upgrade.DescribeRequest(&p.Request, p.Provider)
 }
 
 // describeOperation says in one line what a cloud is doing with a group, or how that ended.

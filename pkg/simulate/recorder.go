@@ -166,8 +166,8 @@ func describeObstacle(b drain.Blocked) string {
 // reasonToWait is what keeps the next node from being started.
 func reasonToWait(step upgrade.Step) string {
 	switch {
-	case step.Record.WaitsFor() != "":
-		return step.Record.WaitsFor()
+	case upgrade.WaitsFor(&step.Record) != "":
+		return upgrade.WaitsFor(&step.Record)
 	case step.Status.Waiting != "":
 		cause, _, _ := strings.Cut(step.Status.Waiting, "; ") // what is so meanwhile changes
 		return cause

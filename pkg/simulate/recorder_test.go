@@ -11,7 +11,7 @@ import (
 func TestFailureIsOfTheNamedNode(t *testing.T) {
 	for range 20 { // the order of a map
 		r := newRecorder(midnight, 3, 3)
-		record := upgrade.Record{Halt: upgrade.Halt{Stopping: upgrade.PodEvictionFailure}, Nodes: map[string]upgrade.NodeRecord{}}
+		record := upgrade.Record{Stopping: upgrade.PodEvictionFailure, Nodes: map[string]upgrade.NodeRecord{}}
 		record.Message = `draining node "old-b": not empty after 15m0s`
 		for _, name := range []string{"old-a", "old-b", "old-c"} {
 			r.open[name] = &nodeRecord{NodeForecast: NodeForecast{Name: name}, waits: "pods of " + name}

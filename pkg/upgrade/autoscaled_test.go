@@ -252,7 +252,7 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 func TestAutoscaledHasNoWayBack(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.until(upgrade.PhaseWait)
-	_, err := s.Record.WayBack()
+	_, err := upgrade.WayBack(&s.Record)
 	checkError(t, err, "its strategy is autoscaled-blue-green, which has no rollback")
 	if upgrade.KeepsBoth(&s.Record) {
 		t.Error("an abort is said to leave what a rollback would not")
@@ -302,8 +302,8 @@ func TestAutoscaledLooksInWhileItWaits(t *testing.T) {
 	s.Stay = false
 	s.until(upgrade.PhaseWait)
 	step := s.rest()
-	if step.Record.Result != upgrade.Waiting || step.Record.IsWaiting(s.Now) {
-		t.Errorf("result %q, nothing to look at: %t", step.Record.Result, step.Record.IsWaiting(s.Now))
+	if step.Record.Result != upgrade.Waiting || upgrade.IsWaiting(&step.Record, s.Now) {
+		t.Errorf("result %q, nothing to look at: %t", step.Record.Result, upgrade.IsWaiting(&step.Record, s.Now))
 	}
 	checkMessage(t, step, "it waits with the drain until 2026-01-04T")
 }

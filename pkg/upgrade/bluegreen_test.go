@@ -115,7 +115,7 @@ func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 // G56: there is no way back once outdated nodes are deleted.
 func TestNoWayBackWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
-	if _, err := w.Record.WayBack(); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
+	if _, err := upgrade.WayBack(&w.Record); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -274,7 +274,7 @@ func TestAbortKeepsBoth(t *testing.T) {
 		t.Errorf("not in phase %q", d.record.Phase)
 	}
 	aborting := d.record.Aborting()
-	if back := d.record.RollingBack(revisionOf("1"), start); upgrade.KeepsBoth(&back) || upgrade.KeepsBoth(&aborting) {
+	if back := upgrade.RollingBack(&d.record, revisionOf("1"), start); upgrade.KeepsBoth(&back) || upgrade.KeepsBoth(&aborting) {
 		t.Error("an upgrade that is being undone, too")
 	}
 }
@@ -364,10 +364,10 @@ func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 // G53: while outdated nodes are deleted there is no pause.
 func TestNoPauseWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
-	if err := w.Record.Allows(upgrade.VerbPause); err == nil {
+	if err := upgrade.Allows(&w.Record, upgrade.VerbPause); err == nil {
 		t.Error("it may be paused")
 	}
-	if err := w.Record.Allows(upgrade.VerbAbort); err != nil {
+	if err := upgrade.Allows(&w.Record, upgrade.VerbAbort); err != nil {
 		t.Errorf("it cannot be aborted: %v", err)
 	}
 }

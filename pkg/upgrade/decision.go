@@ -108,7 +108,7 @@ func newDecision(w *World) *decision {
 	w.tolerances = tolerances{}
 	d := &decision{
 		input: input{w: w, fence: nodegroup.FenceTaint(w.Group.Provider)},
-		rec:   w.Record.Clone(), phase: w.Record.currentPhase(),
+		rec:   w.Record.Clone(), phase: phaseOf(&w.Record),
 		notes:     w.Notes.cloneNotes(),
 		evictions: evictions{drains: map[string]*nodePods{}, stages: map[string]schedule.Stage{}},
 		outbox:    outbox{now: w.Now, wake: w.Now.Add(lookAgain)},

@@ -428,12 +428,12 @@ func TestDelegateMeetsAnother(t *testing.T) {
 // TestDelegateRefusesVerbs says why a verb cannot be had, and the way out.
 func TestDelegateRefusesVerbs(t *testing.T) {
 	s := following(t, old("old-a-1"))
-	checkError(t, s.Record.Allows(upgrade.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
-	checkError(t, upgrade.CheckOffered(&s.Record, upgrade.VerbPause), s.Record.Allows(upgrade.VerbPause).Error())
+	checkError(t, upgrade.Allows(&s.Record, upgrade.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, upgrade.CheckOffered(&s.Record, upgrade.VerbPause), upgrade.Allows(&s.Record, upgrade.VerbPause).Error())
 	if err := upgrade.CheckOffered(&s.Record, upgrade.VerbAbort); err != nil {
 		t.Error(err)
 	}
-	checkError(t, s.Record.Allows(upgrade.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
+	checkError(t, upgrade.Allows(&s.Record, upgrade.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
 }
 
 // TestDelegateUnread waits while the cloud does not tell of its operations.

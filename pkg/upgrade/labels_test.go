@@ -49,7 +49,7 @@ func TestJudgeLabels(t *testing.T) {
 // The way back goes to nodes that need not carry the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
 	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
-	back := record.RollingBack(nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
+	back := upgrade.RollingBack(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
 	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(back.Request.Current)
 	members := []nodegroup.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}

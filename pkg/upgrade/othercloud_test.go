@@ -29,7 +29,7 @@ func TestResolveByOtherCloud(t *testing.T) {
 	if err != nil || req.MaxUnavailable != 3 || req.Surge != 0 {
 		t.Errorf("with a width: %+v, %v", req, err)
 	}
-	if got := req.Describe("othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h0m0s to drain a node, then its pods are deleted past their budgets") {
+	if got := upgrade.DescribeRequest(&req, "othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h0m0s to drain a node, then its pods are deleted past their budgets") {
 		t.Error(got)
 	}
 	_, err = upgrade.Settings{BootTimeout: time.Minute, OnTimeout: upgrade.Fail}.ResolveRequest(&group, 10, 9)
@@ -96,6 +96,6 @@ func TestPauseIsWithdrawn(t *testing.T) {
 // TestPauseOfEKS: a cloud that cannot cancel is asked to pause nothing (containers-roadmap#1531).
 func TestPauseOfEKS(t *testing.T) {
 	s := following(t, old("old-a-1"))
-	err := s.Record.Allows(upgrade.VerbPause)
+	err := upgrade.Allows(&s.Record, upgrade.VerbPause)
 	checkError(t, err, "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
 }

@@ -63,11 +63,11 @@ func RebuildRecord(w World) (Record, error) {
 		return rec, err
 	}
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
-	processes := rec.currentPhase().listProcesses(&w.Group)
+	processes := phaseOf(&rec).listProcesses(&w.Group)
 	rec.Suspended = slices.DeleteFunc(before.Suspended, func(process string) bool { return !slices.Contains(processes, process) })
 	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone})
 	for _, m := range witnesses {
-		rec.adoptDraining(m, &w)
+		adoptDraining(&rec, m, &w)
 	}
 	return rec, nil
 }
@@ -136,7 +136,7 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 // adoptDraining puts a node on record that is being drained, with the limit that it has but no more
 // than the request allows. Which of them were started first is not known any more: the one whose
 // time ends first goes first.
-func (r *Record) adoptDraining(m *nodegroup.Member, w *World) {
+func adoptDraining(r *Record, m *nodegroup.Member, w *World) {
 	if !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || !w.isFenced(m) {
 		return
 	}

@@ -122,18 +122,6 @@ type Record struct {
 	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
 	// removes them.
 	Replaced int `json:"replaced"`
-	Halt
-	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
-	// nodes.
-	Delegation *Delegation `json:"delegation,omitempty"`
-	// Result and Message say how it ended; an empty Result is an upgrade under way.
-	Result  Result    `json:"result,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Ended   time.Time `json:"ended,omitzero"`
-}
-
-// Halt is what an upgrade waits for, and how it is brought to an end before its goal.
-type Halt struct {
 	// Stopping is the result that it is being brought to an end with; nothing new is begun.
 	Stopping Result `json:"stopping,omitempty"`
 	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
@@ -148,6 +136,13 @@ type Halt struct {
 	Unhealthy map[string]time.Time `json:"unhealthy,omitempty"`
 	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
 	Turn string `json:"turn,omitempty"`
+	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
+	// nodes.
+	Delegation *Delegation `json:"delegation,omitempty"`
+	// Result and Message say how it ended; an empty Result is an upgrade under way.
+	Result  Result    `json:"result,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Ended   time.Time `json:"ended,omitzero"`
 }
 
 // Clone copies the record so that the copy can be changed.
@@ -249,7 +244,8 @@ func (r *Record) Reopened() Record {
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Workloads: c.Workloads, Turn: c.Turn}, "", time.Time{}
+	c.Result, c.Message, c.Ended = "", "", time.Time{}
+	c.Stopping, c.PausedBy, c.Unhealthy = "", "", nil
 	return c
 }
 

@@ -54,9 +54,9 @@ func TestReopened(t *testing.T) {
 		anew   bool
 	}{
 		"interrupted":              {upgrade.Record{Result: upgrade.Interrupted, Message: "m", Ended: start}, false},
-		"crashed while stopping":   {upgrade.Record{Halt: upgrade.Halt{Stopping: upgrade.Interrupted}}, false},
+		"crashed while stopping":   {upgrade.Record{Stopping: upgrade.Interrupted}, false},
 		"out of time":              {upgrade.Record{Result: upgrade.PodEvictionFailure, Message: "m", Ended: start}, true},
-		"crashed when out of time": {upgrade.Record{Halt: upgrade.Halt{Stopping: upgrade.PodEvictionFailure}, Message: "m"}, true},
+		"crashed when out of time": {upgrade.Record{Stopping: upgrade.PodEvictionFailure, Message: "m"}, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

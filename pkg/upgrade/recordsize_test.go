@@ -45,7 +45,7 @@ func worstRecord(r upgrade.Request, members []nodegroup.Member, kept, busy int) 
 	at := time.Date(2026, 11, 27, 12, 34, 56, 123456789, time.FixedZone("", 3600))
 	record := upgrade.Record{
 		Version: upgrade.RecordVersion, Run: "r1", Request: r, Started: at, Phase: upgrade.PhaseDrainBlue, PhaseBegan: at, Message: strings.Repeat("m", 1000),
-		Nodes: map[string]upgrade.NodeRecord{}, Halt: upgrade.Halt{Workloads: map[string]upgrade.WorkloadRecord{}},
+		Nodes: map[string]upgrade.NodeRecord{}, Workloads: map[string]upgrade.WorkloadRecord{},
 	}
 	record.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"eu-central-1a": {Surge: r.Surge, Launched: r.Surge, Open: []ledger.Launch{{Serial: 1, N: r.Surge}}}}})
 	for i := range members[:kept] {

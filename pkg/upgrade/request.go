@@ -10,26 +10,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Strategy names how a group is replaced.
-type Strategy string
-
-const (
-	// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
-	Surge Strategy = "surge"
-	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
-	// soak is over (GKE G40).
-	BlueGreen Strategy = "blue-green"
-	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what
-	// is left; an autoscaler brings up new ones for pods that wait (GKE G70).
-	AutoscaledBlueGreen Strategy = "autoscaled-blue-green"
-	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
-	// themselves within a week (GKE G90).
-	ShortLived Strategy = "short-lived"
-	// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined,
-	// followed and explained. Nothing is written to nodes or pods.
-	Delegated Strategy = "delegated"
-)
-
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
 const maxSurgeWindow = 20
 
@@ -133,7 +113,7 @@ func (r *Request) ignoresUnready(name string) bool {
 }
 
 // Describe says in one line what an upgrade of a group of the provider does, and in which limits.
-func (r *Request) Describe(provider string) string {
+func DescribeRequest(r *Request, provider string) string {
 	if describe := strategyOf(r.Strategy, false).describe; describe != nil {
 		return describe(r, provider)
 	}

@@ -294,7 +294,7 @@ func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
 	first, owners := s.Record.Previous, s.Group.Pointed
-	s.Record = s.Record.RollingBack(first, s.Now)
+	s.Record = upgrade.RollingBack(&s.Record, first, s.Now)
 	s.Group.Wanted = first
 	step := s.next()
 	if set := actionsOf(step, "set the group"); len(set) != 1 || step.Record.Pointed.ID != owners.ID && step.Record.Previous.ID != owners.ID {

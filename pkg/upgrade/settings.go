@@ -81,12 +81,12 @@ func (s Settings) Check() error {
 // checkStrategy returns an error for settings that the strategy does not take.
 func (s *Settings) checkStrategy() error {
 	asked := strategyOf(s.Strategy, false)
-	for _, other := range allStrategies() {
-		claim := other.make().claim
-		if claim == nil || other.name == asked.name {
+	for _, name := range Strategies() {
+		other := strategyOf(name, false)
+		if other.claim == nil || other.name == asked.name {
 			continue
 		}
-		if err := claim(s); err != nil {
+		if err := other.claim(s); err != nil {
 			return err
 		}
 	}

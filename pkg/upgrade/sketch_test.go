@@ -177,12 +177,12 @@ func (d *driver) abort() {
 // rollBack is the command of that name, once the process before has given way.
 func (d *driver) rollBack() {
 	d.crash()
-	to, err := d.record.WayBack()
+	to, err := upgrade.WayBack(&d.record)
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.wanted = to
-	d.record = d.record.RollingBack(revisionOf(to), d.cluster.Now())
+	d.record = upgrade.RollingBack(&d.record, revisionOf(to), d.cluster.Now())
 	d.req = d.record.Request
 }
 

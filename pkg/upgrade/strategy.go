@@ -12,7 +12,7 @@ import (
 // strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
 // record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
 type strategy struct {
-	// name is the one that allStrategies has.
+	// name is one of Strategies.
 	name Strategy
 	// check returns an error for settings that make no sense with the strategy, claim one for flags that were typed with
 	// another strategy, and that no other takes; both are nil where there are none.
@@ -89,53 +89,21 @@ const (
 	bothHeld
 )
 
-// Traits are what a strategy does. No other code asks for its name, but to advise or to compare.
-type Traits struct {
-	// Drains is true if this tool drains the outdated nodes, ByCloud if the group's own cloud replaces them, and
-	// Expires if they end by themselves with their pods.
-	Drains, ByCloud, Expires bool
-	// ByAutoscaler is true if an autoscaler brings the new nodes, when pods need them (GKE G70).
-	ByAutoscaler bool
-	// TakesWidth is true if the user says how many nodes are added first, and how many are replaced at once.
-	TakesWidth bool
-	// DeletesRest is true if pods that are left when the time is over are deleted in the end, whatever --on-timeout
-	// says (GKE G53, G75).
-	DeletesRest bool
-	// KeepsNodes is true if nodes stay on record after their drain.
-	KeepsNodes bool
-}
-
-// namedStrategy is a strategy that is yet to be made: most of what asks for one asks in each step.
-type namedStrategy struct {
-	name Strategy
-	// version is the oldest form of Record that knows the strategy, so that older programs may continue the upgrade.
-	version int
-	traits  Traits
-	make    func() strategy
-}
-
-// allStrategies is the list of all there are, Surge first.
-func allStrategies() []namedStrategy {
-	return []namedStrategy{
-		{Surge, 1, Traits{Drains: true, TakesWidth: true}, surgeStrategy},
-		{BlueGreen, 3, Traits{Drains: true, DeletesRest: true, KeepsNodes: true}, blueGreenStrategy},
-		{AutoscaledBlueGreen, 5, Traits{Drains: true, ByAutoscaler: true, DeletesRest: true, KeepsNodes: true}, autoscaledStrategy},
-		{ShortLived, 4, Traits{Expires: true}, shortLivedStrategy},
-		{Delegated, 2, Traits{ByCloud: true}, delegatedStrategy},
+// makeStrategy returns how the strategy of the name is carried out. Every name of Strategies has a case.
+func makeStrategy(name Strategy) strategy {
+	switch name {
+	case BlueGreen:
+		return blueGreenStrategy()
+	case AutoscaledBlueGreen:
+		return autoscaledStrategy()
+	case ShortLived:
+		return shortLivedStrategy()
+	case Delegated:
+		return delegatedStrategy()
+	default:
+		return surgeStrategy()
 	}
 }
-
-// findStrategy returns the strategy of the name, Surge for "" and for one that is not known.
-func findStrategy(name Strategy) namedStrategy {
-	all := allStrategies()
-	return all[max(0, slices.IndexFunc(all, func(s namedStrategy) bool { return s.name == name }))]
-}
-
-// recordVersion is the oldest form of Record that knows the strategy.
-func (s Strategy) recordVersion() int { return findStrategy(s).version }
-
-// Traits returns what the strategy does, for "" and one that is not known what Surge does.
-func (s Strategy) Traits() Traits { return findStrategy(s).traits }
 
 // strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
 // upgrade was.
@@ -143,9 +111,9 @@ func strategyOf(name Strategy, back bool) strategy {
 	if back {
 		name = Surge
 	}
-	named := findStrategy(name)
-	s := named.make()
-	s.name = named.name
+	name = name.known()
+	s := makeStrategy(name)
+	s.name = name
 	return s
 }
 
@@ -159,17 +127,8 @@ func (s strategy) findPhase(name Phase) phase {
 	return phase{}
 }
 
-// Strategies are the names of all strategies.
-func Strategies() []Strategy {
-	var names []Strategy
-	for _, s := range allStrategies() {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // ListProcesses are the processes of the group that the strategy suspends.
-func (s Strategy) ListProcesses(group *nodegroup.Group) []string {
+func ListProcesses(s Strategy, group *nodegroup.Group) []string {
 	return strategyOf(s, false).phases[0].listProcesses(group)
 }
 
@@ -184,15 +143,15 @@ func Phases(name Strategy) []Phase {
 
 // WaitsFor is what keeps the next node from being started in the phase that the record is in, ""
 // for what the step waits for.
-func (r *Record) WaitsFor() string { return r.currentPhase().waitsFor }
+func WaitsFor(r *Record) string { return phaseOf(r).waitsFor }
 
 // IsWaiting reports whether nothing is to be done for the upgrade before the end of its wait.
-func (r *Record) IsWaiting(now time.Time) bool {
-	return r.Result == Waiting && now.Before(r.Soak.Until) && !r.currentPhase().looksIn
+func IsWaiting(r *Record, now time.Time) bool {
+	return r.Result == Waiting && now.Before(r.Soak.Until) && !phaseOf(r).looksIn
 }
 
 // currentPhase is the phase that the record is in.
-func (r *Record) currentPhase() phase {
+func phaseOf(r *Record) phase {
 	return strategyOf(r.Request.Strategy, r.Back).findPhase(r.Phase)
 }
 
@@ -201,7 +160,7 @@ func (r *Record) currentPhase() phase {
 func CheckOffered(r *Record, verb Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
 	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyNot(string(verb)); {
-	case slices.ContainsFunc(s.phases, func(p phase) bool { return r.allowsIn(p, verb) }):
+	case slices.ContainsFunc(s.phases, func(p phase) bool { return allowsIn(r, p, verb) }):
 		return nil
 	case r.Delegation != nil && reason != "":
 		return errors.New(reason)
@@ -212,8 +171,8 @@ func CheckOffered(r *Record, verb Verb) error {
 
 // Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
 // the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
-func (r *Record) Allows(verb Verb) error {
-	if r.allowsIn(r.currentPhase(), verb) {
+func Allows(r *Record, verb Verb) error {
+	if allowsIn(r, phaseOf(r), verb) {
 		return nil
 	}
 	if err := CheckOffered(r, verb); err != nil {
@@ -223,14 +182,14 @@ func (r *Record) Allows(verb Verb) error {
 }
 
 // allowsIn reports whether a user may ask for the verb in the phase: the strategy has it, or the cloud that carries the upgrade out.
-func (r *Record) allowsIn(p phase, verb Verb) bool {
+func allowsIn(r *Record, p phase, verb Verb) bool {
 	return slices.Contains(p.verbs, verb) || verb == VerbPause && r.Delegation != nil && r.Delegation.Cancels
 }
 
 // findAllowed is the verb that is asked of the upgrade, "" for one that it does not allow in its
 // phase.
 func findAllowed(r *Record, asked Asked) Verb {
-	if asked.Run == "" || asked.Run != r.Run || r.Allows(asked.Verb) != nil {
+	if asked.Run == "" || asked.Run != r.Run || Allows(r, asked.Verb) != nil {
 		return ""
 	}
 	return asked.Verb
@@ -239,14 +198,14 @@ func findAllowed(r *Record, asked Asked) Verb {
 // CheckReadable returns an error when a record that can be resumed names a strategy, a phase or a state
 // of a node that this program does not have: nothing would be done for it, without an end. Others can
 // write records.
-func (r *Record) CheckReadable() error {
+func CheckReadable(r *Record) error {
 	if r.Run == "" || !r.IsResumable() {
 		return nil
 	}
 	if name := r.Request.Strategy; name != "" && !slices.Contains(Strategies(), name) {
 		return fmt.Errorf("its strategy %q is not known", name)
 	}
-	if r.Phase != PhaseDone && r.currentPhase().name != r.Phase {
+	if r.Phase != PhaseDone && phaseOf(r).name != r.Phase {
 		return fmt.Errorf("its phase %q is not known", r.Phase)
 	}
 	for name, n := range r.Nodes {

@@ -44,16 +44,16 @@ func TestVerbsByPhase(t *testing.T) {
 			}
 			record := upgrade.Record{Request: upgrade.Request{Strategy: strategy}, Phase: phase}
 			for _, verb := range []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete} {
-				if err := record.Allows(verb); (err == nil) != slices.Contains(want, verb) {
+				if err := upgrade.Allows(&record, verb); (err == nil) != slices.Contains(want, verb) {
 					t.Errorf("%s, phase %q, verb %s: got error %v", strategy, phase, verb, err)
 				}
 			}
 		}
 	}
 	record := upgrade.Record{Request: upgrade.Request{Strategy: upgrade.Surge}, Phase: upgrade.PhaseUpgrade}
-	checkError(t, record.Allows(upgrade.VerbComplete), "its strategy is surge, which has no soak to end")
+	checkError(t, upgrade.Allows(&record, upgrade.VerbComplete), "its strategy is surge, which has no soak to end")
 	record.Phase = upgrade.PhaseDone
-	checkError(t, record.Allows(upgrade.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
+	checkError(t, upgrade.Allows(&record, upgrade.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
 }
 
 // TestDescribe holds the line of a plan that says what each strategy does.
@@ -78,7 +78,7 @@ func TestDescribe(t *testing.T) {
 	} {
 		r := limits
 		change(&r)
-		if got := r.Describe("aws"); !strings.HasPrefix(got, want) {
+		if got := upgrade.DescribeRequest(&r, "aws"); !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
 	}

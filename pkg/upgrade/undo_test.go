@@ -39,7 +39,7 @@ func ending(t *testing.T, shrink bool) *scene {
 func TestUndoingSeesTerminationsThrough(t *testing.T) {
 	abort := func(s *scene) { s.Record = s.Record.Aborting() }
 	rollBack := func(s *scene) {
-		s.Record = s.Record.RollingBack(revisionOf("1"), s.Now)
+		s.Record = upgrade.RollingBack(&s.Record, revisionOf("1"), s.Now)
 		s.Group.Wanted = revisionOf("1")
 		for i := range s.Members {
 			s.Members[i].Outdated, s.Members[i].Instance.Outdated = false, false
@@ -260,7 +260,7 @@ func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
 	s.add(old("new-a-1"))
 	s.add(old("new-b-1"))
 	s.crash()
-	s.Record, s.Group.Wanted, s.Group.Pointed = s.Record.RollingBack(revisionOf("1"), s.Now), revisionOf("1"), revisionOf("1")
+	s.Record, s.Group.Wanted, s.Group.Pointed = upgrade.RollingBack(&s.Record, revisionOf("1"), s.Now), revisionOf("1"), revisionOf("1")
 	s.Record = s.Record.Aborting()
 	for _, name := range []string{"old-a-1", "old-b-1"} {
 		s.at(name).Outdated = false
@@ -296,7 +296,7 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 				Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
 				Ledger: ledger.FromBooks(ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": {Surge: 2, Launched: 2, Removed: c.removed}}}),
 			}
-			s.Record = record.RollingBack(revisionOf("1"), s.Now)
+			s.Record = upgrade.RollingBack(&record, revisionOf("1"), s.Now)
 			s.Request.Surge = 2
 			s.pass(c.waits)
 			step := s.next()
@@ -320,7 +320,7 @@ func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 			Changed: start, Known: []string{bare.Instance.ID}, Zonal: true, Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 1}},
 		}),
 	}
-	s.Record = record.RollingBack(revisionOf("1"), s.Now)
+	s.Record = upgrade.RollingBack(&record, revisionOf("1"), s.Now)
 	s.pass(time.Minute)
 	step := s.next()
 	if known, want := step.Record.Ledger.Books().Known, []string{bare.Instance.ID, "old-a-1"}; !slices.Equal(known, want) {

@@ -60,13 +60,13 @@ func (r *Record) Undoing() Verb {
 // KeepsBoth reports whether an abort would leave the outdated and the new nodes, all of which take
 // pods, where a rollback would take the new ones away.
 func KeepsBoth(r *Record) bool {
-	return r.Undoing() == "" && r.currentPhase().stays && r.Allows(VerbRollback) == nil
+	return r.Undoing() == "" && phaseOf(r).stays && Allows(r, VerbRollback) == nil
 }
 
 // WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be
 // observed, so that Outdated means having the newer revision. It returns an error when there is
 // nothing to go back from, or nowhere to go to (GKE G28: a completed upgrade is not rolled back).
-func (r *Record) WayBack() (to string, err error) {
+func WayBack(r *Record) (to string, err error) {
 	switch {
 	case r.Run == "":
 		return "", errors.New("no upgrade is recorded")
@@ -77,7 +77,7 @@ func (r *Record) WayBack() (to string, err error) {
 	case r.Stopping == Aborted:
 		return "", fmt.Errorf("run %s is being aborted: run %s to continue", r.Run, nodegroup.Command("abort", r.Request.Group))
 	}
-	if err := r.Allows(VerbRollback); err != nil {
+	if err := Allows(r, VerbRollback); err != nil {
 		return "", fmt.Errorf("run %s is not rolled back: %w", r.Run, err)
 	}
 	to = r.Previous.Target()
@@ -90,7 +90,7 @@ func (r *Record) WayBack() (to string, err error) {
 // RollingBack is the record of the way back to the revision, which is the one that WayBack named,
 // as the group shows it (Group.Wanted): the same run, begun again, with what was added to the group
 // still on the books (GKE G28). Of a way back that stopped it is the record that continues.
-func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
+func RollingBack(r *Record, to nodegroup.Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
 		original := c.originalRevision()
@@ -102,7 +102,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun, c.Soak = 0, 0, 0, Soak{}
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
-		c.Request.To, _ = r.WayBack()
+		c.Request.To, _ = WayBack(r)
 		c.dropStarted(isRemoving)
 		c.forgetProofs()
 		c.Ledger.ForgetRefusals()

@@ -27,7 +27,7 @@ func halfway(result upgrade.Result, from, to string) upgrade.Record {
 func TestWayBack(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(upgrade.Interrupted, from, to)
-	back = back.RollingBack(nodegroup.Revision{ID: from, Name: from}, start)
+	back = upgrade.RollingBack(&back, nodegroup.Revision{ID: from, Name: from}, start)
 	aborting := halfway(upgrade.Paused, from, to)
 	aborting = aborting.Aborting()
 	cases := map[string]struct {
@@ -49,7 +49,7 @@ func TestWayBack(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := c.record.WayBack()
+			got, err := upgrade.WayBack(&c.record)
 			if got != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("got %q, %v, want %q, %q", got, err, c.want, c.err)
 			}
@@ -59,7 +59,7 @@ func TestWayBack(t *testing.T) {
 
 func TestUndoing(t *testing.T) {
 	paused := halfway(upgrade.Paused, "workers:7", "workers:8")
-	back, aborting := paused.RollingBack(paused.Previous, start), paused.Aborting()
+	back, aborting := upgrade.RollingBack(&paused, paused.Previous, start), paused.Aborting()
 	with := func(record upgrade.Record, result upgrade.Result) upgrade.Record {
 		record.Result = result
 		return record
@@ -96,7 +96,7 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 		"draining": {State: upgrade.NodeDraining, Batch: 1}, "empty": {State: upgrade.NodeEmpty, Batch: 1},
 		"removing": {State: upgrade.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: upgrade.NodeQuarantined, Batch: 2},
 	}
-	back, aborting := record.RollingBack(record.Previous, start), record.Aborting()
+	back, aborting := upgrade.RollingBack(&record, record.Previous, start), record.Aborting()
 	for name, got := range map[string]upgrade.Record{"back": back, "aborting": aborting} {
 		if len(got.Nodes) != 1 || got.Nodes["removing"].State != upgrade.NodeRemoving {
 			t.Errorf("%s: nodes %v, want the one that is being terminated", name, got.Nodes)
@@ -116,7 +116,7 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 // The way back is begun again, in the other direction; an abort stays where the upgrade was.
 func TestUndoingGoes(t *testing.T) {
 	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
-	back, aborting := record.RollingBack(record.Previous, start), record.Aborting()
+	back, aborting := upgrade.RollingBack(&record, record.Previous, start), record.Aborting()
 	if !back.Back || back.Phase != upgrade.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
 		t.Errorf("the way back is not begun anew: %+v", back)
 	}

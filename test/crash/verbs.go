@@ -40,7 +40,7 @@ func (t *testCase) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) 
 	if err != nil || (code != 0 && code != refused) {
 		return code, err
 	}
-	if allowed := record.Run != "" && record.Allows(verb) == nil; allowed != (code == 0) {
+	if allowed := record.Run != "" && upgrade.Allows(&record, verb) == nil; allowed != (code == 0) {
 		t.strange = append(t.strange, fmt.Sprintf("%s ended with %d in the phase %q", verb, code, record.Phase))
 	}
 	switch {

@@ -147,7 +147,7 @@ func (u *user) wait(record upgrade.Record) {
 // endSoak ends the soak before its time: by who holds the upgrade or, where nobody does, by running the command.
 func (u *user) endSoak(int) bool {
 	record := &u.stored.record
-	if u.way != "" || !record.IsResumable() || record.Allows(upgrade.VerbComplete) != nil {
+	if u.way != "" || !record.IsResumable() || upgrade.Allows(record, upgrade.VerbComplete) != nil {
 		return false
 	}
 	u.leave(upgrade.Asked{Verb: upgrade.VerbComplete, Run: record.Run, By: "alice@host", At: u.c.now})

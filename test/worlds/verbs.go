@@ -35,13 +35,13 @@ func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb upgrade.Verb) bool {
 	record := &u.stored.record
-	if (u.c.plan.delegated() || u.c.plan.pins()) && record.Allows(verb) != nil {
+	if (u.c.plan.delegated() || u.c.plan.pins()) && upgrade.Allows(record, verb) != nil {
 		return false // as the command does
 	}
 	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
 		return false
 	}
-	if _, err := record.WayBack(); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.listed()) {
+	if _, err := upgrade.WayBack(record); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.listed()) {
 		return false
 	}
 	u.leave(upgrade.Asked{Verb: verb, Run: record.Run, By: "alice@host", At: u.c.now})
@@ -102,7 +102,7 @@ func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 		}
 		return aborting, u.c.cloud.wanted
 	}
-	to, err := record.WayBack()
+	to, err := upgrade.WayBack(&record)
 	if err != nil && record.Phase == upgrade.PhaseDeleteBlue {
 		u.way = "" // it is refused, since no one who might have heard of it was left
 	}
@@ -112,7 +112,7 @@ func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 	if err != nil {
 		u.rules.fail("G28", "%v", err)
 	}
-	return record.RollingBack(revision(to), u.c.now), to
+	return upgrade.RollingBack(&record, revision(to), u.c.now), to
 }
 
 // found is the group as whoever undoes the upgrade finds it. That is soon after the process before has given way, so that the

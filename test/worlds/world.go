@@ -124,7 +124,7 @@ func (u *user) begin() {
 		u.reached(record) // who asked for it died when all was done
 		return
 	}
-	u.rules.soaks.early = record.IsWaiting(u.c.now) && record.Soak.Until.Sub(u.c.now) > longWait
+	u.rules.soaks.early = upgrade.IsWaiting(&record, u.c.now) && record.Soak.Until.Sub(u.c.now) > longWait
 	group := u.found()
 	request := u.c.plan.Request
 	u.replan = u.replans(&record)

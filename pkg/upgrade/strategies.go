@@ -1,0 +1,82 @@
+package upgrade
+
+import "slices"
+
+// Strategy names how a group is replaced.
+type Strategy string
+
+const (
+	// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
+	Surge Strategy = "surge"
+	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
+	// soak is over (GKE G40).
+	BlueGreen Strategy = "blue-green"
+	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what
+	// is left; an autoscaler brings up new ones for pods that wait (GKE G70).
+	AutoscaledBlueGreen Strategy = "autoscaled-blue-green"
+	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
+	// themselves within a week (GKE G90).
+	ShortLived Strategy = "short-lived"
+	// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined,
+	// followed and explained. Nothing is written to nodes or pods.
+	Delegated Strategy = "delegated"
+)
+
+// Traits are what a strategy does. No other code asks for its name, but to advise or to compare.
+type Traits struct {
+	// Drains is true if this tool drains the outdated nodes, ByCloud if the group's own cloud replaces them, and
+	// Expires if they end by themselves with their pods.
+	Drains, ByCloud, Expires bool
+	// ByAutoscaler is true if an autoscaler brings the new nodes, when pods need them (GKE G70).
+	ByAutoscaler bool
+	// TakesWidth is true if the user says how many nodes are added first, and how many are replaced at once.
+	TakesWidth bool
+	// DeletesRest is true if pods that are left when the time is over are deleted in the end, whatever --on-timeout
+	// says (GKE G53, G75).
+	DeletesRest bool
+	// KeepsNodes is true if nodes stay on record after their drain.
+	KeepsNodes bool
+}
+
+// strategyRow is what is known of a strategy without its phases.
+type strategyRow struct {
+	name Strategy
+	// version is the oldest form of Record that knows the strategy, so that older programs may continue the upgrade.
+	version int
+	traits  Traits
+}
+
+// strategyRows lists all strategies there are, Surge first.
+func strategyRows() []strategyRow {
+	return []strategyRow{
+		{Surge, 1, Traits{Drains: true, TakesWidth: true}},
+		{BlueGreen, 3, Traits{Drains: true, DeletesRest: true, KeepsNodes: true}},
+		{AutoscaledBlueGreen, 5, Traits{Drains: true, ByAutoscaler: true, DeletesRest: true, KeepsNodes: true}},
+		{ShortLived, 4, Traits{Expires: true}},
+		{Delegated, 2, Traits{ByCloud: true}},
+	}
+}
+
+// findRow returns the row of the strategy, that of Surge for "" and for one that is not known.
+func (s Strategy) findRow() strategyRow {
+	rows := strategyRows()
+	return rows[max(0, slices.IndexFunc(rows, func(r strategyRow) bool { return r.name == s }))]
+}
+
+// known returns the strategy itself, Surge for "" and for one that is not known.
+func (s Strategy) known() Strategy { return s.findRow().name }
+
+// recordVersion returns the oldest form of Record that knows the strategy.
+func (s Strategy) recordVersion() int { return s.findRow().version }
+
+// Traits returns what the strategy does, for "" and one that is not known what Surge does.
+func (s Strategy) Traits() Traits { return s.findRow().traits }
+
+// Strategies returns the names of all strategies, Surge first.
+func Strategies() []Strategy {
+	var names []Strategy
+	for _, row := range strategyRows() {
+		names = append(names, row.name)
+	}
+	return names
+}
