@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // listReadRights lists what lists, plans, checks and status read, and what an
@@ -46,7 +46,7 @@ func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes 
 // listNeededRights are what carrying a request out takes in the cluster, beyond the reads that the
 // plan has needed already; docs/permissions/kubernetes-operate.yaml grants them. Who aborts evicts
 // no pod.
-func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
+func listNeededRights(request *record.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -69,11 +69,11 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		return needed
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
-	if request.Move == upgrade.MoveBySurge {
+	if request.Move == record.MoveBySurge {
 		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "get", Group: "apps", Resource: "deployments"},
 			authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments"})
 	}
-	if request.OnTimeout == upgrade.Force || request.BlueGreen != nil {
+	if request.OnTimeout == record.Force || request.BlueGreen != nil {
 		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"})
 	}
 	return needed
@@ -89,7 +89,7 @@ type shortfall struct {
 
 // listShortfalls lists what carrying a request out leaves out where a right is missing. Nothing of it is read by an upgrade that drains
 // no node itself.
-func listShortfalls(request *upgrade.Request) []shortfall {
+func listShortfalls(request *record.Request) []shortfall {
 	if !request.Strategy.Traits().Drains {
 		return nil
 	}
@@ -118,7 +118,7 @@ func listShortfalls(request *upgrade.Request) []shortfall {
 
 // DescribeShortfalls says, one line each, what carrying a request out leaves out because a right is missing, and which. Where the server
 // does not answer, it says what may be left out: the upgrade itself goes on without a word.
-func (c *Connection) DescribeShortfalls(ctx context.Context, request *upgrade.Request) []string {
+func (c *Connection) DescribeShortfalls(ctx context.Context, request *record.Request) []string {
 	all := listShortfalls(request)
 	lines := make([]string, len(all))
 	var questions errgroup.Group
@@ -141,7 +141,7 @@ func (c *Connection) DescribeShortfalls(ctx context.Context, request *upgrade.Re
 // ListMissingRights says which rights the user lacks that carrying a request out takes, with
 // evictions or without. Where the server does not answer the question, the requests themselves
 // will show.
-func (c *Connection) ListMissingRights(ctx context.Context, request *upgrade.Request, evicts bool, stateNamespace string) []string {
+func (c *Connection) ListMissingRights(ctx context.Context, request *record.Request, evicts bool, stateNamespace string) []string {
 	missing, _ := askRights(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
 	return missing
 }

@@ -17,12 +17,12 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestAbortNeedsNoEvictions holds an abort to the rights that it needs.
 func TestAbortNeedsNoEvictions(t *testing.T) {
-	request := upgrade.Request{OnTimeout: upgrade.Force}
+	request := record.Request{OnTimeout: record.Force}
 	texts := func(evicts bool) string {
 		var all []string
 		for _, right := range listNeededRights(&request, evicts, "kube-system") {
@@ -101,15 +101,15 @@ func TestShortfalls(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		request upgrade.Request
+		request record.Request
 		protect bool
 		lines   int
 	}{
-		"surge":                   {upgrade.Request{Strategy: upgrade.Surge}, true, 4},
-		"blue-green":              {upgrade.Request{Strategy: upgrade.BlueGreen}, true, 4},
-		"without implicit budget": {upgrade.Request{Strategy: upgrade.Surge, NoImplicitBudgets: true}, false, 4},
-		"by the cloud":            {upgrade.Request{Strategy: upgrade.Delegated}, false, 0},
-		"short-lived":             {upgrade.Request{Strategy: upgrade.ShortLived}, false, 0},
+		"surge":                   {record.Request{Strategy: record.Surge}, true, 4},
+		"blue-green":              {record.Request{Strategy: record.BlueGreen}, true, 4},
+		"without implicit budget": {record.Request{Strategy: record.Surge, NoImplicitBudgets: true}, false, 4},
+		"by the cloud":            {record.Request{Strategy: record.Delegated}, false, 0},
+		"short-lived":             {record.Request{Strategy: record.ShortLived}, false, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestDescribeShortfalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := (&Connection{Client: client}).DescribeShortfalls(t.Context(), &upgrade.Request{Strategy: upgrade.Surge})
+	got := (&Connection{Client: client}).DescribeShortfalls(t.Context(), &record.Request{Strategy: record.Surge})
 	want := []string{"you may not list services: the last ready pod behind a Service is evicted", "you may not get statefulsets: a workload of such a kind", "the server did not say whether you may list events: if not, the upgrade does not say why"}
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got %q, want %q", got, want)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Follower keeps one group's ConfigMap up to date through one watch: what its record says, and what
@@ -80,18 +80,18 @@ func (f *Follower) latestObject() *corev1.ConfigMap {
 
 // Record is the record as it was seen last, zero when there is none, and the version of the object
 // that holds it. It returns an error as Store.Load does.
-func (f *Follower) Record() (record upgrade.Record, version string, err error) {
+func (f *Follower) Record() (rec record.Record, version string, err error) {
 	stored := f.latestObject()
 	if stored == nil {
-		return upgrade.Record{}, "", nil
+		return record.Record{}, "", nil
 	}
-	record, err = DecodeRecord(stored)
-	return record, stored.ResourceVersion, err
+	rec, err = DecodeRecord(stored)
+	return rec, stored.ResourceVersion, err
 }
 
 // Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be
 // read.
-func (f *Follower) Asked() upgrade.Asked { return decodeRequest(f.latestObject()) }
+func (f *Follower) Asked() record.Asked { return decodeRequest(f.latestObject()) }
 
 // Changed receives when the record or the request is not the one that was seen last. Several
 // changes may be one receipt.
@@ -102,10 +102,10 @@ func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
 
 // decodeRequest reads the request beside a record. Anybody may have written it: what cannot be read
 // asks nothing.
-func decodeRequest(stored *corev1.ConfigMap) upgrade.Asked {
-	var asked upgrade.Asked
+func decodeRequest(stored *corev1.ConfigMap) record.Asked {
+	var asked record.Asked
 	if stored == nil || json.Unmarshal([]byte(stored.Data[keyRequest]), &asked) != nil {
-		return upgrade.Asked{}
+		return record.Asked{}
 	}
 	return asked
 }

@@ -10,15 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func askedBy(who, run string) upgrade.Asked {
-	return upgrade.Asked{Verb: upgrade.VerbPause, Run: run, By: who, At: epoch}
+func askedBy(who, run string) record.Asked {
+	return record.Asked{Verb: record.VerbPause, Run: run, By: who, At: epoch}
 }
 
 // until waits, by the Follower's own signal, for a request.
-func (f *Follower) until(t *testing.T, want upgrade.Asked) {
+func (f *Follower) until(t *testing.T, want record.Asked) {
 	t.Helper()
 	limit := time.After(waitLimit)
 	for f.Asked() != want {
@@ -41,7 +41,7 @@ func testAsk(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follower.until(t, upgrade.Asked{})
+	follower.until(t, record.Asked{})
 	if err := other.Ask(t.Context(), askedBy("bob", "r0")); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("of another run: got error %v, want %v", err, ErrNotRecorded)
 	}
@@ -63,7 +63,7 @@ func testAsk(t *testing.T, s *space) {
 	if err := other.WithdrawRequest(t.Context(), askedBy("bob", "r1")); err != nil {
 		t.Fatal(err)
 	}
-	follower.until(t, upgrade.Asked{})
+	follower.until(t, record.Asked{})
 	if _, left := s.configMap(t).Data[keyRequest]; left {
 		t.Error("the request is still there")
 	}
@@ -71,8 +71,8 @@ func testAsk(t *testing.T, s *space) {
 	if got := s.stored(t); got != 3 {
 		t.Errorf("after a request of its own the store wrote record %d, want 3", got)
 	}
-	if err := holder.Save(t.Context(), recordOf(4)); !errors.Is(err, upgrade.ErrRecordChanged) {
-		t.Errorf("a record that somebody else has written: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	if err := holder.Save(t.Context(), recordOf(4)); !errors.Is(err, record.ErrChanged) {
+		t.Errorf("a record that somebody else has written: got error %v, want %v", err, record.ErrChanged)
 	}
 }
 
@@ -83,8 +83,8 @@ func testFollowRecord(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record, _, err := follower.Record(); err != nil || record.Run != "" || follower.Asked() != (upgrade.Asked{}) {
-		t.Fatalf("got run %q and error %v, want none", record.Run, err)
+	if rec, _, err := follower.Record(); err != nil || rec.Run != "" || follower.Asked() != (record.Asked{}) {
+		t.Fatalf("got run %q and error %v, want none", rec.Run, err)
 	}
 	s.save(t, store, 1)
 	limit := time.After(waitLimit)
@@ -110,11 +110,11 @@ func TestFollowerKeepsTheLatest(t *testing.T) {
 	pause, abort := `{"verb":"pause","run":"r1"}`, `{"verb":"abort","run":"r1"}`
 	cases := map[string]struct {
 		states []*corev1.ConfigMap
-		want   upgrade.Verb
+		want   record.Verb
 	}{
 		"nothing":                 {nil, ""},
-		"one after the other":     {[]*corev1.ConfigMap{state("9", pause), state("10", abort)}, upgrade.VerbAbort},
-		"the older one late":      {[]*corev1.ConfigMap{state("10", abort), state("9", pause)}, upgrade.VerbAbort},
+		"one after the other":     {[]*corev1.ConfigMap{state("9", pause), state("10", abort)}, record.VerbAbort},
+		"the older one late":      {[]*corev1.ConfigMap{state("10", abort), state("9", pause)}, record.VerbAbort},
 		"withdrawn":               {[]*corev1.ConfigMap{state("9", pause), state("10", "")}, ""},
 		"one that cannot be read": {[]*corev1.ConfigMap{state("9", pause), state("10", "pause")}, ""},
 	}

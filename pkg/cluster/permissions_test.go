@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // grant is one line of the published roles: a verb on a kind.
@@ -73,7 +73,7 @@ func TestReadRoleGrantsTheKinds(t *testing.T) {
 func testPermissions(t *testing.T, s *space) {
 	grants := publishedGrants(t, "kubernetes-read.yaml", "kubernetes-operate.yaml")
 	conn := Connection{Client: s.clientOf(t, s.name)}
-	request := &upgrade.Request{Strategy: upgrade.BlueGreen, BlueGreen: &upgrade.BlueGreenRequest{}, OnTimeout: upgrade.Force, Move: upgrade.MoveBySurge}
+	request := &record.Request{Strategy: record.BlueGreen, BlueGreen: &record.BlueGreenRequest{}, OnTimeout: record.Force, Move: record.MoveBySurge}
 	missing := func(ctx context.Context) []string {
 		return append(ListMissingReads(ctx, conn.Client, "kube-system"), conn.ListMissingRights(ctx, request, true, "kube-system")...)
 	}
@@ -104,7 +104,7 @@ func testPermissions(t *testing.T, s *space) {
 }
 
 // shortfallsOf returns how the lines begin that say what is left out without the rights.
-func shortfallsOf(rights []string, request *upgrade.Request) []string {
+func shortfallsOf(rights []string, request *record.Request) []string {
 	var lines []string
 	for _, s := range listShortfalls(request) {
 		for _, right := range s.rights {

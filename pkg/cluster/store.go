@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -48,47 +49,47 @@ func (s *Store) Name() string { return s.namespace + "/" + ObjectName(s.group) }
 
 // LoadRecord reads the record; the zero Record when there is none. It refuses one that a newer
 // program wrote.
-func (s *Store) LoadRecord(ctx context.Context) (upgrade.Record, error) {
+func (s *Store) LoadRecord(ctx context.Context) (record.Record, error) {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return upgrade.Record{}, nil
+		return record.Record{}, nil
 	}
 	if err != nil {
-		return upgrade.Record{}, fmt.Errorf("reading the upgrade's record: %w", err)
+		return record.Record{}, fmt.Errorf("reading the upgrade's record: %w", err)
 	}
 	s.lastSeen = stored
 	return DecodeRecord(stored)
 }
 
 // DecodeRecord reads the record that a ConfigMap holds.
-func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
-	var record upgrade.Record
+func DecodeRecord(stored *corev1.ConfigMap) (record.Record, error) {
+	var rec record.Record
 	text := stored.Data[keyRecord]
 	if text == "" {
-		return record, nil
+		return rec, nil
 	}
-	err := json.Unmarshal([]byte(text), &record)
-	if err == nil && record.Version <= upgrade.RecordVersion {
-		err = upgrade.CheckReadable(&record)
+	err := json.Unmarshal([]byte(text), &rec)
+	if err == nil && rec.Version <= record.Version {
+		err = upgrade.CheckReadable(&rec)
 	}
 	if err != nil {
-		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: run %s to forget that upgrade",
+		return record.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: run %s to forget that upgrade",
 			stored.Namespace, stored.Name, err, shell.Command("kubectl delete configmap "+shell.Option("-n", stored.Namespace), stored.Name))
 	}
-	if record.Version > upgrade.RecordVersion {
-		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it",
-			stored.Namespace, stored.Name, record.Version, upgrade.RecordVersion)
+	if rec.Version > record.Version {
+		return record.Record{}, fmt.Errorf("reading ConfigMap %s/%s: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it",
+			stored.Namespace, stored.Name, rec.Version, record.Version)
 	}
-	return record, nil
+	return rec, nil
 }
 
 // Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read
 // or written here last: then another actor holds the upgrade.
-func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
+func (s *Store) Save(ctx context.Context, rec record.Record) error {
 	if s.follower != nil {
 		s.adoptNewer(s.follower.latestObject())
 	}
-	text, err := json.Marshal(record)
+	text, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encoding the upgrade's record: %w", err)
 	}
@@ -105,9 +106,9 @@ func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	stored, err := s.writeObject(ctx, next)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
-		return s.resolveConflict(ctx, record, string(text))
+		return s.resolveConflict(ctx, rec, string(text))
 	case apierrors.IsNotFound(err) && s.lastSeen != nil:
-		return upgrade.ErrRecordChanged // it was deleted
+		return record.ErrChanged // it was deleted
 	case err != nil:
 		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), err)
 	}
@@ -126,7 +127,7 @@ func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev
 // resolveConflict tells what else was written: the same record by us, and the answer was lost;
 // something beside the record, a label or a request, and the record is written again; or the record
 // itself, by another actor.
-func (s *Store) resolveConflict(ctx context.Context, record upgrade.Record, text string) error {
+func (s *Store) resolveConflict(ctx context.Context, rec record.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the upgrade's record: %w", err)
@@ -137,9 +138,9 @@ func (s *Store) resolveConflict(ctx context.Context, record upgrade.Record, text
 		return nil
 	case before != nil && before.UID == stored.UID && stored.Data[keyRecord] == before.Data[keyRecord]:
 		s.lastSeen = stored
-		return s.Save(ctx, record)
+		return s.Save(ctx, rec)
 	default:
-		return upgrade.ErrRecordChanged
+		return record.ErrChanged
 	}
 }
 
@@ -157,7 +158,7 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 	if s.lastSeen == nil || s.lastSeen.Data[keyRequest] == "" {
 		return "", ""
 	}
-	var asked upgrade.Asked
+	var asked record.Asked
 	err := json.Unmarshal([]byte(s.lastSeen.Data[keyRequest]), &asked)
 	if err == nil {
 		return "", ""
@@ -169,11 +170,11 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 
 // Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing
 // was.
-func (s *Store) Asked() upgrade.Asked { return decodeRequest(s.lastSeen) }
+func (s *Store) Asked() record.Asked { return decodeRequest(s.lastSeen) }
 
 // Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error
 // that is ErrNotRecorded when the record is of another run.
-func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
+func (s *Store) Ask(ctx context.Context, asked record.Asked) error {
 	text, err := json.Marshal(asked)
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
@@ -188,7 +189,7 @@ func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
 }
 
 // WithdrawRequest takes a verb back, if it still is what is asked.
-func (s *Store) WithdrawRequest(ctx context.Context, asked upgrade.Asked) error {
+func (s *Store) WithdrawRequest(ctx context.Context, asked record.Asked) error {
 	return s.changeRequest(ctx, func(stored *corev1.ConfigMap) (string, error) {
 		if now := decodeRequest(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
 			return stored.Data[keyRequest], nil
@@ -231,12 +232,12 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 
 // LoadRecords lists the records of all groups in a namespace, by the group's name, and beside them the errors of those that
 // cannot be read: one record must not stop the commands about other groups.
-func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
+func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (records map[string]record.Record, unreadable map[string]error, err error) {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)
 	}
-	records, unreadable = map[string]upgrade.Record{}, map[string]error{}
+	records, unreadable = map[string]record.Record{}, map[string]error{}
 	for i := range list.Items {
 		group := list.Items[i].Data[keyGroup]
 		if record, err := DecodeRecord(&list.Items[i]); err != nil {

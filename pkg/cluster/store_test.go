@@ -15,17 +15,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const testGroup = "Workers/1"
 
 // recordOf is a record that tells from others by what it has replaced.
-func recordOf(replaced int) upgrade.Record {
-	return upgrade.Record{
-		Version: upgrade.RecordVersion, Run: "r1", Started: epoch, Phase: upgrade.PhaseUpgrade, Replaced: replaced,
-		Request: upgrade.Request{Group: testGroup, DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}},
-		Nodes:   map[string]upgrade.NodeRecord{"a": {UID: "u", State: upgrade.NodeDraining, Began: epoch}},
+func recordOf(replaced int) record.Record {
+	return record.Record{
+		Version: record.Version, Run: "r1", Started: epoch, Phase: record.PhaseUpgrade, Replaced: replaced,
+		Request: record.Request{Group: testGroup, DrainTimeout: record.Duration{Duration: 15 * time.Minute}},
+		Nodes:   map[string]record.NodeRecord{"a": {UID: "u", State: record.NodeDraining, Began: epoch}},
 	}
 }
 
@@ -77,7 +77,7 @@ func testStore(t *testing.T, s *space) {
 func testStoreOfManyGroups(t *testing.T, s *space) {
 	s.save(t, NewStore(s.client, s.name, testGroup), 1)
 	other := NewStore(s.client, s.name, "other")
-	if err := other.Save(t.Context(), upgrade.Record{Version: 1, Run: "r2"}); err != nil {
+	if err := other.Save(t.Context(), record.Record{Version: 1, Run: "r2"}); err != nil {
 		t.Fatal(err)
 	}
 	records, _, err := LoadRecords(t.Context(), s.client, s.name)
@@ -90,8 +90,8 @@ func testStoreOfManyGroups(t *testing.T, s *space) {
 func testStoreContended(t *testing.T, s *space) {
 	ours, theirs := NewStore(s.client, s.name, testGroup), NewStore(s.client, s.name, testGroup)
 	s.save(t, ours, 1)
-	if err := theirs.Save(t.Context(), recordOf(7)); !errors.Is(err, upgrade.ErrRecordChanged) {
-		t.Errorf("one that nobody read: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	if err := theirs.Save(t.Context(), recordOf(7)); !errors.Is(err, record.ErrChanged) {
+		t.Errorf("one that nobody read: got error %v, want %v", err, record.ErrChanged)
 	}
 	if _, err := theirs.LoadRecord(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,8 +105,8 @@ func testStoreContended(t *testing.T, s *space) {
 		t.Errorf("what is beside the record was lost: %v %v", object.Labels, object.Data)
 	}
 	s.save(t, ours, 3)
-	if err := theirs.Save(t.Context(), recordOf(8)); !errors.Is(err, upgrade.ErrRecordChanged) {
-		t.Errorf("one that was written since: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	if err := theirs.Save(t.Context(), recordOf(8)); !errors.Is(err, record.ErrChanged) {
+		t.Errorf("one that was written since: got error %v, want %v", err, record.ErrChanged)
 	}
 	if got := s.stored(t); got != 3 {
 		t.Errorf("the record is number %d, want 3", got)
@@ -114,11 +114,11 @@ func testStoreContended(t *testing.T, s *space) {
 	if err := s.Client().CoreV1().ConfigMaps(s.name).Delete(t.Context(), ObjectName(testGroup), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := ours.Save(t.Context(), recordOf(4)); !errors.Is(err, upgrade.ErrRecordChanged) {
-		t.Errorf("one that was deleted: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	if err := ours.Save(t.Context(), recordOf(4)); !errors.Is(err, record.ErrChanged) {
+		t.Errorf("one that was deleted: got error %v, want %v", err, record.ErrChanged)
 	}
 	nowhere := NewStore(s.client, s.name+"-none", testGroup).Save(t.Context(), recordOf(1))
-	if !apierrors.IsNotFound(nowhere) || errors.Is(nowhere, upgrade.ErrRecordChanged) {
+	if !apierrors.IsNotFound(nowhere) || errors.Is(nowhere, record.ErrChanged) {
 		t.Errorf("in no namespace: got error %v", nowhere)
 	}
 }
@@ -130,7 +130,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 	store := NewStore(client, s.name, testGroup)
 	for replaced := range 2 {
 		line.set(loseAnswer)
-		if err := store.Save(t.Context(), recordOf(replaced)); err == nil || errors.Is(err, upgrade.ErrRecordChanged) {
+		if err := store.Save(t.Context(), recordOf(replaced)); err == nil || errors.Is(err, record.ErrChanged) {
 			t.Fatalf("an answer that was lost: got error %v", err)
 		}
 		line.set(nil)
@@ -150,15 +150,15 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	s.save(t, second, 9)
-	if err := store.Save(t.Context(), recordOf(3)); !errors.Is(err, upgrade.ErrRecordChanged) {
-		t.Errorf("written by somebody else meanwhile: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	if err := store.Save(t.Context(), recordOf(3)); !errors.Is(err, record.ErrChanged) {
+		t.Errorf("written by somebody else meanwhile: got error %v, want %v", err, record.ErrChanged)
 	}
 }
 
 func testStoreOfAnotherProgram(t *testing.T, s *space) {
 	_, err := s.Client().CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Labels: map[string]string{LabelManagedBy: FieldManager}},
-		Data:       map[string]string{keyRecord: fmt.Sprintf(`{"version":%d,"run":"r9"}`, upgrade.RecordVersion+1), keyGroup: testGroup},
+		Data:       map[string]string{keyRecord: fmt.Sprintf(`{"version":%d,"run":"r9"}`, record.Version+1), keyGroup: testGroup},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func testStoreOfAnotherProgram(t *testing.T, s *space) {
 }
 
 func TestDecodeRecord(t *testing.T) {
-	const newer = upgrade.RecordVersion + 1
+	const newer = record.Version + 1
 	cases := map[string]struct {
 		text, run, fault string
 	}{
@@ -187,7 +187,7 @@ func TestDecodeRecord(t *testing.T) {
 		"none":                        {``, "", ""},
 		"a newer one": {
 			fmt.Sprintf(`{"version":%d,"run":"r1"}`, newer), "",
-			fmt.Sprintf("reading ConfigMap ns/cm: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it", newer, upgrade.RecordVersion),
+			fmt.Sprintf("reading ConfigMap ns/cm: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it", newer, record.Version),
 		},
 		"something else": {`pause`, "", "run kubectl delete configmap -n ns cm to forget that upgrade"},
 		"half of it":     {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},

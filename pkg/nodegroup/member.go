@@ -2,6 +2,7 @@ package nodegroup
 
 import (
 	"slices"
+	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,4 +116,10 @@ func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 func IsNodeReady(node *corev1.Node) bool {
 	c := ReadyCondition(node)
 	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// IndexOfMember finds a member by its name.
+func IndexOfMember(members []Member, name string) (int, bool) {
+	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
+	return i, i < len(members) && members[i].Name() == name
 }

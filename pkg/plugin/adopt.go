@@ -10,11 +10,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // adoptRecord returns the upgrade that a command takes up: the one that is recorded, whose settings stand unless the user
 // says that they are to change, or else a new one as it is wished.
-func (o *observation) adoptRecord(line *commandLine, m mode, wished upgrade.Request) (resolution, error) {
+func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Request) (resolution, error) {
 	r := resolution{request: wished, record: o.stored}
 	if r.record.Run == "" && m == modeUpgrade {
 		world := upgrade.NewWorld(o.now, o.group, o.members, &o.cluster.view, o.stored)
@@ -56,28 +57,28 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished upgrade.Requ
 // adoptFinished takes up what an upgrade that is over has left: nodes that became current since and
 // are still fenced. Where no node is outdated the run is opened once more to release them, otherwise
 // the next upgrade does that.
-func (o *observation) adoptFinished(record *upgrade.Record, m mode, wished upgrade.Request) (resolution, error) {
-	fenced := upgrade.FencedCurrent(record, o.members)
+func (o *observation) adoptFinished(rec *record.Record, m mode, wished record.Request) (resolution, error) {
+	fenced := upgrade.FencedCurrent(rec, o.members)
 	switch {
 	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && countOutdated(o.members) == 0):
-		opened := record.Releasing(o.group.Wanted)
+		opened := rec.Releasing(o.group.Wanted)
 		opened.Request.Run = opened.Run
 		return resolution{request: opened.Request, record: opened, releases: fenced}, nil
 	case m.keepsSettings():
 		return resolution{}, errGone
 	default:
-		return resolution{request: wished, record: upgrade.Record{Earlier: upgrade.EarlierRuns(record, o.members)}}, nil
+		return resolution{request: wished, record: record.Record{Earlier: upgrade.EarlierRuns(rec, o.members)}}, nil
 	}
 }
 
 // mayReplan reports whether the upgrade may continue with other settings or to another target.
-func mayReplan(line *commandLine, m mode, record *upgrade.Record) bool {
+func mayReplan(line *commandLine, m mode, record *record.Record) bool {
 	return line.agreed.replan || m == modeStatus || record.HasFailedOperation()
 }
 
 // rejectChanges refuses to continue to another target or with other settings, unless they were
 // agreed to.
-func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.Request, group *nodegroup.Group) error {
+func rejectChanges(m mode, replan bool, record *record.Record, request record.Request, group *nodegroup.Group) error {
 	if !group.IsTargetKnown() && record.Target.ID != "" {
 		return usageError(fmt.Errorf("run %s of group %q was begun to reach %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
 	}
@@ -99,7 +100,7 @@ func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.
 }
 
 // reopenRecord is the record of an upgrade that stopped, or whose process died, as it continues.
-func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, target nodegroup.Revision) upgrade.Record {
+func reopenRecord(record record.Record, replan bool, request record.Request, target nodegroup.Revision) record.Record {
 	reopened := record.Reopened()
 	if !replan {
 		reopened.Request = reopened.Request.WithProtection(request)
@@ -114,16 +115,16 @@ func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, t
 // rebuildRecord is the record of a run that is gone, from the marks that it left on the group's
 // nodes. It refuses where they do not tell what it added to the group: a second surge could come on
 // top of the first.
-func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, error) {
-	record, err := upgrade.RebuildRecord(world)
+func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error) {
+	rec, err := upgrade.RebuildRecord(world)
 	if err == nil {
-		return record, nil
+		return rec, nil
 	}
 	group := world.Group.Name
-	return upgrade.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
+	return record.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
 		"taking up %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: %s lists the marks with the commands "+
 			"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
-		strings.TrimSpace("run "+record.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retry)}
+		strings.TrimSpace("run "+rec.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retry)}
 }
 
 // describeLoss says what an upgrade continues with whose record was lost, and what is not known any
@@ -133,7 +134,7 @@ func (g *groupContext) describeLoss() string {
 	return describeLoss(&g.record, upgrade.CountWitnesses(&world, g.record.Run))
 }
 
-func describeLoss(record *upgrade.Record, fenced int) string {
+func describeLoss(record *record.Record, fenced int) string {
 	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
 	switch fenced {
 	case 0:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -36,7 +36,7 @@ func TestAdoptLostRun(t *testing.T) {
 				group: nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized]}, now: noon,
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, cluster: &clusterReading{},
 			}
-			got, err := o.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode, upgrade.Request{Run: "r2"})
+			got, err := o.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode, record.Request{Run: "r2"})
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {
@@ -52,14 +52,14 @@ func TestAdoptLostRun(t *testing.T) {
 }
 
 func TestDescribeLoss(t *testing.T) {
-	sized := upgrade.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 7}, Nodes: map[string]upgrade.NodeRecord{"b": {}, "a": {}}}
+	sized := record.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 7}, Nodes: map[string]record.NodeRecord{"b": {}, "a": {}}}
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		says   string
 		not    string
 	}{
 		"of a group with a size": {sized, "in drain: a, b; the group had 6 nodes and a max of 7 before it", "XX"},
-		"of one without":         {upgrade.Record{Run: "r1"}, "the record of run r1 is gone", ";"},
+		"of one without":         {record.Record{Run: "r1"}, "the record of run r1 is gone", ";"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

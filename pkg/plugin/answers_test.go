@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -238,7 +238,7 @@ func TestPlanThatIsBlocked(t *testing.T) {
 }
 
 // recorded gives a group a record of an upgrade.
-func (s *apiServer) recorded(t *testing.T, group string, record upgrade.Record) {
+func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
 	t.Helper()
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -251,9 +251,9 @@ func (s *apiServer) recorded(t *testing.T, group string, record upgrade.Record) 
 	})
 }
 
-func stopped(result upgrade.Result) upgrade.Record {
-	return upgrade.Record{
-		Version: 1, Run: "r1", Phase: upgrade.PhaseUpgrade, Result: result, Total: 3, Replaced: 2,
+func stopped(result record.Result) record.Record {
+	return record.Record{
+		Version: 1, Run: "r1", Phase: record.PhaseUpgrade, Result: result, Total: 3, Replaced: 2,
 		Target: nodegroup.Revision{ID: "image=v2", Name: "image=v2"},
 	}
 }
@@ -261,12 +261,12 @@ func stopped(result upgrade.Result) upgrade.Record {
 // TestStatusKnowsTheTargetOfTheRecord: which nodes are current is known where the upgrade said so.
 func TestStatusKnowsTheTargetOfTheRecord(t *testing.T) {
 	s := twoGroups()
-	record := stopped(upgrade.PodEvictionFailure)
-	record.Request = upgrade.Request{Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
-	s.recorded(t, "blue", record)
+	rec := stopped(record.PodEvictionFailure)
+	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
+	s.recorded(t, "blue", rec)
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "blue")
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "2 of 3 nodes replaced, 1 not started") || strings.Contains(stdout, string(upgrade.TargetMoved)) {
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "2 of 3 nodes replaced, 1 not started") || strings.Contains(stdout, string(record.TargetMoved)) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr %q", code, stdout, stderr)
 	}
 }
@@ -274,7 +274,7 @@ func TestStatusKnowsTheTargetOfTheRecord(t *testing.T) {
 func TestListShowsPhases(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", stopped(""))
-	s.recorded(t, "green", stopped(upgrade.Succeeded))
+	s.recorded(t, "green", stopped(record.Succeeded))
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "-o", "jsonpath={range .items[*]}{.metadata.name}={.phase} {end}")
 	if want := "blue=upgrade green=succeeded \n"; code != exitDone || stdout != want || stderr != "" {
@@ -285,9 +285,9 @@ func TestListShowsPhases(t *testing.T) {
 // TestListNamesOtherUpgrades: labelled nodes are in no list, so that an upgrade of them that stopped is named below it.
 func TestListNamesOtherUpgrades(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", stopped(upgrade.Interrupted))
-	s.recorded(t, "pool in (a,b)", stopped(upgrade.Interrupted))
-	s.recorded(t, "team=x", stopped(upgrade.Succeeded))
+	s.recorded(t, "blue", stopped(record.Interrupted))
+	s.recorded(t, "pool in (a,b)", stopped(record.Interrupted))
+	s.recorded(t, "team=x", stopped(record.Succeeded))
 	s.serve(t)
 	_, stderr, code := invoke(t, "--current=image=v2")
 	if want := "Not listed: the upgrade of pool in (a,b) (interrupted): see kubectl nodeupgrade status -l 'pool in (a,b)'.\n"; code != exitDone || stderr != want {
@@ -314,15 +314,15 @@ func TestListWithoutRecords(t *testing.T) {
 
 func TestStatusChoosesTheGroup(t *testing.T) {
 	cases := map[string]struct {
-		records map[string]upgrade.Result
+		records map[string]record.Result
 		want    string
 	}{
-		"the only one with a record": {map[string]upgrade.Result{"blue": upgrade.Interrupted}, "Node group blue, run r1"},
-		"the only one under way":     {map[string]upgrade.Result{"blue": "", "green": upgrade.Succeeded}, "Node group blue, run r1"},
-		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several upgrades are running: pass one of blue, green\n"},
-		"one of labelled nodes":      {map[string]upgrade.Result{"image in (v1,v2)": ""}, "Node group image in (v1,v2), run r1"},
-		"two, one of labelled nodes": {map[string]upgrade.Result{"blue": "", "image in (v1,v2)": ""}, "error: several upgrades are running: pass one of blue, -l 'image in (v1,v2)'\n"},
-		"none under way":             {map[string]upgrade.Result{"blue": upgrade.Succeeded, "green": upgrade.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
+		"the only one with a record": {map[string]record.Result{"blue": record.Interrupted}, "Node group blue, run r1"},
+		"the only one under way":     {map[string]record.Result{"blue": "", "green": record.Succeeded}, "Node group blue, run r1"},
+		"two under way":              {map[string]record.Result{"blue": "", "green": ""}, "error: several upgrades are running: pass one of blue, green\n"},
+		"one of labelled nodes":      {map[string]record.Result{"image in (v1,v2)": ""}, "Node group image in (v1,v2), run r1"},
+		"two, one of labelled nodes": {map[string]record.Result{"blue": "", "image in (v1,v2)": ""}, "error: several upgrades are running: pass one of blue, -l 'image in (v1,v2)'\n"},
+		"none under way":             {map[string]record.Result{"blue": record.Succeeded, "green": record.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -346,12 +346,12 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 // TestStatusForPrograms is the document of the whole upgrade.
 func TestStatusForPrograms(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", stopped(upgrade.Interrupted))
+	s.recorded(t, "blue", stopped(record.Interrupted))
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
 	var got report.UpgradeStatus
 	oneDocument(t, stdout, &got)
-	if code != exitDone || stderr != "" || got.Run != "r1" || got.Result != upgrade.Interrupted || got.Status.Replaced != 2 || got.Status.Total != 3 || got.Name != "blue" {
+	if code != exitDone || stderr != "" || got.Run != "r1" || got.Result != record.Interrupted || got.Status.Replaced != 2 || got.Status.Total != 3 || got.Name != "blue" {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // harbor is a provider whose load balancers are what it was told; nothing else of it is asked.
@@ -40,30 +40,30 @@ func TestLoadBalancers(t *testing.T) {
 	bindings := []*inventory.TargetGroupBinding{{Spec: inventory.TargetGroupBindingSpec{TargetGroup: "arn:web"}}, {}}
 	cases := map[string]struct {
 		harbor   harbor
-		strategy upgrade.Strategy
+		strategy record.Strategy
 		unread   []string
 		want     []string
 	}{
-		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.Surge, nil, []string{"a node is terminated when load balancers have let go of it: target groups web"}},
-		"none":          {harbor{}, upgrade.Surge, nil, nil},
-		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, upgrade.Surge, nil, []string{"load balancers" + otherwise + ": your cloud credentials may not elasticloadbalancing:DescribeTargetHealth"}},
-		"no answer":     {harbor{err: errors.New("no route")}, upgrade.Surge, nil, []string{"load balancers" + otherwise + ": no route"}},
-		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, upgrade.Surge, nil, []string{"target groups of other accounts (theirs of account 9)" + otherwise}},
-		"unlisted":      {harbor{}, upgrade.Surge, []string{"targetgroupbindings"}, []string{"target groups that only TargetGroupBindings name" + otherwise + ": you may not list targetgroupbindings"}},
-		"EKS drains":    {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.Delegated, nil, nil},
-		"no one drains": {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.ShortLived, nil, nil},
+		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Surge, nil, []string{"a node is terminated when load balancers have let go of it: target groups web"}},
+		"none":          {harbor{}, record.Surge, nil, nil},
+		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, record.Surge, nil, []string{"load balancers" + otherwise + ": your cloud credentials may not elasticloadbalancing:DescribeTargetHealth"}},
+		"no answer":     {harbor{err: errors.New("no route")}, record.Surge, nil, []string{"load balancers" + otherwise + ": no route"}},
+		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, record.Surge, nil, []string{"target groups of other accounts (theirs of account 9)" + otherwise}},
+		"unlisted":      {harbor{}, record.Surge, []string{"targetgroupbindings"}, []string{"target groups that only TargetGroupBindings name" + otherwise + ": you may not list targetgroupbindings"}},
+		"EKS drains":    {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Delegated, nil, nil},
+		"no one drains": {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.ShortLived, nil, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := &groupContext{
 				observation: observation{provider: &c.harbor, members: []nodegroup.Member{{Outdated: true}}},
-				resolution:  resolution{request: upgrade.Request{Strategy: c.strategy}},
+				resolution:  resolution{request: record.Request{Strategy: c.strategy}},
 			}
 			p := &planning{groupContext: g, balancers: g.findBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})}
 			if got := p.balancers.describeStart(); !slices.Equal(got, c.want) {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
-			if c.strategy == upgrade.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
+			if c.strategy == record.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
 				t.Errorf("the cloud was asked for %q", c.harbor.asked)
 			}
 			facts := p.makeFacts("v1.34.0")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // serveAhead has the commands of this test talk to the server, whose clock is ahead of this machine's.
@@ -28,8 +28,8 @@ func TestTimesGoByTheServersClock(t *testing.T) {
 		for left, says := range map[time.Duration]string{time.Minute: "run kubectl nodeupgrade resume blue then to continue", -time.Minute: "there is no terminal to ask at"} {
 			t.Run(ahead.String()+" "+left.String(), func(t *testing.T) {
 				s := twoGroups()
-				s.recorded(t, "blue", inDrain(soaking, func(r *upgrade.Record) {
-					r.Result, r.Nodes = upgrade.Waiting, nil
+				s.recorded(t, "blue", inDrain(soaking, func(r *record.Record) {
+					r.Result, r.Nodes = record.Waiting, nil
 					r.Soak.Until = time.Now().Add(ahead + left)
 				}))
 				s.withLeases()

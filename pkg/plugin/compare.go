@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // alternative is another way to upgrade a group: the flags to type, and the settings they mean.
@@ -38,13 +39,13 @@ func listAlternatives(group *nodegroup.Group) []alternative {
 		{"--max-unavailable=10%", func(s *upgrade.Settings) { s.MaxUnavailable = &nodegroup.Quantity{N: 10, Percent: true} }},
 		unsurged,
 		{"--like=" + other, func(s *upgrade.Settings) { s.Like = other }},
-		{"--strategy=blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }},
+		{"--strategy=blue-green", func(s *upgrade.Settings) { s.Strategy = record.BlueGreen }},
 		{"--strategy=blue-green --batch=25%", func(s *upgrade.Settings) {
-			s.Strategy, s.Batch = upgrade.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
+			s.Strategy, s.Batch = record.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
 		}},
-		{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen }},
+		{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = record.AutoscaledBlueGreen }},
 		{"--strategy=short-lived", func(s *upgrade.Settings) { // which takes no other setting of a drain
-			*s = upgrade.Settings{Strategy: upgrade.ShortLived, Current: s.Current, BootTimeout: s.BootTimeout}
+			*s = upgrade.Settings{Strategy: record.ShortLived, Current: s.Current, BootTimeout: s.BootTimeout}
 		}},
 	}
 }
@@ -93,19 +94,19 @@ func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 		settings := shapeless(asked)
 		a.change(&settings)
 		settings.To = p.to
-		if settings.Strategy == upgrade.ShortLived && p.request.Strategy == upgrade.ShortLived {
+		if settings.Strategy == record.ShortLived && p.request.Strategy == record.ShortLived {
 			continue // it is the way that was asked for
 		}
 		way := report.Way{Flags: a.flags}
 		if settings.Strategy == "" && !asked.Strategy.Traits().TakesWidth {
-			way.Flags = "--strategy=" + string(upgrade.Surge) + " " + way.Flags // in the place of the one that was typed
+			way.Flags = "--strategy=" + string(record.Surge) + " " + way.Flags // in the place of the one that was typed
 		}
 		req, err := settings.ResolveRequest(&p.group, p.countNodes(), countOutdated(p.members))
 		if err == nil {
 			err = req.CheckRecordSize(&p.group, p.members)
 		}
 		if err != nil {
-			way.Refused, req = err.Error(), upgrade.Request{}
+			way.Refused, req = err.Error(), record.Request{}
 		}
 		way.Request = req
 		if way.Refused != "" || !slices.ContainsFunc(ways, func(w report.Way) bool { return reflect.DeepEqual(w.Request, req) }) {
@@ -150,7 +151,7 @@ func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, 
 	}
 	way.WayForecast = &report.WayForecast{
 		Result: forecast.Slow.Result, Duration: forecast.Duration,
-		Evictions: forecast.Evictions, Forced: forecast.Forced, Outage: upgrade.Duration{Duration: forecast.Outage},
+		Evictions: forecast.Evictions, Forced: forecast.Forced, Outage: record.Duration{Duration: forecast.Outage},
 	}
 	if p.group.Can.Resize {
 		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // console is where a command is answered, and in which form.
@@ -82,7 +83,7 @@ func (c console) printStatus(status *report.UpgradeStatus) error {
 }
 
 // printDone says in lines what became of an upgrade; for programs it is the upgrade's status.
-func (c console) printDone(group string, record upgrade.Record, lines ...string) error {
+func (c console) printDone(group string, record record.Record, lines ...string) error {
 	for i := range lines {
 		lines[i] = sanitizeLine(lines[i])
 	}
@@ -90,24 +91,24 @@ func (c console) printDone(group string, record upgrade.Record, lines ...string)
 	return c.printObject(status, []string{nodegroup.Prefix + group}, func(w io.Writer, _ report.Options) error { return writeLines(w, lines) })
 }
 
-func (c console) printResult(group string, record upgrade.Record) error {
+func (c console) printResult(group string, rec record.Record) error {
 	verb := "upgraded"
 	switch {
-	case record.Total == 0:
+	case rec.Total == 0:
 		verb = "is current"
-	case record.Back:
-		verb = "rolled back to " + record.Target.Name
+	case rec.Back:
+		verb = "rolled back to " + rec.Target.Name
 	}
-	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(record))}
-	for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
-		if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
+	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(rec))}
+	for _, node := range slices.Sorted(maps.Keys(rec.Nodes)) {
+		if n := rec.Nodes[node]; n.State == record.NodeQuarantined {
 			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
 		}
 	}
-	return c.printDone(group, record, append(lines, report.ImpactLines(upgrade.ListImpacts(&record))...)...)
+	return c.printDone(group, rec, append(lines, report.ImpactLines(upgrade.ListImpacts(&rec))...)...)
 }
 
-func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {
+func (c console) printAborted(group string, record record.Record, log *actionLog) error {
 	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", nodegroup.Prefix, group, record.Replaced, record.Total)
 	if record.Replaced > 0 {
 		head += ", and stay so"

@@ -21,6 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // execution is the upgrade of one group, with the lease that it takes.
@@ -40,30 +41,30 @@ type execution struct {
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
-func (e *execution) carryOut(ctx context.Context) (upgrade.Record, error) {
+func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group := e.g.group.Name
 	e.display = e.s.line.openDisplay(group, cancel)
 	defer e.display.Close()
 	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	var err error
 	if e.hold, err = e.s.acquireLease(ctx, group, e.mode, e.display); err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	defer e.hold.Release()
 	if err := e.creditIdleTime(ctx); err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	// Another group may have begun while this lease was waited for. Of two that begin together, each
 	// has its lease before it looks, so that one of them sees the other.
 	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	if err := e.takeUpRecord(ctx); err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	if e.g.isCurrent() {
 		return e.g.makeCurrentRecord(), nil
@@ -72,26 +73,26 @@ func (e *execution) carryOut(ctx context.Context) (upgrade.Record, error) {
 		e.g.request.Run = rand.String(8)
 	}
 	e.announceStart(ctx)
-	record, err := e.driveUpgrade(ctx)
+	rec, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: run %s to continue", err, e.s.line.retry)
-	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
-		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
+	case rec.Result == record.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
+		err = &exitErr{code: exitPaused, err: errors.New(rec.Message)}
 	}
-	return record, err
+	return rec, err
 }
 
 // printEnd says how a run ended.
-func (e *execution) printEnd(record upgrade.Record) error {
+func (e *execution) printEnd(rec record.Record) error {
 	line, name := e.s.line, e.g.name
 	switch {
-	case record.Result == upgrade.Aborted:
-		return line.printAborted(name, record, &e.actions)
-	case record.Result == upgrade.Succeeded && e.g.releases != nil:
-		return line.printDone(name, record, e.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, name), "done: ")...)
+	case rec.Result == record.Aborted:
+		return line.printAborted(name, rec, &e.actions)
+	case rec.Result == record.Succeeded && e.g.releases != nil:
+		return line.printDone(name, rec, e.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, name), "done: ")...)
 	default:
-		return line.printOutcome(name, record)
+		return line.printOutcome(name, rec)
 	}
 }
 
@@ -101,15 +102,15 @@ func (e *execution) printEnd(record upgrade.Record) error {
 func (e *execution) creditIdleTime(ctx context.Context) error {
 	now := e.s.conn.Now()
 	idle := e.s.conn.IdleSince(e.hold.LastHeld())
-	record, err := e.g.store.LoadRecord(ctx)
+	rec, err := e.g.store.LoadRecord(ctx)
 	if err != nil {
 		return err
 	}
 	e.credited = now
-	if idle == 0 || !record.IsResumable() || len(record.DrainDeadlines()) == 0 {
+	if idle == 0 || !rec.IsResumable() || len(rec.DrainDeadlines()) == 0 {
 		return nil
 	}
-	return e.g.store.Save(ctx, upgrade.CreditIdleTime(&record, idle, now))
+	return e.g.store.Save(ctx, record.CreditIdleTime(&rec, idle, now))
 }
 
 // announceStart finds the load balancers to follow, and says what is about to be done.
@@ -202,7 +203,7 @@ func describeStart(g *groupContext) string {
 	switch {
 	case g.releases != nil:
 		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))
-	case g.record.Stopping == upgrade.Aborted:
+	case g.record.Stopping == record.Aborted:
 		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
 	case g.record.Back:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
@@ -214,36 +215,36 @@ func describeStart(g *groupContext) string {
 }
 
 // driveUpgrade watches the cluster and runs the upgrade.
-func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
+func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	g, hold := e.g, e.hold
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
 	watcher, err := cluster.WatchCluster(watchCtx, e.s.conn.Client, e.s.conn.Now)
 	if err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	asks, err := g.store.Follow(watchCtx)
 	if err == nil && !watched() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	owner := nodemark.Owner{Namespace: e.s.line.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
 	writer := cluster.NewWriter(e.s.conn.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
 	if hold.Overtook() {
 		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
-			return upgrade.Record{}, err
+			return record.Record{}, err
 		}
 	}
 	movable, err := e.readMovable(ctx)
 	if err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	now := e.s.conn.Now()
 	idle := now.Sub(e.credited)
-	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
+	for _, line := range listDrainLimits(record.CreditIdleTime(&g.record, idle, now), now) {
 		e.display.Note(line)
 	}
 	r := &runner.Runner{
@@ -272,18 +273,18 @@ func (e *execution) watchStep(step upgrade.Step) {
 
 // isLeftFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run
 // failed with err, or it fenced nodes and never started to drain them.
-func isLeftFenced(record *upgrade.Record, nodes []*corev1.Node, err error) bool {
+func isLeftFenced(rec *record.Record, nodes []*corev1.Node, err error) bool {
 	switch {
 	case err != nil:
 		return !errors.Is(err, runner.ErrLost) && !errors.Is(err, runner.ErrUnrested)
-	case record.Request.KeepFence:
+	case rec.Request.KeepFence:
 		return false
 	}
-	switch record.Result {
-	case upgrade.Failed, upgrade.NodeCreationFailure, upgrade.Interrupted:
+	switch rec.Result {
+	case record.Failed, record.NodeCreationFailure, record.Interrupted:
 		return slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
-			_, started := record.Nodes[n.Name]
-			return !started && record.Run != "" && n.Annotations[nodemark.AnnotationRun] == record.Run
+			_, started := rec.Nodes[n.Name]
+			return !started && rec.Run != "" && n.Annotations[nodemark.AnnotationRun] == rec.Run
 		})
 	default:
 		return false
@@ -292,23 +293,23 @@ func isLeftFenced(record *upgrade.Record, nodes []*corev1.Node, err error) bool 
 
 // readMovable reads which pods a restart moves without a gap, where that was asked for.
 func (e *execution) readMovable(ctx context.Context) (drain.Movable, error) {
-	if e.g.request.Move != upgrade.MoveBySurge {
+	if e.g.request.Move != record.MoveBySurge {
 		return drain.Movable{}, nil
 	}
 	return cluster.ReadMovable(ctx, e.s.conn.Client)
 }
 
 // listDrainLimits says how long the nodes in drain that are taken up have left.
-func listDrainLimits(record upgrade.Record, now time.Time) []string {
+func listDrainLimits(rec record.Record, now time.Time) []string {
 	var lines []string
-	limits := record.DrainDeadlines()
+	limits := rec.DrainDeadlines()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		left := max(0, limits[name].Sub(now)).Round(time.Second)
-		if record.Nodes[name].State == upgrade.NodeEmpty {
+		if rec.Nodes[name].State == record.NodeEmpty {
 			lines = append(lines, fmt.Sprintf("node %s is empty, and continues from there", name))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, record.Request.DrainTimeout))
+		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, rec.Request.DrainTimeout))
 	}
 	return lines
 }

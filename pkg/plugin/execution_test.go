@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestEndListsWhatWasReleased: an upgrade that was ended by another process while this one waited for the lease only
@@ -22,7 +23,7 @@ func TestEndListsWhatWasReleased(t *testing.T) {
 	e := &execution{s: &session{command: &command{line: line}}, g: g, mode: modeUpgrade, display: line.openDisplay("workers", nil)}
 	defer e.display.Close()
 	e.watchStep(upgrade.Step{Actions: []nodegroup.Action{nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1"}}}})
-	if err := e.printEnd(upgrade.Record{Result: upgrade.Succeeded}); err != nil {
+	if err := e.printEnd(record.Record{Result: record.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "done: unfence node n1") {
@@ -34,9 +35,9 @@ func TestEndListsWhatWasReleased(t *testing.T) {
 // is, and nothing of the group from before is kept.
 func TestGroupIsReadAgain(t *testing.T) {
 	server := twoGroups()
-	record := stopped(upgrade.Interrupted)
-	record.Request = upgrade.Request{Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
-	server.recorded(t, "blue", record)
+	rec := stopped(record.Interrupted)
+	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
+	server.recorded(t, "blue", rec)
 	server.serve(t)
 	s := openBlue(t.Context(), t, io.Discard, "--current=image=v2", "--yes")
 	before, err := s.loadGroup(t.Context(), "blue", modeResume)
@@ -44,8 +45,8 @@ func TestGroupIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &execution{s: s, g: before, mode: modeResume}
-	record.Replaced, record.Request.MaxUnavailable, server.maps = 1, 3, nil
-	server.recorded(t, "blue", record)
+	rec.Replaced, rec.Request.MaxUnavailable, server.maps = 1, 3, nil
+	server.recorded(t, "blue", rec)
 	for i := range server.nodes {
 		server.nodes[i].Labels["image"] = "v2"
 	}

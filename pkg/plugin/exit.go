@@ -7,7 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // The exit codes; README has them for scripts.
@@ -68,10 +68,10 @@ func exitCodeOf(err error) int {
 }
 
 // exitCodeOfResult is the exit code for the way an upgrade ended.
-func exitCodeOfResult(result upgrade.Result) int {
-	code, known := map[upgrade.Result]int{
-		upgrade.Succeeded: exitDone, upgrade.Aborted: exitDone, upgrade.LeftBehind: exitLeftBehind, upgrade.Interrupted: exitInterrupted,
-		upgrade.Paused: exitPaused, upgrade.TargetMoved: exitPaused, upgrade.Waiting: exitWaiting,
+func exitCodeOfResult(result record.Result) int {
+	code, known := map[record.Result]int{
+		record.Succeeded: exitDone, record.Aborted: exitDone, record.LeftBehind: exitLeftBehind, record.Interrupted: exitInterrupted,
+		record.Paused: exitPaused, record.TargetMoved: exitPaused, record.Waiting: exitWaiting,
 	}[result]
 	if !known {
 		return exitError

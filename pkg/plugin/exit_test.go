@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func TestExitCode(t *testing.T) {
@@ -26,7 +26,7 @@ func TestExitCode(t *testing.T) {
 		"a code without words":      {&exitErr{code: exitStructural}, 3},
 		"somebody holds the lease":  {wrap(&cluster.HeldError{Holder: "ann"}), 5},
 		"the lease was lost":        {wrap(runner.ErrLost), 5},
-		"lost, by the record":       {wrap(fmt.Errorf("%w: %w", runner.ErrLost, upgrade.ErrRecordChanged)), 5},
+		"lost, by the record":       {wrap(fmt.Errorf("%w: %w", runner.ErrLost, record.ErrChanged)), 5},
 		"stopped without rest":      {wrap(runner.ErrUnrested), 130},
 		"interrupted while reading": {wrap(fmt.Errorf("listing pods: %w", context.Canceled)), 130},
 		"a deadline":                {wrap(context.DeadlineExceeded), 1},
@@ -43,9 +43,9 @@ func TestExitCode(t *testing.T) {
 }
 
 func TestResultCode(t *testing.T) {
-	cases := map[upgrade.Result]int{
-		upgrade.Succeeded: 0, upgrade.LeftBehind: 4, upgrade.Interrupted: 130, upgrade.Paused: 5, upgrade.TargetMoved: 5,
-		upgrade.PodEvictionFailure: 1, upgrade.NodeCreationFailure: 1, upgrade.Failed: 1, "something new": 1, upgrade.Aborted: 0,
+	cases := map[record.Result]int{
+		record.Succeeded: 0, record.LeftBehind: 4, record.Interrupted: 130, record.Paused: 5, record.TargetMoved: 5,
+		record.PodEvictionFailure: 1, record.NodeCreationFailure: 1, record.Failed: 1, "something new": 1, record.Aborted: 0,
 	}
 	for result, want := range cases {
 		if got := exitCodeOfResult(result); got != want {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // flags are a command line as it is typed. Commands with a flag of one name share its field.
@@ -99,7 +100,7 @@ func (f *flags) addWait(flags *pflag.FlagSet) {
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
 func (f *flags) addStrategy(flags *pflag.FlagSet) {
-	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(convertToStrings(upgrade.Strategies()), ", "))
+	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(convertToStrings(record.Strategies()), ", "))
 	flags.StringVar(&f.settings.Like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0 of each zone)")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestRefusedArguments has every combination that contradicts itself: one line that says what to
@@ -139,9 +140,9 @@ func TestParseReadsEverything(t *testing.T) {
 	)
 	second, none := time.Second, time.Duration(0)
 	want := upgrade.Settings{
-		Like: "gke", Strategy: upgrade.Surge, To: "ami-1", Current: map[string]string{"a": "b", "c": ""},
+		Like: "gke", Strategy: record.Surge, To: "ami-1", Current: map[string]string{"a": "b", "c": ""},
 		MaxUnavailable: quantityOf(t, "10%"), MaxSurge: quantityOf(t, "2/zone"), DrainTimeout: &second, Settle: &none,
-		BootTimeout: 5 * time.Minute, OnTimeout: upgrade.Skip, BatchBarrier: true, EvictUnmanaged: true, KeepMax: true, KeepFence: true,
+		BootTimeout: 5 * time.Minute, OnTimeout: record.Skip, BatchBarrier: true, EvictUnmanaged: true, KeepMax: true, KeepFence: true,
 	}
 	if !reflect.DeepEqual(line.settings, want) {
 		t.Errorf("got %+v, want %+v", line.settings, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -93,7 +93,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 
 // stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
 // is judged when that is read again: an upgrade that began meanwhile has a holder.
-func (f *followed) stateOf(record upgrade.Record, version string) recordedState {
+func (f *followed) stateOf(record record.Record, version string) recordedState {
 	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
@@ -141,7 +141,7 @@ func (f *followed) observeTimer() <-chan time.Time {
 }
 
 // observeAgain asks the cloud and the lease, beside the record of that version.
-func (f *followed) observeAgain(ctx context.Context, record *upgrade.Record, version string) error {
+func (f *followed) observeAgain(ctx context.Context, record *record.Record, version string) error {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ type screen struct {
 	console
 	terminal bool
 	shown    bool
-	result   upgrade.Result
+	result   record.Result
 	last     report.Moment
 	// unknown is why the rest was not known.
 	unknown string

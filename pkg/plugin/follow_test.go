@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // upgradeOfBlue is a server with an upgrade of the group blue under way that is watched.
@@ -44,30 +44,30 @@ func newUpgradeOfBlue(t *testing.T) *upgradeOfBlue {
 }
 
 // blueRecord is the record of an upgrade that drains a node.
-func blueRecord() upgrade.Record {
-	record := stopped("")
-	record.Version, record.Total, record.Replaced, record.Begun = upgrade.RecordVersion, 3, 0, 1
-	record.Nodes = map[string]upgrade.NodeRecord{"b1": {UID: "b1", State: upgrade.NodeDraining, Batch: 1, Began: time.Now(), Deadline: time.Now().Add(15 * time.Minute)}}
-	record.Request = upgrade.Request{
-		Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
-		DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+func blueRecord() record.Record {
+	rec := stopped("")
+	rec.Version, rec.Total, rec.Replaced, rec.Begun = record.Version, 3, 0, 1
+	rec.Nodes = map[string]record.NodeRecord{"b1": {UID: "b1", State: record.NodeDraining, Batch: 1, Began: time.Now(), Deadline: time.Now().Add(15 * time.Minute)}}
+	rec.Request = record.Request{
+		Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
+		DrainTimeout: record.Duration{Duration: 15 * time.Minute}, BootTimeout: record.Duration{Duration: 20 * time.Minute},
 		Current: map[string]string{"image": "v2"},
 	}
-	record.Started, record.PhaseBegan = time.Now().Add(-time.Minute), time.Now().Add(-time.Minute)
-	return record
+	rec.Started, rec.PhaseBegan = time.Now().Add(-time.Minute), time.Now().Add(-time.Minute)
+	return rec
 }
 
 // givenUp is the same record after the node was set aside.
-func givenUp() upgrade.Record {
-	record := blueRecord()
-	node := record.Nodes["b1"]
-	node.State, node.Reason = upgrade.NodeQuarantined, "PDB shop/web"
-	record.Nodes["b1"] = node
-	return record
+func givenUp() record.Record {
+	rec := blueRecord()
+	node := rec.Nodes["b1"]
+	node.State, node.Reason = record.NodeQuarantined, "PDB shop/web"
+	rec.Nodes["b1"] = node
+	return rec
 }
 
 // store writes the record, and has the watches see it.
-func (s *upgradeOfBlue) store(record upgrade.Record) {
+func (s *upgradeOfBlue) store(record record.Record) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		s.t.Fatal(err)
@@ -206,7 +206,7 @@ func (s *upgradeOfBlue) follow() <-chan int {
 func (s *upgradeOfBlue) end(code <-chan int) {
 	s.t.Helper()
 	over := blueRecord()
-	over.Result = upgrade.Succeeded
+	over.Result = record.Succeeded
 	s.store(over)
 	select {
 	case got := <-code:

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // makePlan runs the upgrade in virtual time and reports what it would do.
@@ -68,7 +69,7 @@ func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 // sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
 // the upgrade stops and the same command continues it, the one from before the upgrade, which it is to go back to.
 func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
-	if result := forecast.Fast.Result; result == upgrade.Succeeded || result == upgrade.LeftBehind {
+	if result := forecast.Fast.Result; result == record.Succeeded || result == record.LeftBehind {
 		return forecast.SizeAfter
 	}
 	_, size, _ := p.sizesAtStart(&p.record)
@@ -103,7 +104,7 @@ func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []strin
 const drawnOrders = 3
 
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
-func (p *planning) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
+func (p *planning) runForecast(ctx context.Context, req record.Request) (simulate.Forecast, []string, error) {
 	spec := p.makeSpec()
 	delegated := req.Strategy.Traits().ByCloud
 	looks := time.Duration(0)
@@ -162,7 +163,7 @@ func (o *observation) judgeInstances() nodegroup.Group {
 
 func (p *planning) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: p.now, Group: p.judgeInstances(), Record: upgrade.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
+		Now: p.now, Group: p.judgeInstances(), Record: record.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
 		Targets: nodegroup.Targets{Groups: p.balancers.Groups, List: p.balancers.targets},
 		Facts:   p.cluster.objects.Facts(), Workloads: simulate.WorkloadsOf(p.cluster.objects.Deployments, p.cluster.objects.ReplicaSets, p.cluster.objects.StatefulSets),
@@ -226,7 +227,7 @@ func (g *groupContext) rejectBlocked() error {
 // rejectUnmanaged refuses pods that no one would bring back, unless the user said what is to become
 // of such nodes.
 func (g *groupContext) rejectUnmanaged() error {
-	if g.request.OnTimeout != upgrade.Fail || g.request.EvictUnmanaged {
+	if g.request.OnTimeout != record.Fail || g.request.EvictUnmanaged {
 		return nil
 	}
 	for _, f := range g.findings {

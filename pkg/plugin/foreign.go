@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // rejectForeignRun refuses to begin an upgrade, or to continue one, of nodes that are part of another
@@ -40,9 +41,9 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 		return s.rejectForeignMarks(ctx, g, foreign)
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
-		record := records[name]
-		if node := sharedNode(name, g.members); node != "" && record.IsCloudless() && (record.IsRunning() || record.Result == upgrade.Paused) {
-			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: record.Run, Owner: nodemark.Owner{Namespace: s.line.stateNamespace, Group: name}}, &record)
+		rec := records[name]
+		if node := sharedNode(name, g.members); node != "" && rec.IsCloudless() && (rec.IsRunning() || rec.Result == record.Paused) {
+			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: rec.Run, Owner: nodemark.Owner{Namespace: s.line.stateNamespace, Group: name}}, &rec)
 		}
 	}
 	return nil
@@ -80,18 +81,18 @@ func (g *groupContext) rejectUnreadable(m mode) error {
 // rejectForeignMarks refuses to upgrade a node that another upgrade has marked. It reads the record of
 // that upgrade: the error says how to continue it, or that it has none.
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
-	record, err := cluster.NewStore(s.conn.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
+	rec, err := cluster.NewStore(s.conn.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the record of the upgrade that fenced node %q: %w", foreign.Node, err)
 	}
-	if record.Run != foreign.Run {
-		record = upgrade.Record{}
+	if rec.Run != foreign.Run {
+		rec = record.Record{}
 	}
-	return foreignRunError(g, foreign, &record)
+	return foreignRunError(g, foreign, &rec)
 }
 
 // foreignRunError says whose upgrade a node is part of, and how that is continued or forgotten.
-func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *upgrade.Record) error {
+func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record.Record) error {
 	owner := foreign.Owner
 	where := " " + shell.Quote("--state-namespace="+owner.Namespace)
 	if record.IsResumable() {

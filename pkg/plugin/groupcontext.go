@@ -19,6 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // groupContext is one group as an upgrade would find it. It is made in three steps, each from those before it: the group
@@ -47,7 +48,7 @@ type observation struct {
 	unlabelled int
 	cluster    *clusterReading
 	// stored is the record of the group's upgrade; no run where there is none.
-	stored upgrade.Record
+	stored record.Record
 	// now is the moment, and idle for how long no one had carried the upgrade out by then.
 	now  time.Time
 	idle time.Duration
@@ -55,8 +56,8 @@ type observation struct {
 
 // resolution is what an observed group comes to for a command: the upgrade that it begins or continues.
 type resolution struct {
-	request upgrade.Request
-	record  upgrade.Record
+	request record.Request
+	record  record.Record
 	// rebuilt tells that no record is stored, and that this one was made from marks on nodes.
 	rebuilt bool
 	// releases are the nodes that the run was opened once more to release; nil for a run that is not
@@ -126,7 +127,7 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 // loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
 // were read for a plan. The budgets of these pods are in no one's way.
 func (g *groupContext) loadMovable(ctx context.Context, client kubernetes.Interface, m mode) (err error) {
-	if m == modeUpgrade && g.cluster.objects == nil && g.request.Move == upgrade.MoveBySurge {
+	if m == modeUpgrade && g.cluster.objects == nil && g.request.Move == record.MoveBySurge {
 		g.movable, err = cluster.ReadMovable(ctx, client)
 	}
 	return err
@@ -165,7 +166,7 @@ func (s *session) resolveGroup(g *groupContext, m mode) error {
 		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
 			key, s.line.settings.Current[key], g.group.Name, key))
 	}
-	var wished upgrade.Request
+	var wished record.Request
 	if !m.keepsSettings() {
 		settings := s.line.settings
 		settings.To = g.to
@@ -224,7 +225,7 @@ func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 
 // joinNodes pairs the group's instances with the cluster's nodes and their pods. The record says which of them were found
 // outdated for their labels.
-func (o *observation) joinNodes(record *upgrade.Record) {
+func (o *observation) joinNodes(record *record.Record) {
 	o.members = joinMembers(o.provider, &o.group, o.cluster.view.Nodes)
 	nameOwner(&o.group, o.members)
 	o.unlabelled = upgrade.JudgeLabels(&o.group, o.members, record)
@@ -259,7 +260,7 @@ func (g *groupContext) rejectLargeRecord() error {
 // took one away.
 func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {
 	for _, name := range ignored {
-		if name != upgrade.AllWorkloads && !g.knowsWorkload(name) {
+		if name != record.AllWorkloads && !g.knowsWorkload(name) {
 			return usageError(fmt.Errorf("--ignore-unready=%s: no pod of such a workload was found for group %q: check the spelling, as in shop/Deployment/web", name, g.group.Name))
 		}
 	}
@@ -290,7 +291,7 @@ func (o *observation) countNodes() int {
 
 // sizesAtStart is the group as its recorded upgrade found it, if that is under way, with its size and its outdated
 // nodes: what the upgrade added makes percentages no larger and uses up no room.
-func (o *observation) sizesAtStart(record *upgrade.Record) (group nodegroup.Group, size, outdated int) {
+func (o *observation) sizesAtStart(record *record.Record) (group nodegroup.Group, size, outdated int) {
 	group, size, outdated = o.group, o.countNodes(), countOutdated(o.members)
 	if before := record.Sizes; record.IsResumable() && before.Desired > 0 {
 		group.Desired, group.Max = before.Desired, before.Max
@@ -303,11 +304,11 @@ func (o *observation) sizesAtStart(record *upgrade.Record) (group nodegroup.Grou
 func (g *groupContext) isCurrent() bool { return countOutdated(g.members) == 0 && g.record.Run == "" }
 
 // makeCurrentRecord is how the upgrade of a group ends that is current.
-func (g *groupContext) makeCurrentRecord() upgrade.Record {
+func (g *groupContext) makeCurrentRecord() record.Record {
 	if standby := upgrade.DescribeStandby(g.members); standby != "" {
-		return upgrade.Record{Result: upgrade.Succeeded, Message: "no other node is outdated; " + standby}
+		return record.Record{Result: record.Succeeded, Message: "no other node is outdated; " + standby}
 	}
-	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
+	return record.Record{Result: record.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
 
 // knownOutdated counts the outdated members; it is nil where no one can say which are.

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // betweenNodes has the record of an upgrade without a cloud that was interrupted after its first node was drained and taken away, and
 // before the replacement came.
-func betweenNodes(r *upgrade.Record) {
-	r.Version, r.Result, r.Ended = upgrade.RecordVersion, upgrade.Interrupted, time.Now().Add(-time.Minute)
+func betweenNodes(r *record.Record) {
+	r.Version, r.Result, r.Ended = record.Version, record.Interrupted, time.Now().Add(-time.Minute)
 	r.Total, r.Replaced, r.Begun = 2, 1, 1
 	r.Request.WaitReplacement = true
-	r.Nodes = map[string]upgrade.NodeRecord{"b0": {UID: "b0", Zone: "a", State: upgrade.NodeDrained, Batch: 1, Began: time.Now().Add(-10 * time.Minute)}}
+	r.Nodes = map[string]record.NodeRecord{"b0": {UID: "b0", Zone: "a", State: record.NodeDrained, Batch: 1, Began: time.Now().Add(-10 * time.Minute)}}
 	r.Ledger = ledger.FromBooks(ledger.Books{Known: []string{"b2"}, Zones: map[string]ledger.Zone{"": {Removed: 1}}})
 }
 

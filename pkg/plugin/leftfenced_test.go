@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -21,25 +21,25 @@ func TestIsLeftFenced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	record := func(result upgrade.Result, keep bool) upgrade.Record {
-		return upgrade.Record{Run: "r1", Result: result, Request: upgrade.Request{KeepFence: keep}, Nodes: map[string]upgrade.NodeRecord{"started": {}}}
+	rec := func(result record.Result, keep bool) record.Record {
+		return record.Record{Run: "r1", Result: result, Request: record.Request{KeepFence: keep}, Nodes: map[string]record.NodeRecord{"started": {}}}
 	}
 	both, one := []*corev1.Node{started, other}, []*corev1.Node{started}
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		nodes  []*corev1.Node
 		err    error
 		want   bool
 	}{
-		"it could not continue":            {record("", false), one, errors.New("forbidden"), true},
-		"another process continues":        {record("", false), both, runner.ErrLost, false},
-		"it was interrupted twice":         {record("", false), both, runner.ErrUnrested, false},
-		"refused":                          {record(upgrade.Failed, false), both, nil, true},
-		"failed with a node in drain":      {record(upgrade.Failed, false), one, nil, false},
-		"interrupted, fences are kept":     {record(upgrade.Interrupted, true), both, nil, false},
-		"interrupted, fences are not kept": {record(upgrade.Interrupted, false), both, nil, true},
-		"paused":                           {record(upgrade.Paused, false), both, nil, false},
-		"fenced by another run":            {upgrade.Record{Run: "r2", Result: upgrade.Failed}, both, nil, false},
+		"it could not continue":            {rec("", false), one, errors.New("forbidden"), true},
+		"another process continues":        {rec("", false), both, runner.ErrLost, false},
+		"it was interrupted twice":         {rec("", false), both, runner.ErrUnrested, false},
+		"refused":                          {rec(record.Failed, false), both, nil, true},
+		"failed with a node in drain":      {rec(record.Failed, false), one, nil, false},
+		"interrupted, fences are kept":     {rec(record.Interrupted, true), both, nil, false},
+		"interrupted, fences are not kept": {rec(record.Interrupted, false), both, nil, true},
+		"paused":                           {rec(record.Paused, false), both, nil, false},
+		"fenced by another run":            {record.Record{Run: "r2", Result: record.Failed}, both, nil, false},
 	}
 	for name, c := range cases {
 		if got := isLeftFenced(&c.record, c.nodes, c.err); got != c.want {

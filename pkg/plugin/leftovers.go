@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // findAbandoned lists the upgrade if it is abandoned: its holder is gone without having brought it to rest.
@@ -36,7 +36,7 @@ func (s *recordedState) findAbandoned(group string) []report.Leftover {
 // readLease reads the lease of a group. The upgrade on record is abandoned if nobody holds the lease and
 // the record has not changed when it is read again: an upgrade takes the lease before it writes its first
 // record, and writes its last record before it releases the lease.
-func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *upgrade.Record) (lease cluster.LeaseState, abandoned bool, err error) {
+func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *record.Record) (lease cluster.LeaseState, abandoned bool, err error) {
 	lease, err = c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || !looksAbandoned(record, lease) {
 		return lease, false, err
@@ -46,7 +46,7 @@ func (c *command) readLease(ctx context.Context, store *cluster.Store, group str
 }
 
 // looksAbandoned reports whether the record says that the upgrade is running although nobody holds its lease.
-func looksAbandoned(record *upgrade.Record, lease cluster.LeaseState) bool {
+func looksAbandoned(record *record.Record, lease cluster.LeaseState) bool {
 	return record.IsRunning() && lease.IsFree()
 }
 
@@ -67,7 +67,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
-func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record, unreadable map[string]error) ([]report.Leftover, error) {
+func findAllLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) ([]report.Leftover, error) {
 	s.warnUnreadable(unreadable)
 	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {

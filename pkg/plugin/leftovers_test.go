@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
@@ -19,7 +19,7 @@ func TestFindAbandoned(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
 	seen := cluster.LeaseState{Holder: "ann@host/7", LastHeld: noon.Add(-time.Hour), Idle: time.Hour}
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		lease  cluster.LeaseState
 		want   []report.Leftover
 	}{
@@ -28,10 +28,10 @@ func TestFindAbandoned(t *testing.T) {
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
 		"half-way back":          {begun("", rolledBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
 		"half undone":            {begun("", undone), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
-		"stopped as it should":   {begun(upgrade.Interrupted), cluster.LeaseState{}, nil},
-		"done":                   {begun(upgrade.Succeeded), cluster.LeaseState{}, nil},
-		"never begun":            {upgrade.Record{}, cluster.LeaseState{}, nil},
-		"done, the lease stayed": {begun(upgrade.Succeeded), seen, nil},
+		"stopped as it should":   {begun(record.Interrupted), cluster.LeaseState{}, nil},
+		"done":                   {begun(record.Succeeded), cluster.LeaseState{}, nil},
+		"never begun":            {record.Record{}, cluster.LeaseState{}, nil},
+		"done, the lease stayed": {begun(record.Succeeded), seen, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,10 +65,10 @@ func TestRenewedNodesAreFoundAfterTheEnd(t *testing.T) {
 				}
 			}
 			for run, group := range map[string]string{"r1": "green", "r2": "blue"} {
-				record := stopped(upgrade.Succeeded)
-				record.Run, record.Phase, record.Provider, record.Request.Strategy = run, upgrade.PhaseDone, "manual", upgrade.Surge
-				record.Request.Current = map[string]string{"image": "v2"}
-				s.recorded(t, group, record)
+				rec := stopped(record.Succeeded)
+				rec.Run, rec.Phase, rec.Provider, rec.Request.Strategy = run, record.PhaseDone, "manual", record.Surge
+				rec.Request.Current = map[string]string{"image": "v2"}
+				s.recorded(t, group, rec)
 			}
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)

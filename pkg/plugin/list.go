@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // listGroups prints the node groups of the cluster.
@@ -102,7 +103,7 @@ func hintsOfOwners(provider cloud.Provider, groups []nodegroup.Group, nodes []*c
 }
 
 // hintsOfRecords name upgrades under way or stopped of groups that are in no list, as labelled nodes are.
-func hintsOfRecords(groups []nodegroup.Group, records map[string]upgrade.Record) []string {
+func hintsOfRecords(groups []nodegroup.Group, records map[string]record.Record) []string {
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
@@ -163,7 +164,7 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 	members := joinMembers(provider, g, nodes)
 	nameOwner(g, members)
 	row.Kind = g.Kind
-	upgrade.JudgeLabels(g, members, &upgrade.Record{})
+	upgrade.JudgeLabels(g, members, &record.Record{})
 	row.Nodes = len(members)
 	for i := range members {
 		if node := members[i].Node; node != nil && (row.Created.IsZero() || node.CreationTimestamp.Time.Before(row.Created)) {
@@ -178,11 +179,11 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 }
 
 // describePhase is the phase of an upgrade under way, or how the last one ended.
-func describePhase(record *upgrade.Record) string {
-	if record.Result != "" && record.Result != upgrade.Waiting {
-		return string(record.Result)
+func describePhase(rec *record.Record) string {
+	if rec.Result != "" && rec.Result != record.Waiting {
+		return string(rec.Result)
 	}
-	return string(record.Phase)
+	return string(rec.Phase)
 }
 
 // nameOwner sets the group's kind to that of its owner, where one owns all of its nodes.

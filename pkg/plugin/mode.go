@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // mode is what a command does with the upgrade that is recorded.
@@ -31,16 +32,16 @@ func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort 
 
 // fulfilledVerb is the request that a command which keeps settings obeys itself, or makes void. It
 // has the command's name, but for a resume.
-func (m mode) fulfilledVerb() upgrade.Verb {
+func (m mode) fulfilledVerb() record.Verb {
 	if m == modeResume {
-		return upgrade.VerbPause
+		return record.VerbPause
 	}
-	return upgrade.Verb(m)
+	return record.Verb(m)
 }
 
 // chooseTarget is the revision that the group is to be observed with, as --to takes it: the one
 // that was typed or, of an upgrade that continues, the one that is recorded.
-func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) {
+func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 	switch {
 	case typed != "" || !record.IsResumable():
 		return typed, nil
@@ -54,22 +55,22 @@ func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) 
 
 // rejectConflicting refuses a command that the record is in the way of, and names the one that
 // continues.
-func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record) error {
+func rejectConflicting(m mode, dryRun bool, group string, rec *record.Record) error {
 	var state string
-	continues := string(record.Undoing())
-	switch upgrade.Verb(continues) {
-	case upgrade.VerbRollback:
+	continues := string(rec.Undoing())
+	switch record.Verb(continues) {
+	case record.VerbRollback:
 		if m == modeRollback || m == modeResume {
 			return nil
 		}
-		state = fmt.Sprintf("run %s of group %q is being rolled back", record.Run, group)
-	case upgrade.VerbAbort:
-		state = fmt.Sprintf("run %s of group %q is being aborted", record.Run, group)
+		state = fmt.Sprintf("run %s of group %q is being rolled back", rec.Run, group)
+	case record.VerbAbort:
+		state = fmt.Sprintf("run %s of group %q is being aborted", rec.Run, group)
 	default:
-		if m != modeUpgrade || !upgrade.PausedByRequest(record) || dryRun {
+		if m != modeUpgrade || !record.PausedByRequest(rec) || dryRun {
 			return nil
 		}
-		continues, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
+		continues, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, rec.PausedBy, rec.Ended.Format(time.RFC3339))
 	}
 	if m == modeStatus || m == modeAbort {
 		return nil
@@ -78,7 +79,7 @@ func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record
 }
 
 // rejectFinished refuses a verb where no upgrade is under way that could obey it.
-func rejectFinished(doing, group string, record *upgrade.Record) error {
+func rejectFinished(doing, group string, record *record.Record) error {
 	switch {
 	case record.Run == "":
 		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
@@ -90,11 +91,11 @@ func rejectFinished(doing, group string, record *upgrade.Record) error {
 }
 
 // describeRun says what a run is about, as its errors begin.
-func describeRun(group string, record *upgrade.Record) string {
+func describeRun(group string, rec *record.Record) string {
 	switch {
-	case record.Result == upgrade.Aborted || record.Stopping == upgrade.Aborted:
+	case rec.Result == record.Aborted || rec.Stopping == record.Aborted:
 		return fmt.Sprintf("aborting the upgrade of group %q", group)
-	case record.Back:
+	case rec.Back:
 		return fmt.Sprintf("rolling group %q back", group)
 	default:
 		return fmt.Sprintf("upgrading group %q", group)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // begun is an upgrade from workers:1 to workers:2 that ended so.
-func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Record {
+func begun(result record.Result, change ...func(*record.Record)) record.Record {
 	r := ended(result, "")
-	r.Request = upgrade.Request{Group: "workers", To: "2"}
+	r.Request = record.Request{Group: "workers", To: "2"}
 	r.Previous, r.Target = nodegroup.Revision{ID: "1", Name: "workers:1"}, nodegroup.Revision{ID: "2", Name: "workers:2"}
 	r.Ended = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 	for _, f := range change {
@@ -21,9 +22,9 @@ func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Recor
 	return r
 }
 
-func byVerb(r *upgrade.Record)     { r.PausedBy = "ann@host" }
-func rolledBack(r *upgrade.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
-func undone(r *upgrade.Record)     { *r = r.Aborting() }
+func byVerb(r *record.Record)     { r.PausedBy = "ann@host" }
+func rolledBack(r *record.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
+func undone(r *record.Record)     { *r = r.Aborting() }
 
 // TestRejectConflicting has each command meet each state of a record: none but the verb that began
 // an undoing continues it.
@@ -32,15 +33,15 @@ func TestRejectConflicting(t *testing.T) {
 	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
 	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		barred map[mode]string
 	}{
-		"interrupted":        {begun(upgrade.Interrupted), nil},
+		"interrupted":        {begun(record.Interrupted), nil},
 		"under way":          {begun(""), nil},
-		"paused by somebody": {begun(upgrade.Paused, byVerb), map[mode]string{modeUpgrade: paused}},
-		"paused by itself":   {begun(upgrade.Paused), nil},
-		"being rolled back":  {begun(upgrade.Interrupted, rolledBack), map[mode]string{modeUpgrade: back}},
-		"being aborted":      {begun(upgrade.Interrupted, undone), map[mode]string{modeUpgrade: abort, modeResume: abort, modeRollback: abort}},
+		"paused by somebody": {begun(record.Paused, byVerb), map[mode]string{modeUpgrade: paused}},
+		"paused by itself":   {begun(record.Paused), nil},
+		"being rolled back":  {begun(record.Interrupted, rolledBack), map[mode]string{modeUpgrade: back}},
+		"being aborted":      {begun(record.Interrupted, undone), map[mode]string{modeUpgrade: abort, modeResume: abort, modeRollback: abort}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestRejectConflicting(t *testing.T) {
 		})
 	}
 	t.Run("a plan of a paused upgrade", func(t *testing.T) {
-		record := begun(upgrade.Paused, byVerb)
+		record := begun(record.Paused, byVerb)
 		if err := rejectConflicting(modeUpgrade, true, "workers", &record); err != nil {
 			t.Errorf("got error %v", err)
 		}
@@ -64,21 +65,21 @@ func TestChooseTarget(t *testing.T) {
 	cases := map[string]struct {
 		mode     mode
 		typed    string
-		record   upgrade.Record
+		record   record.Record
 		want     string
 		wantCode int
 	}{
-		"none was begun":               {modeUpgrade, "", upgrade.Record{}, "", 0},
-		"none was begun, typed":        {modeUpgrade, "7", upgrade.Record{}, "7", 0},
-		"one that is over":             {modeUpgrade, "", begun(upgrade.Succeeded), "", 0},
-		"one that goes on":             {modeUpgrade, "", begun(upgrade.Interrupted), "2", 0},
-		"one that goes on, typed":      {modeUpgrade, "7", begun(upgrade.Interrupted), "7", 0},
-		"one that is undone":           {modeAbort, "", begun(upgrade.Interrupted), "2", 0},
-		"the way back":                 {modeRollback, "", begun(upgrade.Interrupted), "1", 0},
-		"the way back, typed":          {modeRollback, "7", begun(upgrade.Interrupted), "7", 0},
-		"the way back that goes on":    {modeRollback, "", begun(upgrade.Interrupted, rolledBack), "1", 0},
-		"the way back, by resume":      {modeResume, "", begun(upgrade.Interrupted, rolledBack), "1", 0},
-		"a way back that nobody knows": {modeRollback, "", begun(upgrade.Interrupted, func(r *upgrade.Record) { r.Previous = r.Target }), "", exitUsage},
+		"none was begun":               {modeUpgrade, "", record.Record{}, "", 0},
+		"none was begun, typed":        {modeUpgrade, "7", record.Record{}, "7", 0},
+		"one that is over":             {modeUpgrade, "", begun(record.Succeeded), "", 0},
+		"one that goes on":             {modeUpgrade, "", begun(record.Interrupted), "2", 0},
+		"one that goes on, typed":      {modeUpgrade, "7", begun(record.Interrupted), "7", 0},
+		"one that is undone":           {modeAbort, "", begun(record.Interrupted), "2", 0},
+		"the way back":                 {modeRollback, "", begun(record.Interrupted), "1", 0},
+		"the way back, typed":          {modeRollback, "7", begun(record.Interrupted), "7", 0},
+		"the way back that goes on":    {modeRollback, "", begun(record.Interrupted, rolledBack), "1", 0},
+		"the way back, by resume":      {modeResume, "", begun(record.Interrupted, rolledBack), "1", 0},
+		"a way back that nobody knows": {modeRollback, "", begun(record.Interrupted, func(r *record.Record) { r.Previous = r.Target }), "", exitUsage},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -92,13 +93,13 @@ func TestChooseTarget(t *testing.T) {
 
 func TestRejectFinished(t *testing.T) {
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		want   string
 	}{
-		"nothing recorded": {upgrade.Record{}, `pausing group "workers": no upgrade of it is recorded: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
-		"done":             {begun(upgrade.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
-		"aborted":          {begun(upgrade.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
-		"interrupted":      {begun(upgrade.Interrupted), ""},
+		"nothing recorded": {record.Record{}, `pausing group "workers": no upgrade of it is recorded: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
+		"done":             {begun(record.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
+		"aborted":          {begun(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
+		"interrupted":      {begun(record.Interrupted), ""},
 		"under way":        {begun(""), ""},
 	}
 	for name, c := range cases {
@@ -114,8 +115,8 @@ func TestRejectFinished(t *testing.T) {
 // TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
-		o := &observation{stored: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, upgrade.Request{}); err == nil || !strings.Contains(err.Error(), "came to its end") {
+		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
+		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "came to its end") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}
@@ -127,17 +128,17 @@ func TestVerbsKeepTheSettings(t *testing.T) {
 		wanted   string
 		target   string
 		to       string
-		stopping upgrade.Result
+		stopping record.Result
 	}{
 		modeResume:   {"2", "2", "2", ""},
 		modeRollback: {"1", "1", "1", ""},
-		modeAbort:    {"2", "2", "2", upgrade.Aborted},
+		modeAbort:    {"2", "2", "2", record.Aborted},
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
-			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
-			o := &observation{stored: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
-			got, err := o.adoptRecord(&commandLine{typed: typedNone}, w, upgrade.Request{})
+			rec := begun(record.Paused, byVerb, func(r *record.Record) { r.Request.MaxUnavailable = 7 })
+			o := &observation{stored: rec, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
+			got, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,15 +18,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // ended is a record that ended after 90 seconds.
-func ended(result upgrade.Result, message string, with ...func(*upgrade.Record)) upgrade.Record {
+func ended(result record.Result, message string, with ...func(*record.Record)) record.Record {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := upgrade.Record{
-		Run: "r1", Phase: upgrade.PhaseUpgrade, Total: 4, Replaced: 2, Result: result, Message: message, Started: start, Ended: start.Add(90 * time.Second),
+	r := record.Record{
+		Run: "r1", Phase: record.PhaseUpgrade, Total: 4, Replaced: 2, Result: result, Message: message, Started: start, Ended: start.Add(90 * time.Second),
 	}
 	for _, change := range with {
 		change(&r)
@@ -37,38 +37,38 @@ func ended(result upgrade.Result, message string, with ...func(*upgrade.Record))
 // TestOutcomes has each way an upgrade ends: on stdout what reached its goal, as an error what did
 // not.
 func TestOutcomes(t *testing.T) {
-	left := func(r *upgrade.Record) {
-		r.Nodes = map[string]upgrade.NodeRecord{
-			"n3": {State: upgrade.NodeQuarantined, Reason: "pod shop/b"}, "n1": {State: upgrade.NodeQuarantined, Reason: "pod shop/a"}, "n2": {State: upgrade.NodeDrained},
+	left := func(r *record.Record) {
+		r.Nodes = map[string]record.NodeRecord{
+			"n3": {State: record.NodeQuarantined, Reason: "pod shop/b"}, "n1": {State: record.NodeQuarantined, Reason: "pod shop/a"}, "n2": {State: record.NodeDrained},
 		}
 	}
-	none := func(r *upgrade.Record) { r.Total, r.Replaced = 0, 0 }
+	none := func(r *record.Record) { r.Total, r.Replaced = 0, 0 }
 	cases := map[string]struct {
-		record      upgrade.Record
+		record      record.Record
 		stdout, err string
 		code        int
 	}{
-		"succeeded":               {ended(upgrade.Succeeded, ""), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\n", "", 0},
-		"succeeded, with a note":  {ended(upgrade.Succeeded, "the group keeps 1"), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s; the group keeps 1\n", "", 0},
-		"nothing to do":           {ended(upgrade.Succeeded, "all 3 nodes are current", none), "nodegroup/blue is current: all 3 nodes are current\n", "", 0},
-		"nothing to do or to say": {ended(upgrade.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
+		"succeeded":               {ended(record.Succeeded, ""), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\n", "", 0},
+		"succeeded, with a note":  {ended(record.Succeeded, "the group keeps 1"), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s; the group keeps 1\n", "", 0},
+		"nothing to do":           {ended(record.Succeeded, "all 3 nodes are current", none), "nodegroup/blue is current: all 3 nodes are current\n", "", 0},
+		"nothing to do or to say": {ended(record.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
 		"nodes left behind": {
-			ended(upgrade.LeftBehind, "", left),
+			ended(record.LeftBehind, "", left),
 			"nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
 		},
-		"interrupted":              {ended(upgrade.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
-		"interrupted, with a note": {ended(upgrade.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},
-		"a node cannot be drained": {ended(upgrade.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"no nodes come up":         {ended(upgrade.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"refused for good":         {ended(upgrade.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"somebody interfered":      {ended(upgrade.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
-		"paused by somebody":       {ended(upgrade.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
-		"on the way back":          {ended(upgrade.Failed, "x", func(r *upgrade.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"interrupted":              {ended(record.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
+		"interrupted, with a note": {ended(record.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},
+		"a node cannot be drained": {ended(record.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"no nodes come up":         {ended(record.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"refused for good":         {ended(record.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"somebody interfered":      {ended(record.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
+		"paused by somebody":       {ended(record.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
+		"on the way back":          {ended(record.Failed, "x", func(r *record.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"rolled back": {
-			ended(upgrade.Succeeded, "", func(r *upgrade.Record) { r.Back, r.Target.Name = true, "blue:1" }),
+			ended(record.Succeeded, "", func(r *record.Record) { r.Back, r.Target.Name = true, "blue:1" }),
 			"nodegroup/blue rolled back to blue:1: 2 of 4 nodes replaced in 1m30s\n", "", 0,
 		},
-		"the target moved": {ended(upgrade.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
+		"the target moved": {ended(record.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestOutcomes(t *testing.T) {
 
 // TestOutcomeForPrograms: stdout carries one document however the upgrade ends, and the exit code is that of its end.
 func TestOutcomeForPrograms(t *testing.T) {
-	for _, result := range []upgrade.Result{
-		upgrade.Succeeded, upgrade.LeftBehind, upgrade.Interrupted, upgrade.Waiting, upgrade.Paused, upgrade.TargetMoved, upgrade.PodEvictionFailure, upgrade.Failed,
+	for _, result := range []record.Result{
+		record.Succeeded, record.LeftBehind, record.Interrupted, record.Waiting, record.Paused, record.TargetMoved, record.PodEvictionFailure, record.Failed,
 	} {
 		t.Run(string(result), func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
@@ -106,40 +106,40 @@ func TestOutcomeForPrograms(t *testing.T) {
 
 // TestAdoptRecord has an upgrade that was begun before meet the command that finds it.
 func TestAdoptRecord(t *testing.T) {
-	request := func(change ...func(*upgrade.Request)) upgrade.Request {
-		r := upgrade.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: upgrade.Fail}
+	request := func(change ...func(*record.Request)) record.Request {
+		r := record.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: record.Fail}
 		for _, f := range change {
 			f(&r)
 		}
 		return r
 	}
-	two := func(r *upgrade.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
-	open := func(r *upgrade.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = upgrade.Force, time.Minute, true }
-	begun := func(result upgrade.Result) upgrade.Record {
+	two := func(r *record.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
+	open := func(r *record.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = record.Force, time.Minute, true }
+	begun := func(result record.Result) record.Record {
 		r := ended(result, "x")
 		r.Target, r.Request = nodegroup.Revision{ID: "v2", Name: "v2"}, request()
 		return r
 	}
 	cases := map[string]struct {
-		record  upgrade.Record
-		request upgrade.Request
+		record  record.Record
+		request record.Request
 		wanted  string
 		replan  bool
 		run     string
 		err     string
 		code    int
 	}{
-		"none was begun":                {upgrade.Record{}, request(), "v2", false, "", "", 0},
-		"one that reached its goal":     {begun(upgrade.Succeeded), request(two), "v3", false, "", "", 0},
-		"one that was interrupted":      {begun(upgrade.Interrupted), request(), "v2", false, "r1", "", 0},
+		"none was begun":                {record.Record{}, request(), "v2", false, "", "", 0},
+		"one that reached its goal":     {begun(record.Succeeded), request(two), "v3", false, "", "", 0},
+		"one that was interrupted":      {begun(record.Interrupted), request(), "v2", false, "r1", "", 0},
 		"one whose process died":        {begun(""), request(), "v2", false, "r1", "", 0},
-		"other settings":                {begun(upgrade.Interrupted), request(two), "v2", false, "", "--max-unavailable 1, now 2", 2},
-		"other settings, left open":     {begun(upgrade.Interrupted), request(open), "v2", false, "r1", "", 0},
-		"more of them, agreed to":       {begun(upgrade.Interrupted), request(open), "v2", true, "r1", "", 0},
-		"other settings, agreed to":     {begun(upgrade.Interrupted), request(two), "v2", true, "r1", "", 0},
-		"another target":                {begun(upgrade.Interrupted), request(), "v3", false, "", "pass --replan to continue to v3", 5},
-		"another target, agreed to":     {begun(upgrade.Interrupted), request(), "v3", true, "r1", "", 0},
-		"a size that follows the group": {begun(upgrade.Interrupted), request(func(r *upgrade.Request) { r.Surge = 5 }), "v2", false, "r1", "", 0},
+		"other settings":                {begun(record.Interrupted), request(two), "v2", false, "", "--max-unavailable 1, now 2", 2},
+		"other settings, left open":     {begun(record.Interrupted), request(open), "v2", false, "r1", "", 0},
+		"more of them, agreed to":       {begun(record.Interrupted), request(open), "v2", true, "r1", "", 0},
+		"other settings, agreed to":     {begun(record.Interrupted), request(two), "v2", true, "r1", "", 0},
+		"another target":                {begun(record.Interrupted), request(), "v3", false, "", "pass --replan to continue to v3", 5},
+		"another target, agreed to":     {begun(record.Interrupted), request(), "v3", true, "r1", "", 0},
+		"a size that follows the group": {begun(record.Interrupted), request(func(r *record.Request) { r.Surge = 5 }), "v2", false, "r1", "", 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAdoptRecord(t *testing.T) {
 			if got.request.Surge != 2 || got.record.Request.Surge != 2 {
 				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", got.request.Surge)
 			}
-			if got.record.Target.ID != c.wanted || got.request.MaxUnavailable != c.request.MaxUnavailable || got.request.OnTimeout != upgrade.Fail || got.request.KeepMax {
+			if got.record.Target.ID != c.wanted || got.request.MaxUnavailable != c.request.MaxUnavailable || got.request.OnTimeout != record.Fail || got.request.KeepMax {
 				t.Errorf("goes on to %s with %+v", got.record.Target.ID, got.request)
 			}
 		})
@@ -270,7 +270,7 @@ func TestIdentitiesDiffer(t *testing.T) {
 func TestOutcomeThatCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
-	if code := exitCodeOf(line.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
+	if code := exitCodeOf(line.printOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
 	if text := errOut.String(); !strings.Contains(text, `group "workers" was upgraded (succeeded)`) || !strings.Contains(text, "broken pipe") {

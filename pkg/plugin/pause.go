@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func newPauseCommand(f *flags) *cobra.Command {
@@ -19,7 +19,7 @@ func newPauseCommand(f *flags) *cobra.Command {
 that were started finish first. Ctrl-C leaves the wait, not the pause. An
 upgrade that no process carries out is marked as paused, so that it is not
 resumed by mistake.`,
-		needs: upgrade.VerbPause,
+		needs: record.VerbPause,
 		run:   pauseUpgrade,
 	})
 }
@@ -27,11 +27,11 @@ resumed by mistake.`,
 // pauseUpgrade has the holder of an upgrade come to rest or, where there is none, marks the
 // upgrade.
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if !upgrade.PausedByRequest(&u.record) {
-		if u.record.Undoing() == upgrade.VerbAbort {
+	if !record.PausedByRequest(&u.record) {
+		if u.record.Undoing() == record.VerbAbort {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: an abort is running, which starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
-		if err := u.leaveRequest(ctx, c, upgrade.VerbPause); err != nil {
+		if err := u.leaveRequest(ctx, c, record.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
 		record, err := awaitPause(ctx, c, u)
@@ -43,10 +43,10 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		}
 		u.record = record
 	}
-	if u.record.Result != upgrade.Paused {
+	if u.record.Result != record.Paused {
 		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
-	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
+	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
 }
 
 // claim is how the wait for a lease ended.
@@ -57,14 +57,14 @@ type claim struct {
 
 // awaitPause waits until the record says that the upgrade has come to rest or, where no one carries
 // it out or its holder is gone, writes that itself. It returns the record.
-func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
+func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Record, error) {
 	display := c.line.openDisplay(u.name, nil)
 	defer display.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower, err := u.store.Follow(ctx)
 	if err != nil {
-		return upgrade.Record{}, err
+		return record.Record{}, err
 	}
 	claims := make(chan claim, 1)
 	go func() {
@@ -77,18 +77,18 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	for {
 		select {
 		case <-follower.Changed():
-			record, _, err := follower.Record()
-			if err == nil && record.IsResumable() && record.Result != upgrade.Paused {
+			rec, _, err := follower.Record()
+			if err == nil && rec.IsResumable() && rec.Result != record.Paused {
 				continue
 			}
 			cancel()
 			if got := <-claims; got.err == nil {
 				got.hold.Release()
 			}
-			return record, err
+			return rec, err
 		case got := <-claims:
 			if got.err != nil {
-				return upgrade.Record{}, got.err
+				return record.Record{}, got.err
 			}
 			defer got.hold.Release()
 			return u.markPaused(ctx, c.conn.IdleSince(got.hold.LastHeld()), c.conn.Now())
@@ -96,7 +96,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	}
 }
 
-func describeWait(holder string, record *upgrade.Record) string {
+func describeWait(holder string, record *record.Record) string {
 	text := fmt.Sprintf("asked %s to pause", holder)
 	if n := len(record.Nodes); n > 0 {
 		text += fmt.Sprintf(": nodes that were started finish first (%d now)", n)
@@ -107,17 +107,17 @@ func describeWait(holder string, record *upgrade.Record) string {
 // markPaused writes that an upgrade which no one carries out is paused, unless it has come to its
 // end meanwhile. The time in which no one was at work until now does not count for the nodes in
 // drain.
-func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, now time.Time) (upgrade.Record, error) {
-	record, err := u.store.LoadRecord(ctx)
-	if err != nil || !record.IsResumable() || upgrade.PausedByRequest(&record) {
-		return record, err
+func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, now time.Time) (record.Record, error) {
+	rec, err := u.store.LoadRecord(ctx)
+	if err != nil || !rec.IsResumable() || record.PausedByRequest(&rec) {
+		return rec, err
 	}
-	if record.Delegation != nil {
-		return record, usageError(fmt.Errorf("the group's cloud carries it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal", nodegroup.Command("resume", u.name)))
+	if rec.Delegation != nil {
+		return rec, usageError(fmt.Errorf("the group's cloud carries it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal", nodegroup.Command("resume", u.name)))
 	}
-	record = upgrade.CreditIdleTime(&record, idle, now)
-	record = upgrade.MarkPaused(&record, u.name, currentUser(), now)
-	return record, u.store.Save(ctx, record)
+	rec = record.CreditIdleTime(&rec, idle, now)
+	rec = record.MarkPaused(&rec, u.name, currentUser(), now)
+	return rec, u.store.Save(ctx, rec)
 }
 
 func newResumeCommand(f *flags) *cobra.Command {
@@ -144,7 +144,7 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	asked := u.store.Asked()
-	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run
+	pausing := asked.Verb == record.VerbPause && asked.Run == u.record.Run
 	atWork, err := c.isHolderAtWork(ctx, u.name, modeResume)
 	if err == nil && atWork && pausing {
 		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see takeUpRecord

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // probesAtOnce is how many pods the API server is asked to create at a time: one whose webhook does not answer takes up to 30 s.
@@ -88,7 +88,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 	var questions errgroup.Group
 	questions.SetLimit(probesAtOnce)
 	for i, pod := range pods {
-		comesFirst := g.request.Move == upgrade.MoveBySurge && movable.MovesOnly(pod)
+		comesFirst := g.request.Move == record.MoveBySurge && movable.MovesOnly(pod)
 		questions.Go(func() error {
 			probes[i] = describeCreation(pod, cluster.TryCreation(ctx, conn.Client, pod), comesFirst)
 			return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // follow writes the progress of an upgrade in a mode, in the time of a synctest bubble.
@@ -39,10 +40,10 @@ func follow(t *testing.T, mode string, happens func(Display)) string {
 }
 
 // stepOf is a step in a phase, with obstacles.
-func stepOf(phase upgrade.Phase, blocked ...drain.Blocked) upgrade.Step {
-	return upgrade.Step{Blocked: blocked, Status: upgrade.Status{
+func stepOf(phase record.Phase, blocked ...drain.Blocked) upgrade.Step {
+	return upgrade.Step{Blocked: blocked, Status: record.Status{
 		Group: "workers", Phase: phase, Total: 2, Desired: 3, Max: 4, Zones: "a:3",
-		Nodes: []upgrade.NodeStatus{{Name: "n1", State: upgrade.NodeDraining, Batch: 1, Pods: 1}},
+		Nodes: []record.NodeStatus{{Name: "n1", State: record.NodeDraining, Batch: 1, Pods: 1}},
 	}}
 }
 
@@ -55,9 +56,9 @@ func deniedPod(detail string) drain.Blocked {
 // story is an upgrade in short.
 func story(p Display) {
 	p.Note("run r1: upgrading to workers:2")
-	p.Step(stepOf(upgrade.PhaseSetup))
-	p.Step(stepOf(upgrade.PhaseSetup))
-	p.Step(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
+	p.Step(stepOf(record.PhaseSetup))
+	p.Step(stepOf(record.PhaseSetup))
+	p.Step(stepOf(record.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
 	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
 	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
 	p.Cloud(&nodegroup.Group{}, nil)
@@ -66,8 +67,8 @@ func story(p Display) {
 	p.Outage("no credentials for the API server")
 	p.Outage("")
 	p.Outage("connection refused")
-	stopping := stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
-	stopping.Record.Stopping = upgrade.Interrupted
+	stopping := stepOf(record.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
+	stopping.Record.Stopping = record.Interrupted
 	p.Step(stopping)
 	p.Step(stopping)
 }
@@ -142,10 +143,10 @@ func TestHeartbeat(t *testing.T) {
 		want    int
 	}{
 		"nothing was decided yet": {func(Display) { time.Sleep(10 * time.Minute) }, 0},
-		"a short silence":         {func(p Display) { p.Step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
-		"a long silence":          {func(p Display) { p.Step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
+		"a short silence":         {func(p Display) { p.Step(stepOf(record.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
+		"a long silence":          {func(p Display) { p.Step(stepOf(record.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
 		"somebody speaks": {func(p Display) {
-			p.Step(stepOf(upgrade.PhaseUpgrade))
+			p.Step(stepOf(record.PhaseUpgrade))
 			for range 10 {
 				time.Sleep(heartbeat - 2*time.Second)
 				p.Note("still here")
@@ -168,11 +169,11 @@ const erase = "\r\x1b[K"
 // takes it away at the end.
 func TestTerminalProgress(t *testing.T) {
 	text := follow(t, "tty", func(p Display) {
-		p.Step(stepOf(upgrade.PhaseUpgrade))
+		p.Step(stepOf(record.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
 		p.Note("one more line")
 		time.Sleep(time.Second)
-		p.Step(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
+		p.Step(stepOf(record.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
 	const moment = "phase upgrade, 0 of 2 replaced; n1 draining 1 pod"

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
 // objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown. The group is not changed.
-func (s *session) forecastRest(ctx context.Context, g groupContext, record upgrade.Record, load func(context.Context, *planning) error) report.Rest {
+func (s *session) forecastRest(ctx context.Context, g groupContext, record record.Record, load func(context.Context, *planning) error) report.Rest {
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
 	defer cancel()
 	g.record, g.request = record.Reopened(), record.Request
@@ -56,7 +57,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record upgra
 
 // rejectUnknownAdded returns an error where a cloud is in the middle of an upgrade of its own and it
 // is not known what it has added to the group.
-func (o *observation) rejectUnknownAdded(record *upgrade.Record) error {
+func (o *observation) rejectUnknownAdded(record *record.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
 		return errors.New("this tool did not begin the cloud's update, so that it does not know how many nodes the update has added")
 	}
@@ -79,16 +80,16 @@ func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
 
 // giveUpTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
 // nothing then. It has tried the nodes that it is draining for a while already.
-func (p *planning) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) upgrade.Duration {
+func (p *planning) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) record.Duration {
 	timeout := p.record.Request.DrainTimeout.Duration
 	i := slices.IndexFunc(nodes, func(n simulate.NodeForecast) bool { return n.Name == end.Node })
-	if end.Result != upgrade.PodEvictionFailure || i < 0 {
+	if end.Result != record.PodEvictionFailure || i < 0 {
 		return end.After
 	}
 	if since := p.record.Delegation.Draining[end.Node]; !since.IsZero() {
-		return upgrade.Duration{Duration: max(0, since.Add(timeout).Sub(p.now))}
+		return record.Duration{Duration: max(0, since.Add(timeout).Sub(p.now))}
 	}
-	return upgrade.Duration{Duration: min(end.After.Duration, nodes[i].Start.Latest.Duration+timeout)}
+	return record.Duration{Duration: min(end.After.Duration, nodes[i].Start.Latest.Duration+timeout)}
 }
 
 // forecaster works out what remains of an upgrade beside its display: one forecast at a time, and so
@@ -140,7 +141,7 @@ type madeForecast struct {
 
 // begin begins a forecast of what remains, unless one is being made or the last one still stands. The
 // group is not changed, nor may its parts be.
-func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, record upgrade.Record) {
+func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, record record.Record) {
 	if f.made != nil || f.run == record.Run && time.Since(f.ended) < max(forecastPause, forecastShare*f.took) {
 		return
 	}

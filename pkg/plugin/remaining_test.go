@@ -14,13 +14,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // drainedGroup is a group of four outdated nodes with a pod each, of which one may be evicted at a time,
 // or none. Draining nodes have been drained for so long, by EKS or by this tool.
-func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, upgrade.Record) {
+func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, record.Record) {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
 		name: "workers", observation: observation{
@@ -30,17 +30,17 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 			},
 		},
 	}
-	record := upgrade.Record{
-		Version: upgrade.RecordVersion, Run: "r1", Started: noon.Add(-time.Hour), Phase: upgrade.PhaseUpgrade, PhaseBegan: noon.Add(-time.Hour), Target: revision, Previous: revision, Total: 4,
+	rec := record.Record{
+		Version: record.Version, Run: "r1", Started: noon.Add(-time.Hour), Phase: record.PhaseUpgrade, PhaseBegan: noon.Add(-time.Hour), Target: revision, Previous: revision, Total: 4,
 		Provider: "aws", Sizes: nodegroup.Sizes{Desired: 4, Max: 4, Zones: map[string]int{"a": 4}},
-		Request: upgrade.Request{
-			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
-			DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, Settle: upgrade.Duration{Duration: time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+		Request: record.Request{
+			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
+			DrainTimeout: record.Duration{Duration: 15 * time.Minute}, Settle: record.Duration{Duration: time.Minute}, BootTimeout: record.Duration{Duration: 20 * time.Minute},
 		},
-		Nodes: map[string]upgrade.NodeRecord{}, Begun: len(draining),
+		Nodes: map[string]record.NodeRecord{}, Begun: len(draining),
 	}
 	if delegated {
-		record.Request.Strategy, record.Delegation = upgrade.Delegated, &upgrade.Delegation{ID: "u1", Draining: map[string]time.Time{}}
+		rec.Request.Strategy, rec.Delegation = record.Delegated, &record.Delegation{ID: "u1", Draining: map[string]time.Time{}}
 		g.group.Managed = &nodegroup.Managed{TerminateFirst: true, Operation: nodegroup.Operation{ID: "u1", State: nodegroup.OperationRunning, Began: noon.Add(-time.Hour), To: revision}}
 	}
 	view := &g.cluster.view
@@ -53,17 +53,17 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 		switch {
 		case !started:
 		case delegated:
-			record.Delegation.Draining[name] = noon.Add(-since)
+			rec.Delegation.Draining[name] = noon.Add(-since)
 		default:
-			record.Nodes[name] = upgrade.NodeRecord{
-				UID: "n0", Instance: "i-" + name, Zone: "a", State: upgrade.NodeDraining, Batch: 1, Began: noon.Add(-since), Deadline: noon.Add(15*time.Minute - since),
+			rec.Nodes[name] = record.NodeRecord{
+				UID: "n0", Instance: "i-" + name, Zone: "a", State: record.NodeDraining, Batch: 1, Began: noon.Add(-since), Deadline: noon.Add(15*time.Minute - since),
 			}
 		}
 	}
 	view.PDBs = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 4, 4-allowed))}
 	view.Budgets = drain.NewBudgets(view.PDBs)
 	g.joinNodes(&g.record)
-	return g, record
+	return g, rec
 }
 
 // TestRemainingEndsWhereTheUpgradeDoes: a node that is not empty in its time ends an upgrade as
@@ -88,11 +88,11 @@ func TestRemainingEndsWhereTheUpgradeDoes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g, record := drainedGroup(c.allowed, c.delegated, c.draining)
+			g, rec := drainedGroup(c.allowed, c.delegated, c.draining)
 			if c.force {
-				record.Request.OnTimeout = upgrade.Force
+				rec.Request.OnTimeout = record.Force
 			}
-			rest := (&session{}).forecastRest(t.Context(), *g, record, loadNothing)
+			rest := (&session{}).forecastRest(t.Context(), *g, rec, loadNothing)
 			fast, slow := "", ""
 			if ends := rest.RemainingEnds; ends != nil {
 				fast, slow = ends.Fast.Node, ends.Slow.Node

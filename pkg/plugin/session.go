@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // command is a command line and the cluster that it is about.
@@ -43,7 +43,7 @@ func (c *command) openStore(group string) *cluster.Store {
 
 // loadRecords returns the upgrade records of all groups, by group name. For each record that cannot be read, unreadable holds
 // the error by group name.
-func (c *command) loadRecords(ctx context.Context) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
+func (c *command) loadRecords(ctx context.Context) (records map[string]record.Record, unreadable map[string]error, err error) {
 	return cluster.LoadRecords(ctx, c.conn.Client, c.line.stateNamespace)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // simulation is the simulate command: an upgrade in virtual time, of a cluster that was written
@@ -240,14 +240,14 @@ func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.line.ErrOut, group: req.Group, json: s.line.progress == "json", began: spec.Now}
-	record, err := simulate.New(spec).Run(ctx, req, t.recordStep)
+	rec, err := simulate.New(spec).Run(ctx, req, t.recordStep)
 	if err != nil {
 		return err
 	}
-	text := "upgraded" + describeResult(record)
-	if record.Result != upgrade.Succeeded {
-		text = fmt.Sprintf("ended as %s%s", record.Result, describeResult(record))
+	text := "upgraded" + describeResult(rec)
+	if rec.Result != record.Succeeded {
+		text = fmt.Sprintf("ended as %s%s", rec.Result, describeResult(rec))
 	}
-	t.writeEvent(report.Event{Type: "phase", State: string(record.Result), Text: text})
+	t.writeEvent(report.Event{Type: "phase", State: string(rec.Result), Text: text})
 	return t.err
 }

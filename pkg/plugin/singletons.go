@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // longReady is how long the pods of a workload take to become ready that a plan calls slow.
@@ -44,9 +44,9 @@ func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton 
 			continue
 		}
 		gap, _ := r.ReadyTime()
-		s := report.Singleton{Name: r.String(), Moves: upgrade.MoveByEviction, Gap: upgrade.Duration{Duration: gap}}
-		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && p.request.Move == upgrade.MoveBySurge {
-			s.Moves, s.Gap = upgrade.MoveBySurge, upgrade.Duration{}
+		s := report.Singleton{Name: r.String(), Moves: record.MoveByEviction, Gap: record.Duration{Duration: gap}}
+		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && p.request.Move == record.MoveBySurge {
+			s.Moves, s.Gap = record.MoveBySurge, record.Duration{}
 		}
 		if refusal := p.refusals[nameWorkload(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
 			s.Why = "its new pod is refused"
@@ -61,7 +61,7 @@ func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
 	var found []report.SlowWorkload
 	for _, r := range leaving {
 		if usual, _ := r.ReadyTime(); usual >= longReady {
-			found = append(found, report.SlowWorkload{Name: r.String(), Ready: upgrade.Duration{Duration: usual}})
+			found = append(found, report.SlowWorkload{Name: r.String(), Ready: record.Duration{Duration: usual}})
 		}
 	}
 	slices.SortStableFunc(found, func(a, b report.SlowWorkload) int { return cmp.Compare(b.Ready.Duration, a.Ready.Duration) })

@@ -13,12 +13,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // enlargedGroup is a group of seven outdated nodes, and so many more that an upgrade has added, with its
 // record.
-func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Record) {
+func enlargedGroup(added int, phase record.Phase) (*groupContext, record.Record) {
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
 	g := &groupContext{
 		name: "workers", observation: observation{
@@ -38,17 +39,17 @@ func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Recor
 		g.group.Instances = append(g.group.Instances, instance)
 	}
 	g.joinNodes(&g.record)
-	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
-	g.request = upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 5, OnTimeout: upgrade.Fail,
+	span := func(d time.Duration) record.Duration { return record.Duration{Duration: d} }
+	g.request = record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 5, OnTimeout: record.Fail,
 		DrainTimeout: span(15 * time.Minute), Settle: span(time.Minute), BootTimeout: span(20 * time.Minute),
 	}
-	if phase == upgrade.PhaseSoak {
-		g.request.Strategy, g.request.Surge, g.request.MaxUnavailable = upgrade.BlueGreen, 7, 0
-		g.request.BlueGreen = &upgrade.BlueGreenRequest{Batch: 1, Soak: span(time.Hour)}
+	if phase == record.PhaseSoak {
+		g.request.Strategy, g.request.Surge, g.request.MaxUnavailable = record.BlueGreen, 7, 0
+		g.request.BlueGreen = &record.BlueGreenRequest{Batch: 1, Soak: span(time.Hour)}
 	}
-	record := upgrade.Record{
-		Version: upgrade.RecordVersion, Run: "r1", Request: g.request, Provider: "aws", Started: noon.Add(-time.Hour), Phase: phase, PhaseBegan: noon.Add(-time.Hour), Total: 7,
+	record := record.Record{
+		Version: record.Version, Run: "r1", Request: g.request, Provider: "aws", Started: noon.Add(-time.Hour), Phase: phase, PhaseBegan: noon.Add(-time.Hour), Total: 7,
 		Target: revision, Previous: before, Sizes: nodegroup.Sizes{Desired: 7, Min: 1, Max: 7, Zones: map[string]int{"a": 7}},
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, MaxFrom: 7, MaxTo: 14, MaxSeen: 14, Zones: map[string]ledger.Zone{"a": {Surge: added, Launched: added, Serial: added}}}),
 	}
@@ -60,14 +61,14 @@ func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Recor
 func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
 	cases := map[string]struct {
 		added int
-		phase upgrade.Phase
+		phase record.Phase
 		back  bool
 	}{
 		"before it begins":         {phase: ""},
-		"in the middle of a surge": {added: 5, phase: upgrade.PhaseUpgrade},
-		"blue-green in its soak":   {added: 7, phase: upgrade.PhaseSoak},
-		"the way back":             {added: 5, phase: upgrade.PhaseUpgrade, back: true},
-		"the way back from a soak": {added: 7, phase: upgrade.PhaseSoak, back: true},
+		"in the middle of a surge": {added: 5, phase: record.PhaseUpgrade},
+		"blue-green in its soak":   {added: 7, phase: record.PhaseSoak},
+		"the way back":             {added: 5, phase: record.PhaseUpgrade, back: true},
+		"the way back from a soak": {added: 7, phase: record.PhaseSoak, back: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func newStatusCommand(f *flags) *cobra.Command {
@@ -64,21 +65,21 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if watch {
 		return followUpgrade(ctx, s, g)
 	}
-	record, err := g.store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
+	rec, err := g.store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
 	if err != nil {
 		return err
 	}
 	asked := g.store.Asked()
-	lease, abandoned, err := c.readLease(ctx, g.store, name, &record)
+	lease, abandoned, err := c.readLease(ctx, g.store, name, &rec)
 	if err != nil {
 		return err
 	}
-	state := recordedState{record: record, asked: asked, lease: lease, abandoned: abandoned}
+	state := recordedState{record: rec, asked: asked, lease: lease, abandoned: abandoned}
 	r := &reported{groupContext: g}
-	r.readControllers(ctx, s.conn, &record)
+	r.readControllers(ctx, s.conn, &rec)
 	status := r.makeStatus(state, s.conn.Now())
-	if record.IsRunning() || record.Result == upgrade.Waiting {
-		status.Rest = s.forecastRest(ctx, *g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
+	if rec.IsRunning() || rec.Result == record.Waiting {
+		status.Rest = s.forecastRest(ctx, *g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
@@ -99,7 +100,7 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 		if err != nil {
 			return s, "", err
 		}
-		switch chosen.names = upgrade.GroupsToReport(records); len(chosen.names) {
+		switch chosen.names = record.GroupsToReport(records); len(chosen.names) {
 		case 0:
 			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
@@ -140,8 +141,8 @@ func quoteGroups(names []string) []string {
 
 // recordedState is what the cluster keeps of an upgrade, at one moment.
 type recordedState struct {
-	record upgrade.Record
-	asked  upgrade.Asked
+	record record.Record
+	asked  record.Asked
 	lease  cluster.LeaseState
 	// abandoned tells that no one carries the upgrade out; see command.readLease.
 	abandoned bool
@@ -152,7 +153,7 @@ type reported struct {
 	*groupContext
 	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
 	// of, with the notes of the last look; nil where there is none.
-	watched *upgrade.Record
+	watched *record.Record
 	notes   upgrade.Notes
 	// controllers are those of workloads that have fewer pods than before an upgrade.
 	controllers map[drain.Workload]drain.Controller
@@ -160,19 +161,19 @@ type reported struct {
 
 // makeStatus is what the next step would see, without doing it.
 func (r *reported) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
-	record := state.record
-	if watched := r.watchOperation(now); watched != nil && !record.IsRunning() {
-		record = *watched
+	rec := state.record
+	if watched := r.watchOperation(now); watched != nil && !rec.IsRunning() {
+		rec = *watched
 	}
-	status := makeUpgradeStatus(r.group.Name, record)
+	status := makeUpgradeStatus(r.group.Name, rec)
 	status.Holder = state.lease.Holder
 	if r.group.Managed != nil && r.group.Managed.Operation.ID != "" {
 		status.Operation = &r.group.Managed.Operation
 	}
-	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, record)
+	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, rec)
 	world.Asked, world.Notes, world.Controllers = state.asked, r.notes, r.controllers
-	if record.Run == "" {
-		status.Status, status.Outdated = upgrade.Status{}, knownOutdated(&r.group, r.members)
+	if rec.Run == "" {
+		status.Status, status.Outdated = record.Status{}, knownOutdated(&r.group, r.members)
 		if status.Outdated == nil {
 			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
 			if owner := r.findOwner(); owner != nil {
@@ -187,7 +188,7 @@ func (r *reported) makeStatus(state recordedState, now time.Time) *report.Upgrad
 		status.Result, status.Message = step.Record.Result, step.Record.Message
 	}
 	status.Impacts = upgrade.ListImpacts(&step.Record)
-	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, r.group.Suspended)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(rec.Suspended, r.group.Suspended)
 	return status
 }
 
@@ -196,7 +197,7 @@ const mostControllersRead = 20
 
 // readControllers reads how many pods the workloads should have that have fewer than before the
 // upgrade.
-func (r *reported) readControllers(ctx context.Context, conn *connection, record *upgrade.Record) {
+func (r *reported) readControllers(ctx context.Context, conn *connection, record *record.Record) {
 	if len(record.Workloads) == 0 {
 		return
 	}
@@ -210,7 +211,7 @@ func (r *reported) readControllers(ctx context.Context, conn *connection, record
 
 // watchOperation is how the operation is followed that the group's own cloud carries out, nil where
 // it carries none out and none was followed.
-func (r *reported) watchOperation(now time.Time) *upgrade.Record {
+func (r *reported) watchOperation(now time.Time) *record.Record {
 	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
 		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
 		r.watched = &record
@@ -222,7 +223,7 @@ func (r *reported) watchOperation(now time.Time) *upgrade.Record {
 func (r *reported) isWatching() bool { return r.watched != nil && r.watched.Result == "" }
 
 // describeRecorded ends a sentence with the groups of which there is a record.
-func describeRecorded(records map[string]upgrade.Record) string {
+func describeRecorded(records map[string]record.Record) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(records))
 	switch n := len(names); {
@@ -235,7 +236,7 @@ func describeRecorded(records map[string]upgrade.Record) string {
 }
 
 // showLeftovers prints what other upgrades have left, where none is under way.
-func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record, unreadable map[string]error) error {
+func showLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) error {
 	left, err := findAllLeftovers(ctx, s, records, unreadable)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // leases answers requests for leases from a map by name, which they change; onWrite, unless nil,
@@ -130,14 +130,14 @@ func decoded[T runtime.Object](r *http.Request) T {
 }
 
 // inDrain is the record of an upgrade of the group blue whose process is gone.
-func inDrain(change ...func(*upgrade.Record)) upgrade.Record {
+func inDrain(change ...func(*record.Record)) record.Record {
 	r := stopped("")
 	r.Provider, r.Started = "manual", time.Now().Add(-time.Hour)
-	r.Request = upgrade.Request{
-		Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", Current: map[string]string{"image": "v2"}, MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
-		DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+	r.Request = record.Request{
+		Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", Current: map[string]string{"image": "v2"}, MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
+		DrainTimeout: record.Duration{Duration: 15 * time.Minute}, BootTimeout: record.Duration{Duration: 20 * time.Minute},
 	}
-	r.Nodes = map[string]upgrade.NodeRecord{"b1": {UID: "b1", State: upgrade.NodeDraining, Batch: 1, Began: time.Now().Add(-10 * time.Minute), Deadline: time.Now().Add(5 * time.Minute)}}
+	r.Nodes = map[string]record.NodeRecord{"b1": {UID: "b1", State: record.NodeDraining, Batch: 1, Began: time.Now().Add(-10 * time.Minute), Deadline: time.Now().Add(5 * time.Minute)}}
 	for _, f := range change {
 		f(&r)
 	}
@@ -145,9 +145,9 @@ func inDrain(change ...func(*upgrade.Record)) upgrade.Record {
 }
 
 // soaking has the record of a blue-green upgrade that soaks.
-func soaking(r *upgrade.Record) {
-	r.Version, r.Request.Strategy, r.Phase = 3, upgrade.BlueGreen, upgrade.PhaseSoak
-	r.Request.BlueGreen = &upgrade.BlueGreenRequest{Batch: 1}
+func soaking(r *record.Record) {
+	r.Version, r.Request.Strategy, r.Phase = 3, record.BlueGreen, record.PhaseSoak
+	r.Request.BlueGreen = &record.BlueGreenRequest{Batch: 1}
 	r.Soak.Until = time.Now().Add(time.Hour)
 }
 
@@ -156,11 +156,11 @@ func soaking(r *upgrade.Record) {
 // which the next process would obey.
 func TestVerbsOnlyLook(t *testing.T) {
 	cases := map[string]struct {
-		record upgrade.Record
-		asked  upgrade.Verb
+		record record.Record
+		asked  record.Verb
 	}{
 		"resume blue":   {inDrain(), ""},
-		"resume blue ":  {inDrain(), upgrade.VerbPause},
+		"resume blue ":  {inDrain(), record.VerbPause},
 		"complete blue": {inDrain(soaking), ""},
 	}
 	for args, c := range cases {
@@ -168,7 +168,7 @@ func TestVerbsOnlyLook(t *testing.T) {
 			s := twoGroups()
 			s.recorded(t, "blue", c.record)
 			if c.asked != "" {
-				text, err := json.Marshal(upgrade.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
+				text, err := json.Marshal(record.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -190,7 +190,7 @@ func TestVerbsOnlyLook(t *testing.T) {
 // TestVerbsSeeAHolderAtWork: what a verb asks for is left to a holder that renews its lease, whose lease stays as it is.
 func TestVerbsSeeAHolderAtWork(t *testing.T) {
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		says   string
 		sends  int
 	}{
@@ -247,20 +247,20 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 
 // TestPauseCreditsDeadTime: the time before a pause in which no one was at work does not count for nodes in drain.
 func TestPauseCreditsDeadTime(t *testing.T) {
-	record := inDrain()
-	paused := pausedAfter(t, record, 3*time.Minute)
-	before, after := record.Nodes["b1"].Deadline, paused.Nodes["b1"].Deadline
-	if moved := after.Sub(before).Round(time.Second); moved != 3*time.Minute || paused.Result != upgrade.Paused {
+	rec := inDrain()
+	paused := pausedAfter(t, rec, 3*time.Minute)
+	before, after := rec.Nodes["b1"].Deadline, paused.Nodes["b1"].Deadline
+	if moved := after.Sub(before).Round(time.Second); moved != 3*time.Minute || paused.Result != record.Paused {
 		t.Errorf("result %q, and the deadline moved by %s, want 3m0s", paused.Result, moved)
 	}
 }
 
 // pausedAfter is the record as a pause leaves it that comes so long after the last holder.
-func pausedAfter(t *testing.T, record upgrade.Record, idle time.Duration) upgrade.Record {
+func pausedAfter(t *testing.T, rec record.Record, idle time.Duration) record.Record {
 	t.Helper()
 	s := twoGroups()
-	s.recorded(t, "blue", record)
-	var saved upgrade.Record
+	s.recorded(t, "blue", rec)
+	var saved record.Record
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/configmaps/") {
 			return false
@@ -335,21 +335,21 @@ func TestForeignRunsAreRefused(t *testing.T) {
 			s.marked(t, "b1", "r1", nil)
 		}, "-l kops.k8s.io/instancegroup=blue", `is part of run r1 of group "blue" (namespace kube-system)`},
 		"a part of a group that is paused, without marks": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "blue", `of group "image in (v1,v2)"`},
 		"more than a group that is paused": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "blue", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+			s.recorded(t, "blue", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "-l image", `of group "blue"`},
 		"recorded in another namespace": {func(t *testing.T, s *apiServer) { s.marked(t, "b1", "r9", elsewhere) }, "blue", `group "blue" (namespace ops), which is not recorded there`},
 		"a part of a group whose upgrade is over": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result = upgrade.Succeeded }))
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result = record.Succeeded }))
 			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
 		}, "blue", `group "image in (v1,v2)" (namespace kube-system), which is over (succeeded)`},
 		"another group is paused": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "green", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+			s.recorded(t, "green", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "blue", ""},
 		"the group that was paused is over": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result, r.Nodes = upgrade.Succeeded, nil }))
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.Nodes = record.Succeeded, nil }))
 		}, "blue", ""},
 	}
 	for name, c := range cases {
@@ -435,7 +435,7 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 // TestMarksThatMayBeOfAnUnreadableRecord: marks of a run that name no group may be of any. The node is neither upgraded nor
 // listed as a leftover while a record cannot be read.
 func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
-	for record, want := range map[string]struct {
+	for rec, want := range map[string]struct {
 		code   int
 		listed bool
 	}{"garbage": {exitError, false}, "": {exitDone, true}} {
@@ -445,19 +445,19 @@ func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		delete(s.nodes[i].Annotations, nodemark.AnnotationOwner)
-		if record != "" {
-			s.recorded(t, "green", upgrade.Record{})
-			s.maps[len(s.maps)-1].Data["record"] = record
+		if rec != "" {
+			s.recorded(t, "green", record.Record{})
+			s.maps[len(s.maps)-1].Data["record"] = rec
 		}
 		s.withLeases()
 		s.serve(t)
 		_, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
 		if refused := strings.Contains(stderr, `node "b1" has marks that may be of group "green"`); refused != !want.listed || (want.code != exitDone && code != want.code) {
-			t.Errorf("record %q: exit code %d, stderr %q", record, code, stderr)
+			t.Errorf("record %q: exit code %d, stderr %q", rec, code, stderr)
 		}
 		stdout, stderr, _ := invoke(t, "status", "blue", "--current=image=v2")
 		if strings.Contains(stdout+stderr, "r9") != want.listed {
-			t.Errorf("record %q: status says %q, %q", record, stdout, stderr)
+			t.Errorf("record %q: status says %q, %q", rec, stdout, stderr)
 		}
 	}
 }
@@ -478,7 +478,7 @@ func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, c.group, upgrade.Record{})
+			s.recorded(t, c.group, record.Record{})
 			s.maps[len(s.maps)-1].Data["record"] = c.record
 			s.withLeases()
 			s.serve(t)

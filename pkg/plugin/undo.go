@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // addAgreements adds the flags of verbs that carry something out.
@@ -35,7 +36,7 @@ func newRollbackCommand(f *flags) *cobra.Command {
 in the same way and with the same settings. Whoever carries the upgrade out
 gives way first. An upgrade that is complete is not rolled back: upgrade to the
 older revision with --to.`,
-		needs: upgrade.VerbRollback,
+		needs: record.VerbRollback,
 		run:   rollBack,
 	})
 	f.addAgreements(cmd)
@@ -150,10 +151,10 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 }
 
 // simulateAbort aborts in virtual time, to say what would be done.
-func (s *session) simulateAbort(ctx context.Context, g *groupContext) (*actionLog, upgrade.Record, error) {
+func (s *session) simulateAbort(ctx context.Context, g *groupContext) (*actionLog, record.Record, error) {
 	p := &planning{groupContext: g, s: s}
 	if err := p.loadForecastData(ctx); err != nil {
-		return nil, upgrade.Record{}, err
+		return nil, record.Record{}, err
 	}
 	log := &actionLog{}
 	record, err := simulate.New(p.makeSpec()).Run(ctx, g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })

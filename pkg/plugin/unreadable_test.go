@@ -7,7 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestUnreadableMarks: a node with a mark that cannot be read is named before anything is touched, and by a status.
@@ -40,16 +40,16 @@ func TestUnreadableRecords(t *testing.T) {
 	name := cluster.ObjectName("blue")
 	forget := "run kubectl delete configmap -n kube-system " + name + " to forget that upgrade"
 	cases := map[string]struct {
-		change func(*upgrade.Record)
+		change func(*record.Record)
 		text   map[string]string
 		args   string
 		says   []string
 	}{
 		"no JSON":             {nil, map[string]string{"record": "{"}, "blue --yes", []string{"unexpected end of JSON input", forget}},
-		"an unknown strategy": {func(r *upgrade.Record) { r.Request.Strategy = "hope" }, nil, "blue --yes", []string{`its strategy "hope" is not known`, forget}},
-		"an unknown phase":    {func(r *upgrade.Record) { r.Phase = "limbo" }, nil, "resume blue", []string{`its phase "limbo" is not known`, forget}},
+		"an unknown strategy": {func(r *record.Record) { r.Request.Strategy = "hope" }, nil, "blue --yes", []string{`its strategy "hope" is not known`, forget}},
+		"an unknown phase":    {func(r *record.Record) { r.Phase = "limbo" }, nil, "resume blue", []string{`its phase "limbo" is not known`, forget}},
 		"an unknown state": {
-			func(r *upgrade.Record) { r.Nodes["b1"] = upgrade.NodeRecord{UID: "b1", State: "Lost"} }, nil, "abort blue",
+			func(r *record.Record) { r.Nodes["b1"] = record.NodeRecord{UID: "b1", State: "Lost"} }, nil, "abort blue",
 			[]string{`the state "Lost" of node "b1" is not known`, forget},
 		},
 		"a request that is no JSON": {nil, map[string]string{"request": "{"}, "status blue", []string{

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // runUpgrade is the root command: the list without a group, else the plan and, unless it is a dry
@@ -59,7 +60,7 @@ func rejectEarly(ctx context.Context, c *command) error {
 
 // rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
 // unless it is to be waited for.
-func rejectWaiting(line *commandLine, group string, record upgrade.Record) error {
+func rejectWaiting(line *commandLine, group string, record record.Record) error {
 	if line.agreed.wait || !upgrade.IsWaiting(&record, line.now()) {
 		return nil
 	}
@@ -190,7 +191,7 @@ func describeReleases(nodes []string) string {
 }
 
 // checkAccess refuses an upgrade that would come to a halt half way for want of a right.
-func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
+func (c *command) checkAccess(ctx context.Context, m mode, request *record.Request) error {
 	missing := c.conn.ListMissingRights(ctx, request, m != modeAbort, c.line.stateNamespace)
 	if len(missing) == 0 {
 		return nil
@@ -278,41 +279,41 @@ func suggestDryRun(m mode, retry string) string {
 
 // printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
 // that names what to do.
-func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
-	code := exitCodeOfResult(record.Result)
-	if record.Result != upgrade.Succeeded && record.Result != upgrade.LeftBehind {
-		l.printUnfinished(name, record)
+func (l *commandLine) printOutcome(name string, rec record.Record) error {
+	code := exitCodeOfResult(rec.Result)
+	if rec.Result != record.Succeeded && rec.Result != record.LeftBehind {
+		l.printUnfinished(name, rec)
 	}
-	switch record.Result {
-	case upgrade.Succeeded, upgrade.LeftBehind:
-		if err := l.printResult(name, record); err != nil { // the exit code still tells how the upgrade ended
-			fmt.Fprintf(l.ErrOut, "warning: group %q was upgraded (%s), but that could not be written to stdout: %v\n", name, record.Result, err)
+	switch rec.Result {
+	case record.Succeeded, record.LeftBehind:
+		if err := l.printResult(name, rec); err != nil { // the exit code still tells how the upgrade ended
+			fmt.Fprintf(l.ErrOut, "warning: group %q was upgraded (%s), but that could not be written to stdout: %v\n", name, rec.Result, err)
 		}
 		if code != exitDone {
 			return &exitErr{code: code}
 		}
 		return nil
-	case upgrade.Interrupted:
+	case record.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
-			describeRun(name, &record), record.Phase, record.Replaced, record.Total, report.Parenthesize(record.Message), l.retry)}
-	case upgrade.Waiting:
-		if upgrade.Allows(&record, upgrade.VerbComplete) != nil {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &record), record.Message, l.retry)}
+			describeRun(name, &rec), rec.Phase, rec.Replaced, rec.Total, report.Parenthesize(rec.Message), l.retry)}
+	case record.Waiting:
+		if upgrade.Allows(&rec, record.VerbComplete) != nil {
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &rec), rec.Message, l.retry)}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or %s to end the soak now", describeRun(name, &record), record.Message, l.retry, nodegroup.Command("complete", name))}
-	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
-		if record.PausedBy != "" {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), upgrade.PauseMessage(&record, name))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or %s to end the soak now", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
+	case record.Paused, record.TargetMoved: // a person decides; the message says between what
+		if rec.PausedBy != "" {
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &rec), record.PauseMessage(&rec, name))}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &record), record.Result, record.Message)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &rec), rec.Result, rec.Message)}
 	default:
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", describeRun(name, &record), record.Result, record.Message, l.retry)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", describeRun(name, &rec), rec.Result, rec.Message, l.retry)}
 	}
 }
 
 // printUnfinished prints the status of an upgrade that did not reach its goal where stdout carries a document. For people
 // the error says it. The exit code tells how the upgrade ended even if the document cannot be written.
-func (l *commandLine) printUnfinished(name string, record upgrade.Record) {
+func (l *commandLine) printUnfinished(name string, record record.Record) {
 	if !l.isForPrograms() || l.format == "name" {
 		return
 	}
@@ -321,7 +322,7 @@ func (l *commandLine) printUnfinished(name string, record upgrade.Record) {
 	}
 }
 
-func describeResult(record upgrade.Record) string {
+func describeResult(record record.Record) string {
 	var parts []string
 	if record.Total > 0 {
 		took := record.Ended.Sub(record.Started).Round(time.Second)
@@ -336,10 +337,10 @@ func describeResult(record upgrade.Record) string {
 	return ": " + strings.Join(parts, "; ")
 }
 
-func makeUpgradeStatus(name string, record upgrade.Record) *report.UpgradeStatus {
+func makeUpgradeStatus(name string, rec record.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
-		Run: record.Run, Started: record.Started, Result: record.Result, Message: record.Message, Target: record.Target, Impacts: upgrade.ListImpacts(&record),
-		Status: upgrade.Status{Group: name, Phase: record.Phase, Since: record.PhaseBegan, Total: record.Total, Replaced: record.Replaced, Owed: record.Ledger.Contribution()},
+		Run: rec.Run, Started: rec.Started, Result: rec.Result, Message: rec.Message, Target: rec.Target, Impacts: upgrade.ListImpacts(&rec),
+		Status: record.Status{Group: name, Phase: rec.Phase, Since: rec.PhaseBegan, Total: rec.Total, Replaced: rec.Replaced, Owed: rec.Ledger.Contribution()},
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)
 	return s

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // listFlagValues are the values that a flag takes, none where they cannot be counted.
@@ -22,10 +23,10 @@ func listFlagValues(flag string) []string {
 		"progress":        {"auto", "tty", "plain", "json", "quiet"},
 		"output":          {"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="},
 		"dry-run":         {"none", "client", "server"},
-		"strategy":        convertToStrings(upgrade.Strategies()),
+		"strategy":        convertToStrings(record.Strategies()),
 		"like":            {"eks", "gke"},
 		"update-strategy": upgrade.UpdateStrategies(),
-		"on-timeout":      {string(upgrade.Fail), string(upgrade.Force), string(upgrade.Skip)},
+		"on-timeout":      {string(record.Fail), string(record.Force), string(record.Skip)},
 		"unmanaged-pods":  {"refuse", "evict"},
 		"explain":         listRuleIDs(),
 		"skip-check":      listRuleIDs(),

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // verb is a command about one upgrade that is recorded, from whichever machine.
@@ -19,7 +20,7 @@ type verb struct {
 	// use is its word, doing what its errors begin with before the group.
 	use, doing, short, long string
 	// needs is what the upgrade's strategy must have, "" for nothing.
-	needs upgrade.Verb
+	needs record.Verb
 	// afterEnd is for a verb that has something to do after the end of an upgrade, too.
 	afterEnd bool
 	run      func(context.Context, *command, *recordedUpgrade) error
@@ -29,7 +30,7 @@ type verb struct {
 type recordedUpgrade struct {
 	name   string
 	store  *cluster.Store
-	record upgrade.Record
+	record record.Record
 }
 
 func (f *flags) newVerbCommand(v verb) *cobra.Command {
@@ -118,7 +119,7 @@ func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (
 
 // restoreSettings is the command line with what the upgrade was begun with and the record tells:
 // which nodes the group has and which of them are current.
-func restoreSettings(line commandLine, m mode, group string, record *upgrade.Record) (commandLine, error) {
+func restoreSettings(line commandLine, m mode, group string, record *record.Record) (commandLine, error) {
 	switch {
 	case record.IsCloudless():
 		line.providerName = "manual"
@@ -137,8 +138,8 @@ func restoreSettings(line commandLine, m mode, group string, record *upgrade.Rec
 }
 
 // leaveRequest tells whoever holds the upgrade what is asked for.
-func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb upgrade.Verb) error {
-	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
+func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb record.Verb) error {
+	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
 // isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
@@ -173,7 +174,7 @@ func newCompleteCommand(f *flags) *cobra.Command {
 		long: `Has the outdated nodes be deleted that are kept until the soak is over. An
 upgrade that no process carries out is continued from here, with the settings
 that it was begun with.`,
-		needs: upgrade.VerbComplete,
+		needs: record.VerbComplete,
 		run:   completeSoak,
 	})
 	f.addAgreements(cmd)
@@ -186,7 +187,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeComplete, false, u.name, &u.record); err != nil {
 		return err
 	}
-	if err := upgrade.Allows(&u.record, upgrade.VerbComplete); err != nil {
+	if err := upgrade.Allows(&u.record, record.VerbComplete); err != nil {
 		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see %s", u.name, err, nodegroup.Command("status", u.name)))
 	}
 	atWork, err := c.isHolderAtWork(ctx, u.name, modeComplete)
@@ -199,7 +200,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || upgrade.Allows(&u.record, upgrade.VerbComplete) != nil {
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil {
 		return u.printSoakEnded(c) // its holder did so, and has gone since
 	}
 	s, err := u.openSession(ctx, c, modeComplete)
@@ -215,7 +216,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 
 // askToComplete has the holder of the upgrade end the soak.
 func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
-	if err := u.leaveRequest(ctx, c, upgrade.VerbComplete); err != nil {
+	if err := u.leaveRequest(ctx, c, record.VerbComplete); err != nil {
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	}
 	return u.printSoakEnded(c)

@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestVerbsAreRefused before anything is written.
@@ -33,13 +34,13 @@ func TestVerbsAreRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, "green", stopped(upgrade.Succeeded))
-			record := begun(upgrade.Paused, byVerb)
-			record.Version, record.Request.Strategy, record.Request.Current = 1, upgrade.Surge, map[string]string{"image": "v2"}
-			s.recorded(t, "blue", record)
+			s.recorded(t, "green", stopped(record.Succeeded))
+			rec := begun(record.Paused, byVerb)
+			rec.Version, rec.Request.Strategy, rec.Request.Current = 1, record.Surge, map[string]string{"image": "v2"}
+			s.recorded(t, "blue", rec)
 			managed := begun("")
-			managed.Version, managed.Phase, managed.Provider, managed.Delegation = 2, upgrade.PhaseFollow, "aws", &upgrade.Delegation{Attempt: 1}
-			managed.Request.Strategy = upgrade.Delegated
+			managed.Version, managed.Phase, managed.Provider, managed.Delegation = 2, record.PhaseFollow, "aws", &record.Delegation{Attempt: 1}
+			managed.Request.Strategy = record.Delegated
 			s.recorded(t, "managed", managed)
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
@@ -56,7 +57,7 @@ func TestVerbsAreRefused(t *testing.T) {
 // TestCompletionOfVerbs offers the groups whose upgrade is not over.
 func TestCompletionOfVerbs(t *testing.T) {
 	s := twoGroups()
-	for name, result := range map[string]upgrade.Result{"blue": upgrade.Paused, "bluer": upgrade.Succeeded, "green": ""} {
+	for name, result := range map[string]record.Result{"blue": record.Paused, "bluer": record.Succeeded, "green": ""} {
 		record := begun(result)
 		record.Version = 1
 		s.recorded(t, name, record)
@@ -90,7 +91,7 @@ func TestRepeat(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			typed := commandLine{choices: choices{providerName: "auto"}, groups: groupSelection{names: []string{c.name}}, settings: upgrade.Settings{Current: c.typed}}
-			got, err := restoreSettings(typed, modeUpgrade, c.name, &upgrade.Record{Request: upgrade.Request{Current: c.recorded}})
+			got, err := restoreSettings(typed, modeUpgrade, c.name, &record.Record{Request: record.Request{Current: c.recorded}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,19 +106,19 @@ func TestRepeat(t *testing.T) {
 func TestDoneForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	people, programs := console{IOStreams: streams}, console{IOStreams: streams, format: "json"}
-	if err := people.printDone("workers", begun(upgrade.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
+	if err := people.printDone("workers", begun(record.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "nodegroup/workers paused by a^[[2J\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	out.Reset()
-	if err := programs.printDone("workers", begun(upgrade.Paused), "paused"); err != nil {
+	if err := programs.printDone("workers", begun(record.Paused), "paused"); err != nil {
 		t.Fatal(err)
 	}
 	var status report.UpgradeStatus
 	oneDocument(t, out.String(), &status)
-	if status.Name != "workers" || status.Result != upgrade.Paused {
+	if status.Name != "workers" || status.Result != record.Paused {
 		t.Errorf("got %+v", status)
 	}
 }
@@ -136,7 +137,7 @@ func TestActionLog(t *testing.T) {
 
 // TestScreen writes a status when something has changed, and not when time alone has passed.
 func TestScreen(t *testing.T) {
-	status := func(replaced int, result upgrade.Result) *report.UpgradeStatus {
+	status := func(replaced int, result record.Result) *report.UpgradeStatus {
 		record := begun(result)
 		record.Replaced = replaced
 		return makeUpgradeStatus("workers", record)
@@ -145,7 +146,7 @@ func TestScreen(t *testing.T) {
 	screen := newScreen(console{IOStreams: streams})
 	waiting := status(1, "")
 	waiting.Status.Waiting = "a node"
-	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, upgrade.Succeeded)} {
+	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, record.Succeeded)} {
 		if err := screen.showChange(s); err != nil {
 			t.Fatal(err)
 		}

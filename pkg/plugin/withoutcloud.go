@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // statusWithoutCloud is the status of an upgrade whose group cannot be read from its cloud, for the
@@ -26,7 +27,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		if err != nil {
 			return nil, err
 		}
-		groups = upgrade.GroupsToReport(records)
+		groups = record.GroupsToReport(records)
 	}
 	if len(groups) != 1 {
 		return nil, reason

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // ruleAddresses is the rule of CheckAddresses.
@@ -16,7 +16,7 @@ const ruleAddresses = "NG004"
 // CheckAddresses is NG004: a zone has fewer free addresses than the nodes that may be added there
 // take (GKE G41). A new node takes one, and one for each pod of the node it replaces whose address
 // is of the zone's subnets, as those of the Amazon VPC CNI are.
-func CheckAddresses(members []nodegroup.Member, r *upgrade.Request, subnets []nodegroup.Subnet) []Finding {
+func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nodegroup.Subnet) []Finding {
 	if r.Strategy.Traits().Expires {
 		return nil
 	}
@@ -39,7 +39,7 @@ func CheckAddresses(members []nodegroup.Member, r *upgrade.Request, subnets []no
 	return found
 }
 
-func describeAddressRemedy(r *upgrade.Request) string {
+func describeAddressRemedy(r *record.Request) string {
 	const free = "free addresses: until then new nodes or their pods wait"
 	if r.Strategy.Traits().TakesWidth {
 		return fmt.Sprintf("add fewer at a time with --max-surge, which is %d, or %s", r.Surge, free)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -23,19 +23,19 @@ func TestCheckAddresses(t *testing.T) {
 	const own, overlay = "10.0.0.0/19", "192.168.0.0/16"
 	cases := map[string]struct {
 		surge    int
-		strategy upgrade.Strategy
+		strategy record.Strategy
 		subnets  []nodegroup.Subnet
 		says     string
 	}{
-		"NG004 nodes and their pods":        {2, upgrade.Surge, []nodegroup.Subnet{subnet("a", own, 5)}, "zone a: needs up to 6 addresses for new nodes and their pods, and has 5 free in its subnets: add fewer at a time with --max-surge, which is 2, or free addresses"},
-		"NG004 each gets one beside it":     {4, upgrade.BlueGreen, []nodegroup.Subnet{subnet("a", own, 6)}, "needs up to 7 addresses"},
-		"NG004 pods have addresses else":    {4, upgrade.BlueGreen, []nodegroup.Subnet{subnet("a", overlay, 2)}, "needs up to 3 addresses"},
-		"NG004 two subnets of a zone":       {2, upgrade.Surge, []nodegroup.Subnet{subnet("a", own, 3), subnet("a", overlay, 2)}, "has 5 free"},
-		"NG004 the zone that lacks them":    {4, upgrade.BlueGreen, []nodegroup.Subnet{subnet("a", own, 7), subnet("b", own, 0)}, "zone b: needs up to 1 addresses for new nodes and their pods, and has 0 free in its subnets: free addresses"},
-		"as many as are needed":             {2, upgrade.Surge, []nodegroup.Subnet{subnet("a", own, 6)}, ""},
-		"nothing is added":                  {0, upgrade.Surge, []nodegroup.Subnet{subnet("a", own, 0)}, ""},
-		"the group replaces what has ended": {2, upgrade.ShortLived, []nodegroup.Subnet{subnet("a", own, 0)}, ""},
-		"no one says":                       {2, upgrade.Surge, nil, ""},
+		"NG004 nodes and their pods":        {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 5)}, "zone a: needs up to 6 addresses for new nodes and their pods, and has 5 free in its subnets: add fewer at a time with --max-surge, which is 2, or free addresses"},
+		"NG004 each gets one beside it":     {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", own, 6)}, "needs up to 7 addresses"},
+		"NG004 pods have addresses else":    {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", overlay, 2)}, "needs up to 3 addresses"},
+		"NG004 two subnets of a zone":       {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 3), subnet("a", overlay, 2)}, "has 5 free"},
+		"NG004 the zone that lacks them":    {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", own, 7), subnet("b", own, 0)}, "zone b: needs up to 1 addresses for new nodes and their pods, and has 0 free in its subnets: free addresses"},
+		"as many as are needed":             {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 6)}, ""},
+		"nothing is added":                  {0, record.Surge, []nodegroup.Subnet{subnet("a", own, 0)}, ""},
+		"the group replaces what has ended": {2, record.ShortLived, []nodegroup.Subnet{subnet("a", own, 0)}, ""},
+		"no one says":                       {2, record.Surge, nil, ""},
 	}
 	members := []nodegroup.Member{
 		{Node: build.Node("a-1", "a"), Outdated: true, Pods: withAddresses("10.0.0.7", "10.0.0.8", "")},
@@ -49,7 +49,7 @@ func TestCheckAddresses(t *testing.T) {
 	members[2].Pods = []*corev1.Pod{host}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			found := preflight.CheckAddresses(members, &upgrade.Request{Surge: c.surge, Strategy: c.strategy}, c.subnets)
+			found := preflight.CheckAddresses(members, &record.Request{Surge: c.surge, Strategy: c.strategy}, c.subnets)
 			if c.says == "" && len(found) > 0 || c.says != "" && (len(found) != 1 || !strings.Contains(found[0].String(), c.says)) {
 				t.Errorf("got %v, want %q", found, c.says)
 			}

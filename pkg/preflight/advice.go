@@ -6,6 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // adviseSurge returns how to have so many nodes added before the first is drained. It is empty where
@@ -34,7 +35,7 @@ func adviseNarrower(w *upgrade.World) string {
 
 // obeysFlags reports whether the upgrade takes flags that say how nodes are drained. A group's own cloud drains
 // by its own rules, and short-lived nodes are not drained.
-func obeysFlags(r *upgrade.Request) bool {
+func obeysFlags(r *record.Request) bool {
 	return r.Strategy.Traits().Drains
 }
 
@@ -42,7 +43,7 @@ func obeysFlags(r *upgrade.Request) bool {
 const waitCompleted = drain.Label + "=wait-completed"
 
 // adviseWaiting has the pods waited for that end by themselves.
-func adviseWaiting(r *upgrade.Request, pods, them string) string {
+func adviseWaiting(r *record.Request, pods, them string) string {
 	if !obeysFlags(r) {
 		return "begin the upgrade after the end of its work"
 	}
@@ -50,7 +51,7 @@ func adviseWaiting(r *upgrade.Request, pods, them string) string {
 }
 
 // adviseEnoughTime has the reader look at the time of a node's drain.
-func adviseEnoughTime(r *upgrade.Request) string {
+func adviseEnoughTime(r *record.Request) string {
 	remedy := fmt.Sprintf("see that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
 	if obeysFlags(r) {
 		remedy += ", which --drain-timeout says"

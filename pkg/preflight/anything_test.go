@@ -24,6 +24,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 var shared = map[string]string{"app": "web"}
@@ -61,7 +62,7 @@ func TestRulesTakeAnyObjects(t *testing.T) {
 		trimAll(o)
 		w := &upgrade.World{Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(o.Budgets)}, Members: []nodegroup.Member{{Node: o.Nodes[0], Outdated: true, Pods: o.Pods}}}
 		fill.Fill(&w.Request)
-		w.Request.Strategy = upgrade.Surge
+		w.Request.Strategy = record.Surge
 		for _, f := range preflight.Check(preflight.NewScene(w, preflight.Facts{ServerVersion: "v1.34.0"}, o), preflight.Catalogue(), nil) {
 			found[f.Rule] = true
 		}

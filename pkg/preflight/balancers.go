@@ -11,7 +11,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -262,7 +262,7 @@ func findHastyNodes(s *Scene) []Finding {
 }
 
 // adviseSettle has the nodes stay as long as their load balancer waits.
-func adviseSettle(r *upgrade.Request, delay time.Duration) string {
+func adviseSettle(r *record.Request, delay time.Duration) string {
 	longer := ""
 	if obeysFlags(r) {
 		longer = fmt.Sprintf("pass --settle=%ds", wholeSeconds(delay))

@@ -18,6 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/manifest"
 )
 
@@ -155,9 +156,9 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 
 // readRequest reads the settings: "# request: window 3", surge, drain-timeout, strategy; "# request: kubelet v1.35.0" and the like
 // are of the group.
-func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
+func readRequest(t *testing.T, text []byte, w *upgrade.World) record.Request {
 	t.Helper()
-	r := upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, OnTimeout: upgrade.Fail}
+	r := record.Request{Group: "workers", Strategy: record.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: record.Duration{Duration: 15 * time.Minute}, OnTimeout: record.Fail}
 	for _, line := range linesAfter(text, "# request: ") {
 		key, value, _ := strings.Cut(line, " ")
 		number, notNumber := strconv.Atoi(value)
@@ -171,11 +172,11 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
 		case "drain-timeout":
 			r.DrainTimeout.Duration, err = took, notDuration
 		case "strategy":
-			r.Strategy = upgrade.Strategy(value)
+			r.Strategy = record.Strategy(value)
 		case "move":
-			r.Move = upgrade.Move(value)
+			r.Move = record.Move(value)
 		case "on-timeout":
-			r.OnTimeout = upgrade.OnTimeout(value)
+			r.OnTimeout = record.OnTimeout(value)
 		case "like":
 			r.Like = value
 		case "provider":

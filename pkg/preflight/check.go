@@ -18,6 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Severity ranks findings.
@@ -132,7 +133,7 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 
 // omitForce takes the advice to force a drain out of the remedies where it is forced, and where the strategy deletes in the end what is left.
 func omitForce(w *upgrade.World, found []Finding) []Finding {
-	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == upgrade.Force {
+	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == record.Force {
 		for i := range found {
 			found[i].Remedy = drain.OmitForce(found[i].Remedy)
 		}
@@ -204,7 +205,7 @@ func checkOwner(w *upgrade.World) []Finding {
 		}
 		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}
 		if owner.Expires && w.Group.Can.Resize {
-			f.Remedy += ", which --strategy=" + string(upgrade.ShortLived) + " follows"
+			f.Remedy += ", which --strategy=" + string(record.ShortLived) + " follows"
 		}
 		return []Finding{f}
 	}
@@ -289,7 +290,7 @@ func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 // isMovedFirst reports whether the upgrade moves the pod by a restart of its Deployment, which asks
 // no budget and leaves no gap.
 func isMovedFirst(w *upgrade.World, pod *corev1.Pod) bool {
-	return w.Request.Move == upgrade.MoveBySurge && w.Movable.MovesOnly(pod)
+	return w.Request.Move == record.MoveBySurge && w.Movable.MovesOnly(pod)
 }
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -125,11 +126,11 @@ func TestOwners(t *testing.T) {
 		"NG001 Flex Start's": {func(w *upgrade.World) { flexStart(w.Members[1].Node) }, []string{"NG001 refuse  node old"}},
 		"nodes that end by themselves are followed": {func(w *upgrade.World) {
 			flexStart(w.Members[1].Node)
-			w.Request.Strategy = upgrade.ShortLived
+			w.Request.Strategy = record.ShortLived
 		}, nil},
 		"NG001 Karpenter's are not followed": {func(w *upgrade.World) {
 			karpenter(w.Members[1].Node)
-			w.Request.Strategy = upgrade.ShortLived
+			w.Request.Strategy = record.ShortLived
 		}, []string{"NG001 refuse  node old"}},
 		"a current node of Karpenter's is not replaced": {func(w *upgrade.World) { karpenter(w.Members[0].Node) }, nil},
 		"a group of Karpenter's that is current": {func(w *upgrade.World) {
@@ -293,7 +294,7 @@ func TestWishesSayWhatHappens(t *testing.T) {
 func TestCloudsLookAtNoWishes(t *testing.T) {
 	for _, value := range []string{"skip", "wait-completed"} {
 		w := podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old")
-		w.Group.Provider, w.Request.Strategy = "aws", upgrade.Delegated
+		w.Group.Provider, w.Request.Strategy = "aws", record.Delegated
 		found := preflight.CheckUpgrade(w, preflight.Facts{})
 		want := "its owner asks for another drain (" + drain.Label + "=" + value + "), and EKS evicts it like any other"
 		if len(found) != 1 || found[0].Message != want || found[0].Blocker != "" || strings.Contains(found[0].Remedy, "label") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // tellWhyClosed gives what was found of a budget that keeps its pod the id of why it is closed, and
@@ -32,7 +33,7 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods of controllers that are to have some"
 	case isNever && budget.Status.ExpectedPods == 1:
 		f.Rule, f.Remedy = "PDB009", offerMove(w, pod)+"run 2 replicas and let the budget spare one of them, or pass --on-timeout=force"
-		if _, why := w.Movable.FindDeployment(pod); w.Request.Move == upgrade.MoveBySurge && why != "" {
+		if _, why := w.Movable.FindDeployment(pod); w.Request.Move == record.MoveBySurge && why != "" {
 			f.Message += "; --move=surge does not move it, since " + why
 		}
 	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
@@ -49,7 +50,7 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 // help. Where Deployments were not read it is offered to each.
 func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
-	if !isMovable || w.Request.Move == upgrade.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
+	if !isMovable || w.Request.Move == record.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
 	}
 	return "pass --move=surge to bring another pod up first, "

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // longestSurge is how long a pod may take to shut down where nodes are replaced one after the other
@@ -25,7 +26,7 @@ func checkStrategy(w *upgrade.World) []Finding {
 		return nil
 	}
 	fits, reason := FitStrategy(&w.Group, w.Members, w.Request.Policy(), w.Now)
-	if fits == upgrade.Surge || !w.Group.Can.Resize || suitsAsWell(w.Request.Strategy, fits) {
+	if fits == record.Surge || !w.Group.Can.Resize || suitsAsWell(w.Request.Strategy, fits) {
 		return nil
 	}
 	return []Finding{{Rule: "NG005", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
@@ -34,34 +35,34 @@ func checkStrategy(w *upgrade.World) []Finding {
 // suitsAsWell reports whether the pods that a strategy fits are as well off with the one that was asked for. Autoscaled
 // blue-green gives pods longer to shut down than blue-green does (GKE G53, G75), and leaves those alone at first that are not to
 // be disrupted (GKE G72).
-func suitsAsWell(asked, fits upgrade.Strategy) bool {
-	return asked == fits || asked == upgrade.AutoscaledBlueGreen && fits == upgrade.BlueGreen
+func suitsAsWell(asked, fits record.Strategy) bool {
+	return asked == fits || asked == record.AutoscaledBlueGreen && fits == record.BlueGreen
 }
 
 // FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): autoscaled
 // blue-green for jobs that must run to their end, where an autoscaler serves the group; blue-green
 // for pods that need more than an hour to shut down, or that are not to be disrupted; surge for all others.
-func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy upgrade.Strategy, reason string) {
+func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy record.Strategy, reason string) {
 	moving := listMovingPods(members, policy)
 	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
-		return upgrade.AutoscaledBlueGreen, fmt.Sprintf(
+		return record.AutoscaledBlueGreen, fmt.Sprintf(
 			"pod %s/%s belongs to a job that is to run to its end: its node waits for it, nodes without work go early, and neither a new node nor a rollback is immediate",
 			moving[i].Namespace, moving[i].Name)
 	}
 	if len(moving) > 0 {
 		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(drain.GracePeriod(a), drain.GracePeriod(b)) })
 		if grace := drain.GracePeriod(slowest); grace > longestSurge {
-			return upgrade.BlueGreen, fmt.Sprintf(
+			return record.BlueGreen, fmt.Sprintf(
 				"pod %s/%s may take %s to shut down, and a surge is for pods that need an hour at most: the old nodes stay for a quick rollback, and are paid for meanwhile",
 				slowest.Namespace, slowest.Name, grace)
 		}
 	}
 	if i := slices.IndexFunc(moving, isProtected); i >= 0 {
-		return upgrade.BlueGreen, fmt.Sprintf(
+		return record.BlueGreen, fmt.Sprintf(
 			"pod %s/%s is not to be disrupted (%s), and a surge is for pods that may be: the old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to end by themselves",
 			moving[i].Namespace, moving[i].Name, drain.Protection(moving[i]))
 	}
-	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
+	return record.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
 }
 
 // isProtected reports whether the pod is not to be disrupted. One of the cluster's own does not decide over a strategy: many

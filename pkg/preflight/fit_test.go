@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -31,24 +32,24 @@ func TestFitStrategy(t *testing.T) {
 	cases := map[string]struct {
 		pod               []func(*corev1.Pod)
 		current, unserved bool
-		want              upgrade.Strategy
+		want              record.Strategy
 		says              string
 	}{
-		"G07 an hour is enough":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: upgrade.Surge, says: "within an hour"},
-		"G07 more than an hour":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: upgrade.BlueGreen, says: "pod shop/web may take 2h0m0s"},
-		"a pod that does not move":                                   {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: upgrade.Surge, says: "within an hour"},
-		"a pod on a node that is current":                            {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: upgrade.Surge, says: "within an hour"},
-		"G07 a job that has run for long":                            {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"G07 a job that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("Job"), protected}, want: upgrade.AutoscaledBlueGreen, says: "nodes without work go early"},
-		"G07 a job of another kind":                                  {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: upgrade.BlueGreen, says: "pod shop/web is not to be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
-		"G07 a job not to be disturbed, and nothing that adds nodes": {pod: []func(*corev1.Pod){owned("Job"), protected}, unserved: true, want: upgrade.BlueGreen, says: "--batch=0"},
-		"a pod of the cluster's own that is not to be disturbed":     {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected, system}, want: upgrade.Surge, says: "within an hour"},
-		"G07 a Workflow":                                             {pod: []func(*corev1.Pod){owned("Workflow"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"a job that has just begun":                                  {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
-		"a long job, and nothing that adds nodes":                    {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
-		"a pod that is no job's and has run for long":                {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: upgrade.Surge, says: "within an hour"},
-		"G07 a long job on a node that is current now":               {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, current: true, want: upgrade.Surge, says: "within an hour"},
+		"G07 an hour is enough":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: record.Surge, says: "within an hour"},
+		"G07 more than an hour":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: record.BlueGreen, says: "pod shop/web may take 2h0m0s"},
+		"a pod that does not move":                                   {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: record.Surge, says: "within an hour"},
+		"a pod on a node that is current":                            {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: record.Surge, says: "within an hour"},
+		"G07 a job that has run for long":                            {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"G07 a job that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("Job"), protected}, want: record.AutoscaledBlueGreen, says: "nodes without work go early"},
+		"G07 a job of another kind":                                  {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: record.BlueGreen, says: "pod shop/web is not to be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
+		"G07 a job not to be disturbed, and nothing that adds nodes": {pod: []func(*corev1.Pod){owned("Job"), protected}, unserved: true, want: record.BlueGreen, says: "--batch=0"},
+		"a pod of the cluster's own that is not to be disturbed":     {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected, system}, want: record.Surge, says: "within an hour"},
+		"G07 a Workflow":                                             {pod: []func(*corev1.Pod){owned("Workflow"), once, running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"a job that has just begun":                                  {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: record.Surge, says: "within an hour"},
+		"a long job, and nothing that adds nodes":                    {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: record.Surge, says: "within an hour"},
+		"a pod that is no job's and has run for long":                {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: record.Surge, says: "within an hour"},
+		"G07 a long job on a node that is current now":               {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, current: true, want: record.Surge, says: "within an hour"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,29 +72,29 @@ func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 	ordinary := func(*corev1.Pod) {}
 	job := build.OwnedBy("Job", "web")
 	cases := map[string]struct {
-		asked  upgrade.Strategy
+		asked  record.Strategy
 		pod    []func(*corev1.Pod)
 		sized  bool
 		served bool
 		want   bool
 	}{
-		"G07 a surge of pods that take two hours":              {asked: upgrade.Surge, pod: []func(*corev1.Pod){slow}, sized: true, want: true},
+		"G07 a surge of pods that take two hours":              {asked: record.Surge, pod: []func(*corev1.Pod){slow}, sized: true, want: true},
 		"G07 a surge where nothing is said":                    {pod: []func(*corev1.Pod){slow}, sized: true, want: true},
-		"the strategy that fits":                               {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){slow}, sized: true},
-		"a group to which no node can be added":                {asked: upgrade.Surge, pod: []func(*corev1.Pod){slow}},
-		"a group that its own cloud upgrades":                  {asked: upgrade.Delegated, pod: []func(*corev1.Pod){slow}, sized: true},
-		"G75 autoscaled has longer than blue-green":            {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){slow}, sized: true, served: true},
-		"G07 a surge of pods that are not to be disturbed":     {asked: upgrade.Surge, pod: []func(*corev1.Pod){protected}, sized: true, want: true},
-		"G07 blue-green for pods that are not to be disturbed": {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){protected}, sized: true},
-		"G72 autoscaled for pods that are not to be disturbed": {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){protected}, sized: true, served: true},
-		"blue-green of jobs where an autoscaler serves":        {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){job, protected}, sized: true, served: true, want: true},
-		"blue-green for a quick rollback":                      {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true},
-		"autoscaled for ordinary pods":                         {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true, served: true},
+		"the strategy that fits":                               {asked: record.BlueGreen, pod: []func(*corev1.Pod){slow}, sized: true},
+		"a group to which no node can be added":                {asked: record.Surge, pod: []func(*corev1.Pod){slow}},
+		"a group that its own cloud upgrades":                  {asked: record.Delegated, pod: []func(*corev1.Pod){slow}, sized: true},
+		"G75 autoscaled has longer than blue-green":            {asked: record.AutoscaledBlueGreen, pod: []func(*corev1.Pod){slow}, sized: true, served: true},
+		"G07 a surge of pods that are not to be disturbed":     {asked: record.Surge, pod: []func(*corev1.Pod){protected}, sized: true, want: true},
+		"G07 blue-green for pods that are not to be disturbed": {asked: record.BlueGreen, pod: []func(*corev1.Pod){protected}, sized: true},
+		"G72 autoscaled for pods that are not to be disturbed": {asked: record.AutoscaledBlueGreen, pod: []func(*corev1.Pod){protected}, sized: true, served: true},
+		"blue-green of jobs where an autoscaler serves":        {asked: record.BlueGreen, pod: []func(*corev1.Pod){job, protected}, sized: true, served: true, want: true},
+		"blue-green for a quick rollback":                      {asked: record.BlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true},
+		"autoscaled for ordinary pods":                         {asked: record.AutoscaledBlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true, served: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := upgrade.World{
-				Request: upgrade.Request{Strategy: c.asked},
+				Request: record.Request{Strategy: c.asked},
 				Group:   nodegroup.Group{Name: "workers", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized], Autoscaler: nodegroup.Autoscaler{Serves: c.served}},
 				Members: []nodegroup.Member{{Outdated: true, Pods: []*corev1.Pod{build.Pod("web", c.pod...)}}},
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // advised are the flags of remedies, and what they set.
@@ -19,13 +20,13 @@ var advised = map[string]func(*upgrade.Settings, string){
 	"max-surge":              func(s *upgrade.Settings, _ string) { s.MaxSurge = &nodegroup.Quantity{N: 3} },
 	"settle":                 func(s *upgrade.Settings, _ string) { s.Settle = new(time.Minute) },
 	"drain-timeout":          func(s *upgrade.Settings, _ string) { s.DrainTimeout = new(time.Hour) },
-	"on-timeout":             func(s *upgrade.Settings, value string) { s.OnTimeout = upgrade.OnTimeout(value) },
-	"move":                   func(s *upgrade.Settings, value string) { s.Move = upgrade.Move(value) },
+	"on-timeout":             func(s *upgrade.Settings, value string) { s.OnTimeout = record.OnTimeout(value) },
+	"move":                   func(s *upgrade.Settings, value string) { s.Move = record.Move(value) },
 	"respect-do-not-disrupt": func(s *upgrade.Settings, _ string) { s.RespectDoNotDisrupt = true },
 	"unmanaged-pods":         func(s *upgrade.Settings, _ string) { s.EvictUnmanaged = true },
 	"implicit-budgets":       func(s *upgrade.Settings, _ string) { s.NoImplicitBudgets = true },
 	"update-strategy":        func(s *upgrade.Settings, value string) { s.UpdateStrategy = value },
-	"strategy":               func(s *upgrade.Settings, value string) { s.Strategy = upgrade.Strategy(value) },
+	"strategy":               func(s *upgrade.Settings, value string) { s.Strategy = record.Strategy(value) },
 	"update-config":          func(*upgrade.Settings, string) {}, // of the cloud's own command, with the two that name the group
 	"cluster-name":           func(*upgrade.Settings, string) {},
 	"nodegroup-name":         func(*upgrade.Settings, string) {},
@@ -48,9 +49,9 @@ func TestRemediesNameFlagsThatAreTaken(t *testing.T) {
 		"surge":      {},
 		"no surge":   {settings: upgrade.Settings{MaxSurge: &nodegroup.Quantity{}}},
 		"minimal":    {settings: upgrade.Settings{UpdateStrategy: "minimal"}},
-		"blue-green": {settings: upgrade.Settings{Strategy: upgrade.BlueGreen}},
-		"autoscaled": {settings: upgrade.Settings{Strategy: upgrade.AutoscaledBlueGreen}, change: func(g *nodegroup.Group) { g.Autoscaler.Serves = true }},
-		"followed":   {settings: upgrade.Settings{Strategy: upgrade.ShortLived}},
+		"blue-green": {settings: upgrade.Settings{Strategy: record.BlueGreen}},
+		"autoscaled": {settings: upgrade.Settings{Strategy: record.AutoscaledBlueGreen}, change: func(g *nodegroup.Group) { g.Autoscaler.Serves = true }},
+		"followed":   {settings: upgrade.Settings{Strategy: record.ShortLived}},
 		"EKS":        {change: func(g *nodegroup.Group) { g.Managed = &managed }},
 		"EKS first":  {change: func(g *nodegroup.Group) { g.Managed = &minimal }},
 		"by labels": {settings: upgrade.Settings{Current: map[string]string{"image": "v2"}}, change: func(g *nodegroup.Group) {
@@ -117,7 +118,7 @@ func checkAdvice(t *testing.T, where, remedy string, flag []int, settings upgrad
 	if strings.Contains(remedy, "without --update-strategy=minimal") {
 		settings.UpdateStrategy = ""
 	}
-	if name == "on-timeout" && value == string(upgrade.Force) && w.Request.OnTimeout == upgrade.Force {
+	if name == "on-timeout" && value == string(record.Force) && w.Request.OnTimeout == record.Force {
 		t.Errorf("%s: it advises what was passed", where)
 	}
 	set(&settings, value)

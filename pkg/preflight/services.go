@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // CheckServices is LB006: a service that is reached only on nodes with pods of its own loses
 // traffic where several of these are drained at once (GKE G21).
-func CheckServices(members []nodegroup.Member, r *upgrade.Request, services []*corev1.Service) []Finding {
+func CheckServices(members []nodegroup.Member, r *record.Request, services []*corev1.Service) []Finding {
 	if r.Window < 2 || r.Strategy.Traits().Expires {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -18,22 +18,22 @@ func TestCheckServices(t *testing.T) {
 	const local = corev1.ServiceExternalTrafficPolicyLocal
 	cases := map[string]struct {
 		window   int
-		strategy upgrade.Strategy
+		strategy record.Strategy
 		nodes    int
 		outdated bool
 		selector map[string]string
 		policy   corev1.ServiceExternalTrafficPolicy
 		says     string
 	}{
-		"LB006 two at once":              {2, upgrade.Surge, 3, true, map[string]string{"app": "web"}, local, "2 of those may be drained at once"},
-		"LB006 no more than there are":   {20, upgrade.Surge, 3, true, map[string]string{"app": "web"}, local, "3 of those may be drained at once"},
-		"one at a time":                  {1, upgrade.Surge, 3, true, map[string]string{"app": "web"}, local, ""},
-		"pods on one node":               {2, upgrade.Surge, 1, true, map[string]string{"app": "web"}, local, ""},
-		"pods on nodes that stay":        {2, upgrade.Surge, 3, false, map[string]string{"app": "web"}, local, ""},
-		"pods of others":                 {2, upgrade.Surge, 3, true, map[string]string{"app": "db"}, local, ""},
-		"endpoints that a person writes": {2, upgrade.Surge, 3, true, nil, local, ""},
-		"reached by way of any node":     {2, upgrade.Surge, 3, true, map[string]string{"app": "web"}, corev1.ServiceExternalTrafficPolicyCluster, ""},
-		"nothing is drained":             {2, upgrade.ShortLived, 3, true, map[string]string{"app": "web"}, local, ""},
+		"LB006 two at once":              {2, record.Surge, 3, true, map[string]string{"app": "web"}, local, "2 of those may be drained at once"},
+		"LB006 no more than there are":   {20, record.Surge, 3, true, map[string]string{"app": "web"}, local, "3 of those may be drained at once"},
+		"one at a time":                  {1, record.Surge, 3, true, map[string]string{"app": "web"}, local, ""},
+		"pods on one node":               {2, record.Surge, 1, true, map[string]string{"app": "web"}, local, ""},
+		"pods on nodes that stay":        {2, record.Surge, 3, false, map[string]string{"app": "web"}, local, ""},
+		"pods of others":                 {2, record.Surge, 3, true, map[string]string{"app": "db"}, local, ""},
+		"endpoints that a person writes": {2, record.Surge, 3, true, nil, local, ""},
+		"reached by way of any node":     {2, record.Surge, 3, true, map[string]string{"app": "web"}, corev1.ServiceExternalTrafficPolicyCluster, ""},
+		"nothing is drained":             {2, record.ShortLived, 3, true, map[string]string{"app": "web"}, local, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestCheckServices(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: members[0].Pods[0].Namespace, Name: "web"},
 				Spec:       corev1.ServiceSpec{Selector: c.selector, ExternalTrafficPolicy: c.policy},
 			}
-			found := preflight.CheckServices(members, &upgrade.Request{Window: c.window, Strategy: c.strategy}, []*corev1.Service{service})
+			found := preflight.CheckServices(members, &record.Request{Window: c.window, Strategy: c.strategy}, []*corev1.Service{service})
 			if c.says == "" && len(found) > 0 || c.says != "" && (len(found) != 1 || !strings.Contains(found[0].String(), c.says)) {
 				t.Errorf("got %v, want %q", found, c.says)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -250,9 +250,9 @@ func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	f := &Finding{}
 	end := "is deleted with its node"
 	switch request.OnTimeout {
-	case upgrade.Fail:
+	case record.Fail:
 		f.Severity, end = Block, "makes the upgrade fail"
-	case upgrade.Skip:
+	case record.Skip:
 		end = "has its node skipped"
 	}
 	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)

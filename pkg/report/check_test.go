@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/manifest"
 )
 
@@ -35,7 +36,7 @@ func someCheck(t *testing.T, rules ...string) *CheckReport {
 	}
 	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(d.Budgets)}}
 	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: []string{"a", "b"}}
-	w.Request = upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: length(15 * time.Minute), OnTimeout: upgrade.Fail}
+	w.Request = record.Request{Strategy: record.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: length(15 * time.Minute), OnTimeout: record.Fail}
 	r := &CheckReport{Context: "prod", Kind: "Auto Scaling group", Nodes: len(d.Nodes), Outdated: new(0)}
 	r.TypeMeta, r.ObjectMeta = NewMeta("CheckReport", "workers")
 	for _, node := range d.Nodes {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Comparison is what an upgrade of one group would be like in several ways.
@@ -22,8 +22,8 @@ type Comparison struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Context           string `json:"context,omitempty"`
 	// Fits is the strategy that suits the pods which have to move, and FitsBecause why.
-	Fits        upgrade.Strategy `json:"fits"`
-	FitsBecause string           `json:"fitsBecause"`
+	Fits        record.Strategy `json:"fits"`
+	FitsBecause string          `json:"fitsBecause"`
 	// Assumptions are what the forecast of the way that was asked for rests on, a sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
 	// Ways are the way that was asked for and others beside it, each once.
@@ -33,8 +33,8 @@ type Comparison struct {
 // Way is one way to upgrade a group, and what that would be like.
 type Way struct {
 	// Flags are what to type for it, "as asked" for the way that was asked for.
-	Flags   string          `json:"flags"`
-	Request upgrade.Request `json:"request,omitzero"`
+	Flags   string         `json:"flags"`
+	Request record.Request `json:"request,omitzero"`
 	// Refused says why the group cannot be upgraded so; empty when it can.
 	Refused string `json:"refused,omitempty"`
 	// Unforecast says why it is not known what the way would be like; empty where that is known.
@@ -48,8 +48,8 @@ type Way struct {
 // WayForecast is what a way would be like.
 type WayForecast struct {
 	// Result is that of the slow case.
-	Result   upgrade.Result `json:"result"`
-	Duration simulate.Span  `json:"duration,omitzero"`
+	Result   record.Result `json:"result"`
+	Duration simulate.Span `json:"duration,omitzero"`
 	// Peak is the most instances at once; ExtraInstanceHours are paid beyond those of the size
 	// before. Both are nil in a group whose size is not known.
 	Peak               *int     `json:"peak,omitempty"`
@@ -58,7 +58,7 @@ type WayForecast struct {
 	// Forced counts pods deleted past their budgets.
 	Forced int `json:"forced"`
 	// Outage is for how long workloads are without a ready pod that have one, added up.
-	Outage upgrade.Duration `json:"outage"`
+	Outage record.Duration `json:"outage"`
 }
 
 // DeepCopyObject is as List's.
@@ -67,7 +67,7 @@ func (c *Comparison) DeepCopyObject() runtime.Object { copied := *c; return &cop
 // NewComparison marks the best of the ways that reach the goal: the one in which fewest pods are deleted past their budgets,
 // then the one by the strategy that fits, then the one with the least outage, then the shortest, then the cheapest. Where a way
 // deletes no pod past its budget, one that does is not the best, though it may be the only one that reaches the goal.
-func NewComparison(group string, fits upgrade.Strategy, because string, ways []Way) *Comparison {
+func NewComparison(group string, fits record.Strategy, because string, ways []Way) *Comparison {
 	c := &Comparison{Fits: fits, FitsBecause: because, Ways: ways}
 	c.TypeMeta, c.ObjectMeta = NewMeta("Comparison", group)
 	var best *Way
@@ -86,7 +86,7 @@ func NewComparison(group string, fits upgrade.Strategy, because string, ways []W
 // ReachesGoal reports whether one of the ways replaces all nodes.
 func (c *Comparison) ReachesGoal() bool { return slices.ContainsFunc(c.Ways, Way.reachesGoal) }
 
-func (w Way) reachesGoal() bool { return w.WayForecast != nil && w.Result == upgrade.Succeeded }
+func (w Way) reachesGoal() bool { return w.WayForecast != nil && w.Result == record.Succeeded }
 
 // mayBeBest reports whether the way reaches the goal, and forces no pods where another way forces none.
 func (c *Comparison) mayBeBest(way *Way) bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -26,7 +26,7 @@ var now = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) time.Time { return now.Add(-d) }
 
-func length(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+func length(d time.Duration) record.Duration { return record.Duration{Duration: d} }
 
 func span(early, late time.Duration) simulate.Span {
 	return simulate.Span{Earliest: length(early), Latest: length(late)}
@@ -151,8 +151,8 @@ func planFor(name string) *Plan {
 		Context: "prod", Account: "account 123456789012, us-east-1", Provider: "aws", Kind: "Auto Scaling group",
 		Current: new(0),
 		From:    nodegroup.Revision{ID: "lt:7", Name: name + ":7"}, To: nodegroup.Revision{ID: "lt:7", Name: name + ":7", Image: "ami-0bbb", Kubernetes: "v1.33.4"},
-		Request: upgrade.Request{
-			Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+		Request: record.Request{
+			Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
 			DrainTimeout: length(15 * time.Minute), Settle: length(time.Minute),
 		},
 	}
@@ -274,12 +274,12 @@ func runningStatus() *UpgradeStatus {
 	pod := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
 	spent := drain.Obstacle{Kind: drain.BudgetSpent, Budget: cart, Need: 3, Have: 3}
 	s.Run, s.Target, s.Started, s.Holder = "x7k2m9qa", nodegroup.Revision{Name: "workers:7"}, ago(26*time.Minute), "ann@laptop/4711-abcde"
-	s.Status = upgrade.Status{
-		Group: "workers", Phase: upgrade.PhaseUpgrade, Since: ago(20 * time.Minute), Total: 7, Replaced: 4, Outdated: 2, Owed: 1, Waiting: "a replacement to be ready",
-		Nodes: []upgrade.NodeStatus{
-			{Name: "ip-10-0-1-7", Zone: "us-east-1a", State: upgrade.NodeDraining, Batch: 5, Pods: 3, Staying: 4},
-			{Name: "ip-10-0-1-8", Zone: "us-east-1a", State: upgrade.NodeFenced},
-			{Name: "ip-10-0-1-9", State: upgrade.NodeQuarantined, Batch: 2, Pods: 1},
+	s.Status = record.Status{
+		Group: "workers", Phase: record.PhaseUpgrade, Since: ago(20 * time.Minute), Total: 7, Replaced: 4, Outdated: 2, Owed: 1, Waiting: "a replacement to be ready",
+		Nodes: []record.NodeStatus{
+			{Name: "ip-10-0-1-7", Zone: "us-east-1a", State: record.NodeDraining, Batch: 5, Pods: 3, Staying: 4},
+			{Name: "ip-10-0-1-8", Zone: "us-east-1a", State: record.NodeFenced},
+			{Name: "ip-10-0-1-9", State: record.NodeQuarantined, Batch: 2, Pods: 1},
 		},
 	}
 	s.Blocked = []drain.Blocked{
@@ -293,7 +293,7 @@ func runningStatus() *UpgradeStatus {
 
 func endedStatus() *UpgradeStatus {
 	s := runningStatus()
-	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = upgrade.PodEvictionFailure, "draining node \"ip-10-0-1-7\": not empty after 15m0s", "", nil, nil
+	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = record.PodEvictionFailure, "draining node \"ip-10-0-1-7\": not empty after 15m0s", "", nil, nil
 	s.Status.Waiting, s.Status.Owed, s.Rest = "", 2, Rest{}
 	return s
 }
@@ -309,7 +309,7 @@ func leftStatus() *UpgradeStatus {
 
 func doneStatus() *UpgradeStatus {
 	s := endedStatus()
-	s.Result, s.Message = upgrade.Succeeded, ""
+	s.Result, s.Message = record.Succeeded, ""
 	s.Status.Nodes, s.Status.Owed, s.Status.Outdated, s.Status.Replaced = nil, 0, 0, 7
 	return s
 }

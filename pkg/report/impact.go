@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // mostImpacts is how many workloads are named to a person; programs get all.
@@ -12,13 +12,13 @@ const mostImpacts = 10
 
 // ImpactLines say what the upgrade cost workloads: those that were without a ready pod by name, the
 // others in one line. There are none where no pod was evicted.
-func ImpactLines(all []upgrade.WorkloadImpact) []string {
+func ImpactLines(all []record.WorkloadImpact) []string {
 	var lines []string
 	out, evictions, still, count := 0, 0, 0, formatCount(len(all), "workload")
 	var below time.Duration
 	named := 0
 	for _, w := range all { // those without a ready pod come first
-		if evictions += w.Evictions; w.Name == upgrade.OtherWorkloads {
+		if evictions += w.Evictions; w.Name == record.OtherWorkloads {
 			count = fmt.Sprintf("more than %d workloads", len(all)-1)
 		}
 		below = max(below, w.Below.Duration)
@@ -48,7 +48,7 @@ func ImpactLines(all []upgrade.WorkloadImpact) []string {
 }
 
 // describeImpact says for how long a workload was without a ready pod, and what it still lacks.
-func describeImpact(w upgrade.WorkloadImpact) string {
+func describeImpact(w record.WorkloadImpact) string {
 	still := ""
 	switch {
 	case w.Out:

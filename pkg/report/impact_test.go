@@ -7,44 +7,44 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func impactOn(name string, evictions int, below, none time.Duration) upgrade.WorkloadImpact {
-	return upgrade.WorkloadImpact{Name: name, Impact: upgrade.Impact{
-		Evictions: evictions, Below: upgrade.Duration{Duration: below}, None: upgrade.Duration{Duration: none},
+func impactOn(name string, evictions int, below, none time.Duration) record.WorkloadImpact {
+	return record.WorkloadImpact{Name: name, Impact: record.Impact{
+		Evictions: evictions, Below: record.Duration{Duration: below}, None: record.Duration{Duration: none},
 	}}
 }
 
 func TestImpactLines(t *testing.T) {
-	many := []upgrade.WorkloadImpact{}
+	many := []record.WorkloadImpact{}
 	for i := range 12 {
 		many = append(many, impactOn(fmt.Sprintf("shop/Deployment/app%d", i), 1, time.Second, time.Second))
 	}
 	for name, c := range map[string]struct {
-		all   []upgrade.WorkloadImpact
+		all   []record.WorkloadImpact
 		lines int
 		first string
 		last  string
 	}{
 		"nothing was moved": {},
 		"all is well": {
-			all: []upgrade.WorkloadImpact{impactOn("shop/Deployment/web", 3, 4*time.Second, 0), impactOn("shop/Deployment/api", 1, 0, 0)}, lines: 1,
+			all: []record.WorkloadImpact{impactOn("shop/Deployment/web", 3, 4*time.Second, 0), impactOn("shop/Deployment/api", 1, 0, 0)}, lines: 1,
 			first: "no workload was without a ready pod: 4 evictions of 2 workloads, which had fewer than before for at most 4s",
 		},
 		"one was out": {
-			all: []upgrade.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 12*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,
+			all: []record.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 12*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,
 			first: "shop/Deployment/solo was without a ready pod for 12s, and had fewer than before for 12s",
 			last:  "4 evictions of 2 workloads, of which 1 had a ready pod at all times",
 		},
 		"one still is": {
-			all: []upgrade.WorkloadImpact{{Name: "shop/Deployment/solo", Impact: upgrade.Impact{
-				Evictions: 1, Below: upgrade.Duration{Duration: 3 * time.Second}, None: upgrade.Duration{Duration: 3 * time.Second}, Lacks: 1, Out: true,
+			all: []record.WorkloadImpact{{Name: "shop/Deployment/solo", Impact: record.Impact{
+				Evictions: 1, Below: record.Duration{Duration: 3 * time.Second}, None: record.Duration{Duration: 3 * time.Second}, Lacks: 1, Out: true,
 			}}}, lines: 2,
 			first: "shop/Deployment/solo was without a ready pod for 3s, and had fewer than before for 3s; it has no ready pod now",
 		},
 		"one still lacks a pod": {
-			all: []upgrade.WorkloadImpact{{Name: "shop/Deployment/web", Impact: upgrade.Impact{Evictions: 3, Lacks: 2}}}, lines: 2,
+			all: []record.WorkloadImpact{{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 3, Lacks: 2}}}, lines: 2,
 			first: "shop/Deployment/web: it has 2 ready pods fewer now than before",
 		},
 		"many were": {all: many, lines: 12, first: "shop/Deployment/app0 was without a ready pod for 1s, and had fewer than before for 1s"},

@@ -11,21 +11,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // FindSuspended are the processes of a group that an upgrade which is at rest has suspended, as a
 // list of one or none.
-func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
-	left := StillSuspended(record.Suspended, g.Suspended)
-	if record.IsRunning() || record.Result == upgrade.Waiting || len(left) == 0 {
+func FindSuspended(g *nodegroup.Group, rec *record.Record) []Leftover {
+	left := StillSuspended(rec.Suspended, g.Suspended)
+	if rec.IsRunning() || rec.Result == record.Waiting || len(left) == 0 {
 		return nil
 	}
 	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)
-	if record.IsResumable() {
+	if rec.IsResumable() {
 		remedy = nodegroup.Command("abort", g.Name) + " resumes them"
 	}
-	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
+	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, rec.Run, strings.Join(left, ", ")), Remedy: remedy}}
 }
 
 // FindUnreadableMarks lists the marks of ours that cannot be read, with the command that takes each of
@@ -47,8 +47,8 @@ func FindUnreadableMarks(nodes []*corev1.Node) []Leftover {
 // FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
 // one that quarantined them does. records are those of the namespace. Where marks name another
 // namespace, the user has to look there before the marks are removed.
-func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, namespace string) []Leftover {
-	runs, groups := map[string]upgrade.Record{}, map[string]string{}
+func FindOrphanedNodes(nodes []*corev1.Node, records map[string]record.Record, namespace string) []Leftover {
+	runs, groups := map[string]record.Record{}, map[string]string{}
 	for group, record := range records {
 		runs[record.Run], groups[record.Run] = record, group
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
 // recordOf is the record of an upgrade that ended so.
-func recordOf(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Record {
-	r := upgrade.Record{Run: "r1", Phase: upgrade.PhaseUpgrade, Result: result}
+func recordOf(result record.Result, change ...func(*record.Record)) record.Record {
+	r := record.Record{Run: "r1", Phase: record.PhaseUpgrade, Result: result}
 	for _, f := range change {
 		f(&r)
 	}
@@ -26,17 +26,17 @@ func recordOf(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Re
 }
 
 func TestFindSuspended(t *testing.T) {
-	ours := func(r *upgrade.Record) { r.Suspended = []string{"AZRebalance"} }
+	ours := func(r *record.Record) { r.Suspended = []string{"AZRebalance"} }
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		now    []string
 		remedy string
 	}{
 		"while it goes on":     {recordOf("", ours), []string{"AZRebalance"}, ""},
-		"resumed meanwhile":    {recordOf(upgrade.Interrupted, ours), []string{"Launch"}, ""},
-		"of one that stopped":  {recordOf(upgrade.Interrupted, ours), []string{"AZRebalance", "Launch"}, "kubectl nodeupgrade abort workers resumes them"},
-		"of one that is over":  {recordOf(upgrade.Succeeded, ours), []string{"AZRebalance"}, "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes AZRebalance"},
-		"suspended by another": {recordOf(upgrade.Succeeded), []string{"AZRebalance"}, ""},
+		"resumed meanwhile":    {recordOf(record.Interrupted, ours), []string{"Launch"}, ""},
+		"of one that stopped":  {recordOf(record.Interrupted, ours), []string{"AZRebalance", "Launch"}, "kubectl nodeupgrade abort workers resumes them"},
+		"of one that is over":  {recordOf(record.Succeeded, ours), []string{"AZRebalance"}, "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes AZRebalance"},
+		"suspended by another": {recordOf(record.Succeeded), []string{"AZRebalance"}, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -70,12 +70,12 @@ func TestOrphansOfAnotherNamespace(t *testing.T) {
 func TestFindRenewedNodes(t *testing.T) {
 	cases := map[string]struct {
 		image  string
-		result upgrade.Result
+		result record.Result
 		found  bool
 	}{
-		"current":                {"v2", upgrade.Succeeded, true},
-		"outdated still":         {"v1", upgrade.Succeeded, false},
-		"of one that may resume": {"v2", upgrade.Interrupted, false},
+		"current":                {"v2", record.Succeeded, true},
+		"outdated still":         {"v1", record.Succeeded, false},
+		"of one that may resume": {"v2", record.Interrupted, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,15 +84,15 @@ func TestFindRenewedNodes(t *testing.T) {
 			if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("manual")); err != nil {
 				t.Fatal(err)
 			}
-			record := recordOf(c.result, func(r *upgrade.Record) {
+			rec := recordOf(c.result, func(r *record.Record) {
 				r.Provider, r.Request.Current = "manual", map[string]string{"image": "v2"}
-				r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeDrained}}
+				r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeDrained}}
 			})
 			var want []report.Leftover
 			if c.found {
 				want = []report.Leftover{{What: "node n1 is current and still fenced by run r1, which is over", Remedy: "run kubectl nodeupgrade abort workers to let pods onto it again"}}
 			}
-			if got := report.FindOrphanedNodes([]*corev1.Node{node}, map[string]upgrade.Record{"workers": record}, "kube-system"); !slices.Equal(got, want) {
+			if got := report.FindOrphanedNodes([]*corev1.Node{node}, map[string]record.Record{"workers": rec}, "kube-system"); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -132,8 +132,8 @@ func TestFindOrphanedNodes(t *testing.T) {
 	}
 	drained := fenced.DeepCopy()
 	nodemark.SetDraining(drained, time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC))
-	quarantined := func(r *upgrade.Record) {
-		r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeQuarantined}}
+	quarantined := func(r *record.Record) {
+		r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeQuarantined}}
 	}
 	const (
 		marks  = "kubectl uncordon n1 && kubectl taint node n1 eks.amazonaws.com/nodegroup:NoSchedule-"
@@ -146,17 +146,17 @@ func TestFindOrphanedNodes(t *testing.T) {
 	const unhold = "kubectl annotate node n1 cluster-autoscaler.kubernetes.io/scale-down-disabled- kubectl-nodeupgrade/scale-down-disabled-"
 	cases := map[string]struct {
 		node   *corev1.Node
-		record upgrade.Record
+		record record.Record
 		remedy string
 	}{
 		"held by a run under way":     {held, recordOf(""), ""},
-		"held by a run that is lost":  {held, upgrade.Record{}, unhold},
+		"held by a run that is lost":  {held, record.Record{}, unhold},
 		"of a run under way":          {fenced, recordOf(""), ""},
-		"of a run that stopped":       {fenced, recordOf(upgrade.Interrupted), ""},
-		"of a run that is over":       {fenced, recordOf(upgrade.Succeeded), marks + notes},
-		"of a run that was forgotten": {drained, upgrade.Record{}, marks + labels + all},
-		"quarantined":                 {fenced, recordOf(upgrade.LeftBehind, quarantined), ""},
-		"not ours":                    {build.Node("n1", "a"), upgrade.Record{}, ""},
+		"of a run that stopped":       {fenced, recordOf(record.Interrupted), ""},
+		"of a run that is over":       {fenced, recordOf(record.Succeeded), marks + notes},
+		"of a run that was forgotten": {drained, record.Record{}, marks + labels + all},
+		"quarantined":                 {fenced, recordOf(record.LeftBehind, quarantined), ""},
+		"not ours":                    {build.Node("n1", "a"), record.Record{}, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestFindOrphanedNodes(t *testing.T) {
 				}
 				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which no upgrade continues", Remedy: c.remedy}}
 			}
-			if got := report.FindOrphanedNodes([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}, "kube-system"); !slices.Equal(got, want) {
+			if got := report.FindOrphanedNodes([]*corev1.Node{c.node}, map[string]record.Record{"workers": c.record}, "kube-system"); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // NewPlan adds to a plan that says how a group is upgraded, and with which findings, what becomes
@@ -85,7 +86,7 @@ func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, for
 func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
 	n := PlanNode{
 		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.To.Name, Why: m.Instance.Why,
-		End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
+		End: f.End, WaitsFor: f.WaitsFor, Waits: record.Duration{Duration: f.Waits},
 	}
 	if f.Batch > 0 {
 		n.Start = &f.Start

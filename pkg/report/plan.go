@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // WritePlan writes what happens to the group, then the nodes in order of start, then what was
@@ -290,9 +291,9 @@ func describeEnds(ends *PlanEnds) string {
 func describeEnding(e *simulate.Ending, after string) string {
 	text := ""
 	switch {
-	case e.Result == upgrade.Succeeded:
+	case e.Result == record.Succeeded:
 		return "done after " + after
-	case e.Result == upgrade.LeftBehind:
+	case e.Result == record.LeftBehind:
 		return "done after " + after + " but for nodes that cannot be drained, which stay (left-behind)"
 	case e.Node != "":
 		text = fmt.Sprintf("%s after %s at node %s%s", e.Result, after, e.Node, Parenthesize(e.Blocker))

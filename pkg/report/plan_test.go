@@ -11,11 +11,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func between(early, late time.Duration) simulate.Span {
-	return simulate.Span{Earliest: upgrade.Duration{Duration: early}, Latest: upgrade.Duration{Duration: late}}
+	return simulate.Span{Earliest: record.Duration{Duration: early}, Latest: record.Duration{Duration: late}}
 }
 
 func amount(cpu, memory string, pods int) simulate.Amount {
@@ -26,10 +26,10 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 func somePlan() *report.Plan {
 	plan := &report.Plan{
 		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: nodegroup.Revision{ID: "2", Name: "workers:2"}, To: nodegroup.Revision{ID: "2", Name: "workers:2"},
-		Request: upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: upgrade.Fail, Surge: 1},
+		Request: record.Request{Strategy: record.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: record.Fail, Surge: 1},
 		Sizes:   nodegroup.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: new(1),
 		Nodes: []report.PlanNode{
-			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: new(between(0, 0)), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
+			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: new(between(0, 0)), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: record.Duration{Duration: 70 * time.Second}},
 			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: new(between(2*time.Minute, 11*time.Minute)), BlockedBy: []string{"PDB shop/db"}},
 		},
 		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: new(0.25), Moves: report.Moves{Evictions: new(5)},
@@ -70,11 +70,11 @@ func TestPlanAsATable(t *testing.T) {
 		"nothing to compare":           {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
 		"without a cloud":              {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"E54 the console's rolling update": {
-			func(p *report.Plan) { p.Request.Strategy = upgrade.Delegated }, false,
+			func(p *report.Plan) { p.Request.Strategy = record.Delegated }, false,
 			"EKS upgrades the group itself, rolling update: at most 1 unavailable",
 		},
 		"E54 the console's force update": {
-			func(p *report.Plan) { p.Request.Strategy, p.Request.OnTimeout = upgrade.Delegated, upgrade.Force }, false,
+			func(p *report.Plan) { p.Request.Strategy, p.Request.OnTimeout = record.Delegated, record.Force }, false,
 			"EKS upgrades the group itself, force update: at most 1 unavailable",
 		},
 		"not reached": {func(p *report.Plan) { p.Nodes = []report.PlanNode{{Name: "three", BlockedBy: []string{"not reached"}}} }, false, "0      0         -       -     -           not reached"},

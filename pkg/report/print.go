@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Options say how a value is written for people.
@@ -55,7 +55,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	out.addLines(statusHeaderLines(s, o.Now)...)
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
-		if n.Batch > 0 || n.State == upgrade.NodeDraining {
+		if n.Batch > 0 || n.State == record.NodeDraining {
 			rows = append(rows, []string{n.Name, cmp.Or(n.Zone, "-"), string(n.State), dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
@@ -112,12 +112,12 @@ func resultLines(s *UpgradeStatus) []string {
 	switch s.Result {
 	case "":
 		return nil
-	case upgrade.Waiting:
+	case record.Waiting:
 		what := "the soak"
 		switch s.Status.Phase {
-		case upgrade.PhaseExpire:
+		case record.PhaseExpire:
 			what = "outdated nodes to end"
-		case upgrade.PhaseWait:
+		case record.PhaseWait:
 			what = "the end of the time before the drain"
 		}
 		return []string{fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message)}

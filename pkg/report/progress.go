@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Event is one change of an upgrade's state, as a person or a program follows it.
@@ -25,13 +25,13 @@ type Event struct {
 // Moment is what one step showed.
 type Moment struct {
 	At      time.Time
-	Status  upgrade.Status
+	Status  record.Status
 	Blocked []drain.Blocked
 	// Sent are the actions that the step begins.
 	Sent []nodegroup.Action
 	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No
 	// workload is looked at then.
-	Stopping upgrade.Result
+	Stopping record.Result
 	// told are the waits that were told before of nodes that a cloud has fenced. Whether the cloud drains such a node is
 	// not known, so that they come and go with each drain that is seen.
 	told map[string]bool
@@ -50,9 +50,9 @@ func DescribeChanges(before, now Moment) []Event {
 		}
 	}
 	for _, node := range before.Status.Nodes {
-		if _, still := now.Status.FindNode(node.Name); !still && (node.State == upgrade.NodeRemoving || now.Status.Manager != "") {
+		if _, still := now.Status.FindNode(node.Name); !still && (node.State == record.NodeRemoving || now.Status.Manager != "") {
 			events = append(events, Event{
-				Type: "node", Node: node.Name, State: string(upgrade.NodeGone),
+				Type: "node", Node: node.Name, State: string(record.NodeGone),
 				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
 			})
 		}
@@ -64,7 +64,7 @@ func DescribeChanges(before, now Moment) []Event {
 	return append(events, listBlockedChanges(before, now)...)
 }
 
-func listGroupChanges(before, now *upgrade.Status) []Event {
+func listGroupChanges(before, now *record.Status) []Event {
 	var events []Event
 	if now.Phase != before.Phase {
 		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + describePhase(before, now)})
@@ -81,14 +81,14 @@ func listGroupChanges(before, now *upgrade.Status) []Event {
 	if now.NewReady != before.NewReady && now.New > 0 {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
 	}
-	if fenced := countUnstarted(now, upgrade.NodeFenced); fenced > countUnstarted(before, upgrade.NodeFenced) && countUnstarted(now, upgrade.NodePending) == 0 {
+	if fenced := countUnstarted(now, record.NodeFenced); fenced > countUnstarted(before, record.NodeFenced) && countUnstarted(now, record.NodePending) == 0 {
 		events = append(events, Event{Type: "capacity", Text: formatCount(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
 }
 
 // countUnstarted counts the nodes in one of the states before the start.
-func countUnstarted(s *upgrade.Status, state upgrade.NodeState) int {
+func countUnstarted(s *record.Status, state record.NodeState) int {
 	n := 0
 	for i := range s.Nodes {
 		if s.Nodes[i].State == state {
@@ -98,7 +98,7 @@ func countUnstarted(s *upgrade.Status, state upgrade.NodeState) int {
 	return n
 }
 
-func describePhase(before, now *upgrade.Status) string {
+func describePhase(before, now *record.Status) string {
 	if before.Phase != "" {
 		return ""
 	}
@@ -117,19 +117,19 @@ func formatCount(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func describeNode(n upgrade.NodeStatus) string {
+func describeNode(n record.NodeStatus) string {
 	switch n.State {
-	case upgrade.NodeDraining:
+	case record.NodeDraining:
 		return fmt.Sprintf("node %s draining %s (%s)", n.Name, formatCount(n.Pods, "pod"), strings.Join(describePlace(n), ", "))
-	case upgrade.NodeForcing:
+	case record.NodeForcing:
 		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, formatCount(n.Pods, "pod"))
-	case upgrade.NodeEmpty:
+	case record.NodeEmpty:
 		return fmt.Sprintf("node %s empty", n.Name)
-	case upgrade.NodeRemoving:
+	case record.NodeRemoving:
 		return fmt.Sprintf("node %s terminating", n.Name)
-	case upgrade.NodeQuarantined:
+	case record.NodeQuarantined:
 		return fmt.Sprintf("node %s quarantined with %s", n.Name, formatCount(n.Pods, "pod"))
-	case upgrade.NodeDrained:
+	case record.NodeDrained:
 		if n.Pods > 0 {
 			return fmt.Sprintf("node %s drained, but %s started on it again; it stays fenced until its owner replaces it", n.Name, formatCount(n.Pods, "pod"))
 		}
@@ -141,7 +141,7 @@ func describeNode(n upgrade.NodeStatus) string {
 
 // describePlace is where a node stands: in its batch, which one that a cloud drains has not, and in
 // its zone.
-func describePlace(n upgrade.NodeStatus) []string {
+func describePlace(n record.NodeStatus) []string {
 	var parts []string
 	if n.Batch > 0 {
 		parts = append(parts, fmt.Sprintf("batch %d", n.Batch))
@@ -175,7 +175,7 @@ func DescribeHeartbeat(now Moment) string {
 	text := fmt.Sprintf("phase %s, %d of %d replaced", s.Phase, s.Replaced, s.Total)
 	var busy []string
 	for _, n := range s.Nodes {
-		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained {
+		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained {
 			text := fmt.Sprintf("%s %s", n.Name, strings.ToLower(string(n.State)))
 			if n.Pods > 0 {
 				text += " " + formatCount(n.Pods, "pod")

@@ -12,15 +12,15 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // moment is a group of three nodes in the middle of its upgrade, changed as told.
 func moment(with ...func(*Moment)) Moment {
-	m := Moment{At: now, Status: upgrade.Status{
-		Group: "workers", Phase: upgrade.PhaseUpgrade, Total: 3, Replaced: 1, Desired: 4, Max: 5, Zones: "a:2 b:2", New: 2, NewReady: 2,
-		Nodes: []upgrade.NodeStatus{
-			{Name: "n1", Zone: "a", State: upgrade.NodeDraining, Batch: 1, Pods: 2}, {Name: "n2", Zone: "b", State: upgrade.NodeFenced},
+	m := Moment{At: now, Status: record.Status{
+		Group: "workers", Phase: record.PhaseUpgrade, Total: 3, Replaced: 1, Desired: 4, Max: 5, Zones: "a:2 b:2", New: 2, NewReady: 2,
+		Nodes: []record.NodeStatus{
+			{Name: "n1", Zone: "a", State: record.NodeDraining, Batch: 1, Pods: 2}, {Name: "n2", Zone: "b", State: record.NodeFenced},
 		},
 	}}
 	for _, change := range with {
@@ -30,28 +30,28 @@ func moment(with ...func(*Moment)) Moment {
 }
 
 // node gives the moment a node in a state, in place of the one of that name.
-func node(name string, state upgrade.NodeState, pods int) func(*Moment) {
+func node(name string, state record.NodeState, pods int) func(*Moment) {
 	return func(m *Moment) {
 		without(name)(m)
 		batch := 1
-		if state == upgrade.NodeFenced || state == upgrade.NodePending {
+		if state == record.NodeFenced || state == record.NodePending {
 			batch = 0
 		}
-		m.Status.Nodes = append(m.Status.Nodes, upgrade.NodeStatus{Name: name, State: state, Batch: batch, Pods: pods})
+		m.Status.Nodes = append(m.Status.Nodes, record.NodeStatus{Name: name, State: state, Batch: batch, Pods: pods})
 	}
 }
 
 // silent is the node in drain, whose kubelet does not report.
 func silent(name string) func(*Moment) {
 	return func(m *Moment) {
-		node(name, upgrade.NodeDraining, 2)(m)
+		node(name, record.NodeDraining, 2)(m)
 		m.Status.Nodes[len(m.Status.Nodes)-1].Silent = "its kubelet has been silent since noon: restart the kubelet"
 	}
 }
 
 func without(name string) func(*Moment) {
 	return func(m *Moment) {
-		m.Status.Nodes = slices.DeleteFunc(slices.Clone(m.Status.Nodes), func(n upgrade.NodeStatus) bool { return n.Name == name })
+		m.Status.Nodes = slices.DeleteFunc(slices.Clone(m.Status.Nodes), func(n record.NodeStatus) bool { return n.Name == name })
 	}
 }
 
@@ -85,7 +85,7 @@ func lines(events []Event) []string {
 func TestChanges(t *testing.T) {
 	const cart = "pod shop/cart-0: PDB shop/cart allows no disruption (needs 3 healthy, has 3)"
 	const remedy = ": wait for its pods to become ready, raise its replicas or pass --on-timeout=force"
-	change := func(f func(*upgrade.Status)) func(*Moment) { return func(m *Moment) { f(&m.Status) } }
+	change := func(f func(*record.Status)) func(*Moment) { return func(m *Moment) { f(&m.Status) } }
 	cases := map[string]struct {
 		before, now Moment
 		want        []string
@@ -93,34 +93,34 @@ func TestChanges(t *testing.T) {
 		"nothing":    {moment(), moment(), nil},
 		"time alone": {moment(), moment(func(m *Moment) { m.At = now.Add(time.Hour) }), nil},
 		"fewer pods": {moment(), moment(func(m *Moment) { m.Status.Nodes[0].Pods = 1 }), nil},
-		"a phase": {moment(), moment(change(func(s *upgrade.Status) { s.Phase = upgrade.PhaseScaleDown })), []string{
+		"a phase": {moment(), moment(change(func(s *record.Status) { s.Phase = record.PhaseScaleDown })), []string{
 			"phase scale down: phase scale down",
 		}},
 		"the first moment": {Moment{}, moment(), []string{
 			"phase upgrade: phase upgrade: 2 outdated nodes, desired 4, max 5 (a:2 b:2)", "capacity: 2 of 2 new nodes ready",
 			"capacity: 1 node not started yet, all fenced", "node n1 Draining: node n1 draining 2 pods (batch 1, zone a)",
 		}},
-		"the first moment of a group without a size": {Moment{}, moment(without("n1"), without("n2"), change(func(s *upgrade.Status) {
+		"the first moment of a group without a size": {Moment{}, moment(without("n1"), without("n2"), change(func(s *record.Status) {
 			s.Max, s.Desired, s.New, s.NewReady, s.Replaced, s.Zones = 0, 0, 0, 0, 2, ""
 		})), []string{"phase upgrade: phase upgrade: 1 outdated node"}},
-		"the size":            {moment(), moment(change(func(s *upgrade.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
-		"the max":             {moment(), moment(change(func(s *upgrade.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
-		"a new node is ready": {moment(change(func(s *upgrade.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 of 2 new nodes ready"}},
-		"a new node comes":    {moment(), moment(change(func(s *upgrade.Status) { s.New = 3 })), nil},
-		"some are fenced":     {moment(node("n2", upgrade.NodePending, 0), node("n3", upgrade.NodePending, 0)), moment(node("n3", upgrade.NodePending, 0)), nil},
-		"all are fenced": {moment(node("n2", upgrade.NodePending, 0)), moment(node("n3", upgrade.NodeFenced, 0)), []string{
+		"the size":            {moment(), moment(change(func(s *record.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
+		"the max":             {moment(), moment(change(func(s *record.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
+		"a new node is ready": {moment(change(func(s *record.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 of 2 new nodes ready"}},
+		"a new node comes":    {moment(), moment(change(func(s *record.Status) { s.New = 3 })), nil},
+		"some are fenced":     {moment(node("n2", record.NodePending, 0), node("n3", record.NodePending, 0)), moment(node("n3", record.NodePending, 0)), nil},
+		"all are fenced": {moment(node("n2", record.NodePending, 0)), moment(node("n3", record.NodeFenced, 0)), []string{
 			"capacity: 2 nodes not started yet, all fenced",
 		}},
-		"a node is started": {moment(), moment(node("n2", upgrade.NodeDraining, 1)), []string{"node n2 Draining: node n2 draining 1 pod (batch 1)"}},
-		"a node is out of time": {moment(), moment(node("n1", upgrade.NodeForcing, 2)), []string{
+		"a node is started": {moment(), moment(node("n2", record.NodeDraining, 1)), []string{"node n2 Draining: node n2 draining 1 pod (batch 1)"}},
+		"a node is out of time": {moment(), moment(node("n1", record.NodeForcing, 2)), []string{
 			"node n1 Forcing: node n1 out of time: deleting 2 pods",
 		}},
-		"a node is empty":        {moment(), moment(node("n1", upgrade.NodeEmpty, 0)), []string{"node n1 Empty: node n1 empty"}},
-		"a node is terminated":   {moment(), moment(node("n1", upgrade.NodeRemoving, 0)), []string{"node n1 Removing: node n1 terminating"}},
-		"a node is given up":     {moment(), moment(node("n1", upgrade.NodeQuarantined, 1)), []string{"node n1 Quarantined: node n1 quarantined with 1 pod"}},
-		"a node stays to others": {moment(), moment(node("n1", upgrade.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until its owner replaces it"}},
-		"pods came back to it":   {moment(), moment(node("n1", upgrade.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, but 2 pods started on it again; it stays fenced until its owner replaces it"}},
-		"a node is gone": {moment(node("n1", upgrade.NodeRemoving, 0)), moment(without("n1"), change(func(s *upgrade.Status) { s.Replaced = 2 })), []string{
+		"a node is empty":        {moment(), moment(node("n1", record.NodeEmpty, 0)), []string{"node n1 Empty: node n1 empty"}},
+		"a node is terminated":   {moment(), moment(node("n1", record.NodeRemoving, 0)), []string{"node n1 Removing: node n1 terminating"}},
+		"a node is given up":     {moment(), moment(node("n1", record.NodeQuarantined, 1)), []string{"node n1 Quarantined: node n1 quarantined with 1 pod"}},
+		"a node stays to others": {moment(), moment(node("n1", record.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until its owner replaces it"}},
+		"pods came back to it":   {moment(), moment(node("n1", record.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, but 2 pods started on it again; it stays fenced until its owner replaces it"}},
+		"a node is gone": {moment(node("n1", record.NodeRemoving, 0)), moment(without("n1"), change(func(s *record.Status) { s.Replaced = 2 })), []string{
 			"node n1 Gone: node n1 is gone (2 of 3 replaced)",
 		}},
 		"a node that was not ours to remove is gone": {moment(), moment(without("n2")), nil},
@@ -163,7 +163,7 @@ func TestWaitIsToldWhenItHasLasted(t *testing.T) {
 func TestHeartbeat(t *testing.T) {
 	many := func(m *Moment) {
 		for _, name := range []string{"m6", "m5", "m4", "m3"} {
-			node(name, upgrade.NodeEmpty, 0)(m)
+			node(name, record.NodeEmpty, 0)(m)
 		}
 	}
 	cases := map[string]struct {
@@ -174,7 +174,7 @@ func TestHeartbeat(t *testing.T) {
 		"a silent node":     {moment(silent("n1")), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
 		"nothing in flight": {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
 		"many in flight":    {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
-		"nodes at rest":     {moment(node("n1", upgrade.NodeQuarantined, 1), node("n3", upgrade.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
+		"nodes at rest":     {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
 		"waiting":           {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 replaced; waiting for a replacement to be ready"},
 		"one blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
 		"two blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
@@ -192,14 +192,14 @@ func TestStructural(t *testing.T) {
 	blockedPlan, cautious := blockedPlan(), blockedPlan()
 	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
 	foreseen := surgePlan()
-	foreseen.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.Succeeded}, Slow: simulate.Ending{Result: upgrade.PodEvictionFailure, Node: "old-1"}}
+	foreseen.Ends = &PlanEnds{Fast: simulate.Ending{Result: record.Succeeded}, Slow: simulate.Ending{Result: record.PodEvictionFailure, Node: "old-1"}}
 	done, left := surgePlan(), surgePlan()
-	done.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.Succeeded}, Slow: simulate.Ending{Result: upgrade.Succeeded}}
-	left.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.LeftBehind}, Slow: simulate.Ending{Result: upgrade.LeftBehind}}
+	done.Ends = &PlanEnds{Fast: simulate.Ending{Result: record.Succeeded}, Slow: simulate.Ending{Result: record.Succeeded}}
+	left.Ends = &PlanEnds{Fast: simulate.Ending{Result: record.LeftBehind}, Slow: simulate.Ending{Result: record.LeftBehind}}
 	blocked := *blockedPlan
-	blocked.Findings, blocked.Request.Strategy, blocked.Request.OnTimeout = blocked.Findings[1:], upgrade.Surge, upgrade.Fail
+	blocked.Findings, blocked.Request.Strategy, blocked.Request.OnTimeout = blocked.Findings[1:], record.Surge, record.Fail
 	forced, continued := blocked, blocked
-	forced.Request.OnTimeout, continued.Resumes = upgrade.Force, "r1"
+	forced.Request.OnTimeout, continued.Resumes = record.Force, "r1"
 	for i := range cautious.Nodes {
 		cautious.Nodes[i].BlockedBy = nil
 	}
@@ -264,8 +264,8 @@ func TestWriteErrors(t *testing.T) {
 // TestDescribeEnds: a plan says how and when it ends, in the slow case, too, where that differs.
 func TestDescribeEnds(t *testing.T) {
 	after := func(e simulate.Ending, d time.Duration) simulate.Ending { e.After.Duration = d; return e }
-	done := simulate.Ending{Result: upgrade.Succeeded}
-	stuck := simulate.Ending{Result: upgrade.PodEvictionFailure, Why: "draining node \"x\"", Node: "x", Blocker: "PDB search/index", NotReached: 5}
+	done := simulate.Ending{Result: record.Succeeded}
+	stuck := simulate.Ending{Result: record.PodEvictionFailure, Why: "draining node \"x\"", Node: "x", Blocker: "PDB search/index", NotReached: 5}
 	cases := map[string]struct {
 		ends PlanEnds
 		want string
@@ -273,8 +273,8 @@ func TestDescribeEnds(t *testing.T) {
 		"done":                 {PlanEnds{after(done, 18*time.Minute), after(done, 24*time.Minute)}, "done after 18m-24m"},
 		"fails when slow":      {PlanEnds{after(done, 18*time.Minute), after(stuck, 15*time.Minute)}, "done after 18m; in the slow case PodEvictionFailure after 15m at node x (PDB search/index); 5 nodes not reached"},
 		"fails at one node":    {PlanEnds{after(stuck, 15*time.Minute), after(stuck, 16*time.Minute)}, "PodEvictionFailure after 15m-16m at node x (PDB search/index); 5 nodes not reached"},
-		"fails at no one node": {PlanEnds{after(simulate.Ending{Result: upgrade.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute), after(simulate.Ending{Result: upgrade.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute)}, "WorkloadUnhealthy after 6m: shop/Deployment/web (1 of 2 ready); 1 node not reached"},
-		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: upgrade.LeftBehind}, time.Hour), after(simulate.Ending{Result: upgrade.LeftBehind}, time.Hour)}, "done after 60m but for nodes that cannot be drained, which stay (left-behind)"},
+		"fails at no one node": {PlanEnds{after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute), after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute)}, "WorkloadUnhealthy after 6m: shop/Deployment/web (1 of 2 ready); 1 node not reached"},
+		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: record.LeftBehind}, time.Hour), after(simulate.Ending{Result: record.LeftBehind}, time.Hour)}, "done after 60m but for nodes that cannot be drained, which stay (left-behind)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

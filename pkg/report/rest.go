@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // WorkingItOut is Rest.RemainingUnknown while the first forecast is being made.
@@ -52,7 +52,7 @@ func (r Rest) At(now time.Time) Rest {
 	case r.Remaining.Latest.Duration < age:
 		return Rest{RemainingAsOf: r.RemainingAsOf, RemainingUnknown: "it takes longer than forecast"}
 	}
-	rest := func(d upgrade.Duration) upgrade.Duration { return upgrade.Duration{Duration: max(0, d.Duration-age)} }
+	rest := func(d record.Duration) record.Duration { return record.Duration{Duration: max(0, d.Duration-age)} }
 	r.Remaining = simulate.Span{Earliest: rest(r.Remaining.Earliest), Latest: rest(r.Remaining.Latest)}
 	if r.RemainingEnds != nil {
 		ends := *r.RemainingEnds

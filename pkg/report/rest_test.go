@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestRestIsTold in one line: how long the rest takes, how it fails, or why that is not known.
@@ -15,10 +15,10 @@ func TestRestIsTold(t *testing.T) {
 		return r.At(now)
 	}
 	done := func(d time.Duration) simulate.Ending {
-		return simulate.Ending{Result: upgrade.Succeeded, After: upgrade.Duration{Duration: d}}
+		return simulate.Ending{Result: record.Succeeded, After: record.Duration{Duration: d}}
 	}
 	fails := func(d time.Duration) simulate.Ending {
-		return simulate.Ending{Result: upgrade.PodEvictionFailure, After: upgrade.Duration{Duration: d}, Node: "n1", Blocker: "PDB shop/web"}
+		return simulate.Ending{Result: record.PodEvictionFailure, After: record.Duration{Duration: d}, Node: "n1", Blocker: "PDB shop/web"}
 	}
 	rest := func(fast, slow simulate.Ending) Rest {
 		return NewRest(span(fast.After.Duration, slow.After.Duration), fast, slow)

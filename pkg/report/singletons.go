@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Moves are the pods that have to leave, and the workloads that will be noticed to move.
@@ -22,9 +22,9 @@ type Singleton struct {
 	// Name is NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
 	// Moves is how the pod leaves: by eviction, or by a rolling restart of its Deployment.
-	Moves upgrade.Move `json:"moves"`
+	Moves record.Move `json:"moves"`
 	// Gap is how long the workload will have no ready pod, as its pods usually take; zero for none.
-	Gap upgrade.Duration `json:"gap,omitzero"`
+	Gap record.Duration `json:"gap,omitzero"`
 	// Why says why a rolling restart would not help; "" where it would.
 	Why string `json:"why,omitempty"`
 }
@@ -32,8 +32,8 @@ type Singleton struct {
 // SlowWorkload is a workload whose pods take long to become ready.
 type SlowWorkload struct {
 	// Name is NAMESPACE/KIND/NAME.
-	Name  string           `json:"name"`
-	Ready upgrade.Duration `json:"ready"`
+	Name  string          `json:"name"`
+	Ready record.Duration `json:"ready"`
 }
 
 // mostNamed is how many workloads a line names.
@@ -44,7 +44,7 @@ func workloadLines(p *Plan) []string {
 	var lines, restarted, evicted, could []string
 	for _, s := range p.Singletons {
 		switch {
-		case s.Moves == upgrade.MoveBySurge:
+		case s.Moves == record.MoveBySurge:
 			restarted = append(restarted, s.Name)
 		case s.Why == "":
 			could = append(could, fmt.Sprintf("%s (%s)", s.Name, formatGap(s)))

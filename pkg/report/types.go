@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // APIVersion is the version of the documents this package describes. A field keeps its meaning
@@ -66,7 +66,7 @@ type Plan struct {
 	Kind              string             `json:"groupKind"`
 	From              nodegroup.Revision `json:"pointed,omitzero"`
 	To                nodegroup.Revision `json:"wanted,omitzero"`
-	Request           upgrade.Request    `json:"request"`
+	Request           record.Request     `json:"request"`
 	Sizes             nodegroup.Sizes    `json:"sizes,omitzero"`
 	// SizeAfter is the group's desired size after the upgrade; 0 for the one that it has now.
 	SizeAfter int `json:"sizeAfter,omitempty"`
@@ -134,8 +134,8 @@ type PlanNode struct {
 	End   simulate.Span  `json:"end,omitzero"`
 	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how
 	// long.
-	WaitsFor string           `json:"waitsFor,omitempty"`
-	Waits    upgrade.Duration `json:"waits,omitzero"`
+	WaitsFor string          `json:"waitsFor,omitempty"`
+	Waits    record.Duration `json:"waits,omitzero"`
 }
 
 // Probe is one dryRun=All request and the server's answer to it: the eviction of a pod or, with a
@@ -178,10 +178,10 @@ type UpgradeStatus struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Run               string             `json:"run,omitempty"`
 	Started           time.Time          `json:"started,omitzero"`
-	Result            upgrade.Result     `json:"result,omitempty"`
+	Result            record.Result      `json:"result,omitempty"`
 	Message           string             `json:"message,omitempty"`
 	Target            nodegroup.Revision `json:"target,omitzero"`
-	Status            upgrade.Status     `json:"status,omitzero"`
+	Status            record.Status      `json:"status,omitzero"`
 	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
 	Outdated *int `json:"outdated,omitempty"`
 	// Unknown says why Outdated is not known: what to pass, or which service or controller replaces the nodes by itself.
@@ -189,7 +189,7 @@ type UpgradeStatus struct {
 	Blocked   []drain.Blocked `json:"blocked,omitempty"`
 	Suspended []string        `json:"suspended,omitempty"`
 	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
-	Impacts []upgrade.WorkloadImpact `json:"impacts,omitempty"`
+	Impacts []record.WorkloadImpact `json:"impacts,omitempty"`
 	// Operation is the newest one of a group that its own cloud upgrades.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.

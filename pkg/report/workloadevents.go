@@ -6,11 +6,11 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // listWorkloadChanges tells which workloads do not recover, and which have.
-func listWorkloadChanges(before, now *upgrade.Status) []Event {
+func listWorkloadChanges(before, now *record.Status) []Event {
 	var events []Event
 	for _, u := range now.Unhealthy {
 		if !containsWorkload(before.Unhealthy, u.Name) {
@@ -25,8 +25,8 @@ func listWorkloadChanges(before, now *upgrade.Status) []Event {
 	return events
 }
 
-func containsWorkload(all []upgrade.Unhealthy, name string) bool {
-	return slices.ContainsFunc(all, func(u upgrade.Unhealthy) bool { return u.Name == name })
+func containsWorkload(all []record.Unhealthy, name string) bool {
+	return slices.ContainsFunc(all, func(u record.Unhealthy) bool { return u.Name == name })
 }
 
 // listMoves tells of what is sent that users may notice, or that is written for them not to.

@@ -9,16 +9,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestWorkloadEvents tells once of a workload that does not recover and once that it has, and of what is sent that users may notice.
 func TestWorkloadEvents(t *testing.T) {
-	web := upgrade.Unhealthy{Name: "shop/Deployment/web", Pod: "web-2", Node: "n2", Why: "container app is in CrashLoopBackOff", Ready: 1, Before: 2}
-	sick := report.Moment{Status: upgrade.Status{Group: "workers", Phase: upgrade.PhaseUpgrade, Unhealthy: []upgrade.Unhealthy{web}}}
-	well := report.Moment{Status: upgrade.Status{Group: "workers", Phase: upgrade.PhaseUpgrade}}
+	web := record.Unhealthy{Name: "shop/Deployment/web", Pod: "web-2", Node: "n2", Why: "container app is in CrashLoopBackOff", Ready: 1, Before: 2}
+	sick := report.Moment{Status: record.Status{Group: "workers", Phase: record.PhaseUpgrade, Unhealthy: []record.Unhealthy{web}}}
+	well := report.Moment{Status: record.Status{Group: "workers", Phase: record.PhaseUpgrade}}
 	stopping := well
-	stopping.Stopping = upgrade.WorkloadUnhealthy
+	stopping.Stopping = record.WorkloadUnhealthy
 	sending := well
 	sending.Sent = []nodegroup.Action{
 		schedule.Eviction{Namespace: "shop", Pod: "web-1"},

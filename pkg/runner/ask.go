@@ -4,11 +4,12 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Asker tells what others ask of the upgrade; *cluster.Follower implements it.
 type Asker interface {
-	Asked() upgrade.Asked
+	Asked() record.Asked
 	AskedChanged() <-chan struct{}
 }
 

@@ -6,18 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // asker is what others ask of a site's upgrade.
 type asker struct {
 	mu      sync.Mutex
-	asked   upgrade.Asked
+	asked   record.Asked
 	changed chan struct{}
 }
 
 // Asked implements Asker.
-func (a *asker) Asked() upgrade.Asked {
+func (a *asker) Asked() record.Asked {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.asked
@@ -26,10 +26,10 @@ func (a *asker) Asked() upgrade.Asked {
 // AskedChanged implements Asker.
 func (a *asker) AskedChanged() <-chan struct{} { return a.changed }
 
-func (a *asker) ask(verb upgrade.Verb, run string) {
+func (a *asker) ask(verb record.Verb, run string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = upgrade.Asked{Verb: verb, Run: run, By: "bob@other"}
+	a.asked = record.Asked{Verb: verb, Run: run, By: "bob@other"}
 	signal(a.changed)
 }
 
@@ -37,17 +37,17 @@ func (a *asker) ask(verb upgrade.Verb, run string) {
 func TestAskedIsObeyedAtOnce(t *testing.T) {
 	const when = 5 * time.Second
 	cases := map[string]struct {
-		verb   upgrade.Verb
+		verb   record.Verb
 		run    string
-		result upgrade.Result
+		result record.Result
 		by     string
 	}{
-		"a rollback":            {upgrade.VerbRollback, "r1", upgrade.Interrupted, ""},
-		"an abort":              {upgrade.VerbAbort, "r1", upgrade.Interrupted, ""},
-		"a pause":               {upgrade.VerbPause, "r1", upgrade.Paused, "bob@other"},
-		"an abort of another":   {upgrade.VerbAbort, "r0", upgrade.Succeeded, ""},
-		"nothing, after all":    {"", "", upgrade.Succeeded, ""},
-		"a verb of another age": {"rest", "r1", upgrade.Succeeded, ""},
+		"a rollback":            {record.VerbRollback, "r1", record.Interrupted, ""},
+		"an abort":              {record.VerbAbort, "r1", record.Interrupted, ""},
+		"a pause":               {record.VerbPause, "r1", record.Paused, "bob@other"},
+		"an abort of another":   {record.VerbAbort, "r0", record.Succeeded, ""},
+		"nothing, after all":    {"", "", record.Succeeded, ""},
+		"a verb of another age": {"rest", "r1", record.Succeeded, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAskedIsObeyedAtOnce(t *testing.T) {
 				s := newSite(t, 2)
 				r, asks := s.runner(), &asker{changed: make(chan struct{}, 1)}
 				r.Asks = asks
-				if c.result != upgrade.Paused { // a pause lets the node finish that was started
+				if c.result != record.Paused { // a pause lets the node finish that was started
 					s.budgets = spent()
 				}
 				s.addPods("old-1", 1)
@@ -66,11 +66,11 @@ func TestAskedIsObeyedAtOnce(t *testing.T) {
 					s.budgets = nil
 					signal(s.changed)
 				})
-				record, err := r.Run(t.Context())
-				if err != nil || record.Result != c.result || record.PausedBy != c.by {
-					t.Errorf("ended %q (%s), paused by %q, with error %v; want %q by %q", record.Result, record.Message, record.PausedBy, err, c.result, c.by)
+				rec, err := r.Run(t.Context())
+				if err != nil || rec.Result != c.result || rec.PausedBy != c.by {
+					t.Errorf("ended %q (%s), paused by %q, with error %v; want %q by %q", rec.Result, rec.Message, rec.PausedBy, err, c.result, c.by)
 				}
-				if took := time.Since(s.began); c.result == upgrade.Interrupted && took > when+time.Second {
+				if took := time.Since(s.began); c.result == record.Interrupted && took > when+time.Second {
 					t.Errorf("obeyed after %s, want at once", took-when)
 				}
 			})

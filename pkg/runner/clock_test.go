@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestOneClock carries an upgrade out on a machine whose clock is ahead of the server's, and behind it: what is on record goes by the
@@ -18,8 +18,8 @@ func TestOneClock(t *testing.T) {
 				s := newSite(t, 2)
 				s.budgets = spent()
 				s.addPods("old-1", 1)
-				r := s.runner(surge(1), func(r *upgrade.Request) {
-					r.DrainTimeout, r.OnTimeout = upgrade.Duration{Duration: 10 * time.Minute}, upgrade.Skip
+				r := s.runner(surge(1), func(r *record.Request) {
+					r.DrainTimeout, r.OnTimeout = record.Duration{Duration: 10 * time.Minute}, record.Skip
 				})
 				r.Clock = func() time.Time { return time.Now().Add(-wrong) }
 				r.Cloud = cloud.ByClock(sky{s}, r.Clock)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestFailuresEnd has what an upgrade reads again and again fail from some time on, with an answer that invites to try again: it is told
@@ -51,7 +51,7 @@ func TestFailuresEnd(t *testing.T) {
 				s.budgets = spent()
 				s.addPods("old-1", 1)
 				s.addPods("old-2", 1)
-				r := s.runner(surge(1), func(r *upgrade.Request) { r.BootTimeout = upgrade.Duration{Duration: 24 * time.Hour} })
+				r := s.runner(surge(1), func(r *record.Request) { r.BootTimeout = record.Duration{Duration: 24 * time.Hour} })
 				s.onDo = func(_ context.Context, action nodegroup.Action) error {
 					if _, launch := action.(nodegroup.AddCapacity); launch { // and the upgrade waits for what comes of it
 						return &cloud.Error{Outcome: nodegroup.OutcomeUnclear, Err: errors.New("no answer from AWS in time")}

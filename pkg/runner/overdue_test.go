@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // leased has the site's runner hold a lease that is renewed every ten seconds, but not from gap to
@@ -55,7 +56,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 	cases := map[string]func(*site){
 		"while a pod is waited for": func(s *site) { s.budgets = spent() },
 		"while the record cannot be written": func(s *site) {
-			s.onSave = func(context.Context, upgrade.Record) error {
+			s.onSave = func(context.Context, record.Record) error {
 				if since := time.Since(s.began); since >= gap-2*time.Second && since < again {
 					return errors.New("connection refused")
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -54,7 +55,7 @@ type Actor interface {
 
 // Saver stores the record; *cluster.Store implements it.
 type Saver interface {
-	Save(ctx context.Context, record upgrade.Record) error
+	Save(ctx context.Context, record record.Record) error
 }
 
 // Runner carries one upgrade out. All fields but Clock, Controllers, Targets and Failures are required.
@@ -63,7 +64,7 @@ type Runner struct {
 	// process may run on a machine whose clock is wrong. What the Cloud observes goes by it, too.
 	// nil is this machine's wall clock.
 	Clock   func() time.Time
-	Request upgrade.Request
+	Request record.Request
 	Cluster Observer
 	Cloud   cloud.Provider
 	Writer  Actor
@@ -72,7 +73,7 @@ type Runner struct {
 	// Group is the group as it was observed before the run, Record what was stored of an earlier
 	// one.
 	Group  nodegroup.Group
-	Record upgrade.Record
+	Record record.Record
 	// Controllers reads the controllers of workloads that lack pods; nil leaves their scale unknown.
 	Controllers ControllerReader
 	// Movable tells which pods a restart of their Deployment moves without a gap; see
@@ -175,7 +176,7 @@ type run struct {
 // and what is begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an
 // error means that the loop itself could not continue; one that is stuck comes to rest as if it had
 // been interrupted.
-func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
+func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	work, cancel := r.contextForWork(ctx)
@@ -186,15 +187,15 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 		controllers:  controllerReads{since: map[drain.Workload]time.Time{}, known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
-	record, err := s.runLoop(ctx, work, stop)
+	rec, err := s.runLoop(ctx, work, stop)
 	switch {
 	case s.gaveUp == nil:
 	case errors.Is(err, ErrUnrested):
 		err = fmt.Errorf("%w; %s", s.gaveUp, err.Error()) // it counts as no interrupt
-	case err == nil && record.Result == upgrade.Interrupted:
+	case err == nil && rec.Result == record.Interrupted:
 		err = s.gaveUp
 	}
-	return record, s.nameFenced(err)
+	return rec, s.nameFenced(err)
 }
 
 // nameFenced adds to the error of an upgrade that could not come to rest which nodes it leaves fenced.
@@ -209,7 +210,7 @@ func (s *run) nameFenced(err error) error {
 }
 
 // runLoop is Run; stop is called when the upgrade is stuck.
-func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, error) {
+func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, error) {
 	for {
 		s.sendWaiting(work)
 		step, began := s.decideStep(), time.Now()
@@ -325,13 +326,13 @@ func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.C
 
 // saveRecord stores the record before anything rests on it. It tries again while the API server
 // cannot be reached, since nothing may be done meanwhile anyway.
-func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
+func (s *run) saveRecord(work context.Context, rec record.Record) error {
 	saving, cancel := context.WithTimeoutCause(work, saveLimit, fmt.Errorf("gave up after %s", saveLimit))
 	defer cancel()
 	var last error // that an answer gave, rather than the end of the wait for one
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
-		err := s.awaitSave(saving, record)
+		err := s.awaitSave(saving, rec)
 		switch {
 		case errors.Is(err, context.Canceled):
 			err = cmp.Or(last, errUnsaved)
@@ -345,7 +346,7 @@ func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
-		case errors.Is(err, upgrade.ErrRecordChanged):
+		case errors.Is(err, record.ErrChanged):
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
 			return err
@@ -364,7 +365,7 @@ func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 
 // awaitSave stores the record once. It tells of a request that has no answer for a while, as one
 // that an admission webhook holds.
-func (s *run) awaitSave(ctx context.Context, record upgrade.Record) error {
+func (s *run) awaitSave(ctx context.Context, record record.Record) error {
 	saved := make(chan error, 1)
 	go func() { saved <- s.trySaveRecord(ctx, record) }()
 	silence := time.NewTimer(outageGap)
@@ -381,7 +382,7 @@ func (s *run) awaitSave(ctx context.Context, record upgrade.Record) error {
 // errUnsaved is the error of a record whose writing has no answer.
 var errUnsaved = errors.New("writing the upgrade's record has had no answer: see whether an admission webhook holds it")
 
-func (s *run) trySaveRecord(ctx context.Context, record upgrade.Record) error {
+func (s *run) trySaveRecord(ctx context.Context, record record.Record) error {
 	if err := s.checkLease(); err != nil {
 		return err
 	}

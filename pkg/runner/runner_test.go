@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -28,13 +28,13 @@ func spent() []*policyv1.PodDisruptionBudget {
 }
 
 // finish runs an upgrade that must reach its goal.
-func finish(t *testing.T, r *Runner) upgrade.Record {
+func finish(t *testing.T, r *Runner) record.Record {
 	t.Helper()
-	record, err := r.Run(t.Context())
-	if err != nil || record.Result != upgrade.Succeeded {
-		t.Fatalf("ended %q (%s) with error %v, want %q", record.Result, record.Message, err, upgrade.Succeeded)
+	rec, err := r.Run(t.Context())
+	if err != nil || rec.Result != record.Succeeded {
+		t.Fatalf("ended %q (%s) with error %v, want %q", rec.Result, rec.Message, err, record.Succeeded)
 	}
-	return record
+	return rec
 }
 
 // TestRunReplacesEveryNode goes through a whole upgrade. The site holds the runner to storing the
@@ -44,9 +44,9 @@ func TestRunReplacesEveryNode(t *testing.T) {
 		s := newSite(t, 3)
 		s.addPods("old-1", 2)
 		s.addPods("old-3", 1)
-		record := finish(t, s.runner(surge(2)))
-		if record.Replaced != 3 || record.Total != 3 || s.desired != 3 {
-			t.Errorf("%d of %d replaced, desired size %d, want 3 of 3 and 3", record.Replaced, record.Total, s.desired)
+		rec := finish(t, s.runner(surge(2)))
+		if rec.Replaced != 3 || rec.Total != 3 || s.desired != 3 {
+			t.Errorf("%d of %d replaced, desired size %d, want 3 of 3 and 3", rec.Replaced, rec.Total, s.desired)
 		}
 		for name := range s.nodes {
 			if strings.HasPrefix(name, "old-") {
@@ -59,7 +59,7 @@ func TestRunReplacesEveryNode(t *testing.T) {
 				t.Errorf("%d times %q, want %d", got, what, n)
 			}
 		}
-		if s.saved.Result != upgrade.Succeeded || !s.last().Finished {
+		if s.saved.Result != record.Succeeded || !s.last().Finished {
 			t.Errorf("the record says %q", s.saved.Result)
 		}
 	})
@@ -121,7 +121,7 @@ func TestRequestsWaitForRoom(t *testing.T) {
 			}
 			return nil
 		}
-		finish(t, s.runner(surge(1), func(r *upgrade.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
+		finish(t, s.runner(surge(1), func(r *record.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
 		at := s.times("terminate")
 		if len(at) != nodes || at[toCloud-1] != at[0] || at[toCloud] != at[0]+time.Second {
 			t.Errorf("terminated at %s, want %d together and the last a second later", at, toCloud)
@@ -133,7 +133,7 @@ func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		left := 4
-		s.onSave = func(context.Context, upgrade.Record) error {
+		s.onSave = func(context.Context, record.Record) error {
 			if left == 0 {
 				return nil
 			}
@@ -161,7 +161,7 @@ func TestDecisionsThatWereStoredLate(t *testing.T) {
 				s.addPods("old-1", 1)
 				ctx, interrupt := context.WithCancel(t.Context())
 				defer interrupt()
-				s.onSave = func(_ context.Context, record upgrade.Record) error {
+				s.onSave = func(_ context.Context, record record.Record) error {
 					if record.Begun > 0 && len(s.times("start draining")) == 0 && len(s.budgets) == 0 {
 						s.budgets = spent() // nothing may be evicted any more
 						if interrupted {
@@ -171,7 +171,7 @@ func TestDecisionsThatWereStoredLate(t *testing.T) {
 					}
 					return nil
 				}
-				_, err := s.runner(surge(0), func(r *upgrade.Request) { r.DrainTimeout = upgrade.Duration{Duration: time.Minute} }).Run(ctx)
+				_, err := s.runner(surge(0), func(r *record.Request) { r.DrainTimeout = record.Duration{Duration: time.Minute} }).Run(ctx)
 				if n := len(s.times("evict")); n > 0 {
 					t.Errorf("%d pods were evicted by a decision of before, and it ended with %v", n, err)
 				}
@@ -194,17 +194,17 @@ func TestSaveThatFails(t *testing.T) {
 		after time.Duration
 		tries int
 	}{
-		"somebody else wrote it":          {func(context.Context) error { return upgrade.ErrRecordChanged }, ErrLost, 0, 1},
+		"somebody else wrote it":          {func(context.Context) error { return record.ErrChanged }, ErrLost, 0, 1},
 		"it may not be written":           {func(context.Context) error { return forbidden }, forbidden, 0, 1},
 		"no answer ever":                  {hang, context.DeadlineExceeded, saveLimit, 21},
 		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, saveLimit, 184},
-		"somebody else wrote it, wrapped": {func(context.Context) error { return fmt.Errorf("x: %w", upgrade.ErrRecordChanged) }, upgrade.ErrRecordChanged, 0, 1},
+		"somebody else wrote it, wrapped": {func(context.Context) error { return fmt.Errorf("x: %w", record.ErrChanged) }, record.ErrChanged, 0, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 1)
-				s.onSave = func(ctx context.Context, _ upgrade.Record) error { return c.save(ctx) }
+				s.onSave = func(ctx context.Context, _ record.Record) error { return c.save(ctx) }
 				record, err := s.runner().Run(t.Context())
 				if !errors.Is(err, c.want) || record.Run != "" {
 					t.Errorf("got run %q and error %v, want none and %v", record.Run, err, c.want)
@@ -293,7 +293,7 @@ func TestRequestsEndBeforeTheLease(t *testing.T) {
 func TestLostLeaseEndsASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.onSave = func(ctx context.Context, _ upgrade.Record) error { <-ctx.Done(); return ctx.Err() }
+		s.onSave = func(ctx context.Context, _ record.Record) error { <-ctx.Done(); return ctx.Err() }
 		time.AfterFunc(time.Second, func() { close(s.lost) })
 		if _, err := s.runner().Run(t.Context()); !errors.Is(err, ErrLost) || time.Since(s.began) != time.Second {
 			t.Errorf("got error %v after %s, want %v after 1s", err, time.Since(s.began), ErrLost)
@@ -303,7 +303,7 @@ func TestLostLeaseEndsASave(t *testing.T) {
 
 // interrupted runs an upgrade that the user stops after a while, and returns how long it took from
 // then on.
-func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (upgrade.Record, time.Duration, error) {
+func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (record.Record, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(after, cancel)
@@ -322,9 +322,9 @@ func TestInterruptComesToRest(t *testing.T) {
 			return ctx.Err()
 		}
 		const when = 5 * time.Second
-		record, took, err := s.interrupted(t, s.runner(), when)
-		if err != nil || record.Result != upgrade.Interrupted || s.saved.Result != upgrade.Interrupted {
-			t.Errorf("ended %q, stored %q, error %v, want %q", record.Result, s.saved.Result, err, upgrade.Interrupted)
+		rec, took, err := s.interrupted(t, s.runner(), when)
+		if err != nil || rec.Result != record.Interrupted || s.saved.Result != record.Interrupted {
+			t.Errorf("ended %q, stored %q, error %v, want %q", rec.Result, s.saved.Result, err, record.Interrupted)
 		}
 		if took <= 0 || took > stopLimit {
 			t.Errorf("it took %s, want some time and at most %s", took, stopLimit)
@@ -337,7 +337,7 @@ func TestInterruptComesToRest(t *testing.T) {
 		if got := len(s.times("unfence")); got != 2 {
 			t.Errorf("%d nodes were unfenced, want the 2 that were not started", got)
 		}
-		if n := record.Nodes["old-1"]; n.State != upgrade.NodeDraining {
+		if n := rec.Nodes["old-1"]; n.State != record.NodeDraining {
 			t.Errorf("the node that was started is %q in the record", n.State)
 		}
 	})
@@ -367,7 +367,7 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 					}
 					return nil
 				}
-				s.onSave = func(ctx context.Context, _ upgrade.Record) error {
+				s.onSave = func(ctx context.Context, _ record.Record) error {
 					if time.Since(s.began) >= when && c.save != nil {
 						return c.save(ctx)
 					}
@@ -400,9 +400,9 @@ func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		record, err := s.runner().Run(t.Context())
-		if err != nil || record.Result != upgrade.Failed || !strings.Contains(record.Message, "no permission") {
-			t.Errorf("ended %q (%s) with error %v", record.Result, record.Message, err)
+		rec, err := s.runner().Run(t.Context())
+		if err != nil || rec.Result != record.Failed || !strings.Contains(rec.Message, "no permission") {
+			t.Errorf("ended %q (%s) with error %v", rec.Result, rec.Message, err)
 		}
 		if took := time.Since(s.began); took < 30*time.Second {
 			t.Errorf("ended after %s, without the answer that was still out", took)

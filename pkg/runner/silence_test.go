@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestSilentRecordIsTold has an admission webhook hold each write of the record until the API server gives up on it: that is told while the
@@ -19,7 +19,7 @@ import (
 func TestSilentRecordIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.onSave = func(ctx context.Context, _ upgrade.Record) error {
+		s.onSave = func(ctx context.Context, _ record.Record) error {
 			select {
 			case <-time.After(30 * time.Second):
 				return apierrors.NewInternalError(errors.New(`failed calling webhook "guard": context deadline exceeded`))
@@ -83,7 +83,7 @@ func TestRightsTakenAway(t *testing.T) {
 				s.budgets = nil
 				signal(s.changed)
 			})
-			s.onSave = func(context.Context, upgrade.Record) error {
+			s.onSave = func(context.Context, record.Record) error {
 				if time.Since(s.began) > gone {
 					return apierrors.NewForbidden(corev1.Resource("configmaps"), "nodeupgrade-workers", errors.New("cannot update"))
 				}

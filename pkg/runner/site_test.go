@@ -22,6 +22,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -48,14 +49,14 @@ type site struct {
 	notes     []note
 	flying    map[string]bool
 	most      int
-	saved     upgrade.Record
+	saved     record.Record
 
 	changed, nodesChanged chan struct{}
 
 	// onDo and onSave stand in for the server until they return; an error is the answer, and
 	// nothing is done.
 	onDo   func(context.Context, nodegroup.Action) error
-	onSave func(context.Context, upgrade.Record) error
+	onSave func(context.Context, record.Record) error
 	// onObserve stands in for the cloud in the same way.
 	onObserve func() error
 	// lost is closed by the test.
@@ -146,22 +147,22 @@ func (s *site) Changed() <-chan struct{} { return s.changed }
 func (s *site) NodesChanged() <-chan struct{} { return s.nodesChanged }
 
 // Save implements Saver.
-func (s *site) Save(ctx context.Context, record upgrade.Record) error {
+func (s *site) Save(ctx context.Context, rec record.Record) error {
 	s.mu.Lock()
 	s.note("save")
 	s.mu.Unlock()
 	if s.onSave != nil {
-		if err := s.onSave(ctx, record); err != nil {
+		if err := s.onSave(ctx, rec); err != nil {
 			return err
 		}
 	}
-	text, err := json.Marshal(record)
+	text, err := json.Marshal(rec)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.saved = upgrade.Record{}
+	s.saved = record.Record{}
 	return json.Unmarshal(text, &s.saved)
 }
 
@@ -211,20 +212,20 @@ func (s *site) begin(action nodegroup.Action) {
 }
 
 // unwritten says what the stored record lacks that the action rests on.
-func unwritten(saved *upgrade.Record, action nodegroup.Action) string {
+func unwritten(saved *record.Record, action nodegroup.Action) string {
 	var node string
-	var states []upgrade.NodeState
+	var states []record.NodeState
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
 		if len(saved.Ledger.Books().Zones[a.Zone].Open) == 0 {
 			return "has no open launch in the zone"
 		}
 	case nodemark.StartDrain:
-		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty}
+		node, states = a.Node, []record.NodeState{record.NodeDraining, record.NodeEmpty}
 	case schedule.Eviction:
-		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining}
+		node, states = a.Node, []record.NodeState{record.NodeDraining}
 	case nodegroup.Terminate:
-		node, states = a.Node, []upgrade.NodeState{upgrade.NodeRemoving}
+		node, states = a.Node, []record.NodeState{record.NodeRemoving}
 	}
 	switch {
 	case saved.Run == "":
@@ -350,10 +351,10 @@ func (c sky) Do(ctx context.Context, group string, action nodegroup.Action) erro
 }
 
 // runner is a Runner of the site whose request adds no node and drains one node at a time.
-func (s *site) runner(with ...func(*upgrade.Request)) *Runner {
-	request := upgrade.Request{
-		Group: "workers", To: "7", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
-		DrainTimeout: upgrade.Duration{Duration: time.Hour}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+func (s *site) runner(with ...func(*record.Request)) *Runner {
+	request := record.Request{
+		Group: "workers", To: "7", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
+		DrainTimeout: record.Duration{Duration: time.Hour}, BootTimeout: record.Duration{Duration: 20 * time.Minute},
 	}
 	for _, change := range with {
 		change(&request)
@@ -366,7 +367,7 @@ func (s *site) runner(with ...func(*upgrade.Request)) *Runner {
 	}
 }
 
-func surge(n int) func(*upgrade.Request) { return func(r *upgrade.Request) { r.Surge = n } }
+func surge(n int) func(*record.Request) { return func(r *record.Request) { r.Surge = n } }
 
 // last is what was decided last.
 func (s *site) last() upgrade.Step { return s.steps[len(s.steps)-1] }

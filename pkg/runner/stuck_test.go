@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // errEnded is the cloud's answer to credentials that have ended.
@@ -30,7 +30,7 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 		}
 	}
 	unrested := func(s *site) {
-		s.onSave = func(_ context.Context, record upgrade.Record) error {
+		s.onSave = func(_ context.Context, record record.Record) error {
 			if record.Stopping != "" {
 				return errors.New("connection refused")
 			}
@@ -67,12 +67,12 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 				for _, arrange := range c.arrange {
 					arrange(s)
 				}
-				record, err := s.runner(surge(c.surge)).Run(t.Context())
+				rec, err := s.runner(surge(c.surge)).Run(t.Context())
 				switch {
-				case c.says == "" && (err != nil || record.Result != upgrade.Succeeded):
-					t.Errorf("ended %q with error %v, want %q", record.Result, err, upgrade.Succeeded)
+				case c.says == "" && (err != nil || rec.Result != record.Succeeded):
+					t.Errorf("ended %q with error %v, want %q", rec.Result, err, record.Succeeded)
 				case c.says != "" && (!errors.Is(err, errEnded) || errors.Is(err, ErrUnrested) || !strings.Contains(err.Error(), c.says)):
-					t.Errorf("ended %q with error %v, want one that says %q", record.Result, err, c.says)
+					t.Errorf("ended %q with error %v, want one that says %q", rec.Result, err, c.says)
 				}
 			})
 		})
@@ -106,7 +106,7 @@ func TestOutageIsTold(t *testing.T) {
 				for _, at := range c.at {
 					time.AfterFunc(gone+at, func() { failures <- silence })
 				}
-				s.onSave = func(context.Context, upgrade.Record) error {
+				s.onSave = func(context.Context, record.Record) error {
 					if time.Since(s.began) < c.lasts {
 						return silence
 					}

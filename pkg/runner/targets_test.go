@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // harbor is the site's cloud with a load balancer: it takes a machine out when it is first asked about it, and the
@@ -46,7 +46,7 @@ func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids 
 
 // follow is a runner of the site that follows the harbor's load balancer.
 func (h *harbor) follow(delay time.Duration) *Runner {
-	r := h.runner(func(r *upgrade.Request) { r.Settle.Duration = 0 })
+	r := h.runner(func(r *record.Request) { r.Settle.Duration = 0 })
 	r.Cloud = h
 	r.Targets.Groups = []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: delay, Bound: true}}
 	return r
@@ -59,8 +59,8 @@ func TestTargetsAreFollowed(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2)
 		h := &harbor{sky: sky{s}, drains: 2 * time.Minute, taken: map[string]time.Time{}}
-		if record, err := h.follow(5 * time.Minute).Run(t.Context()); err != nil || record.Result != upgrade.Succeeded {
-			t.Fatalf("ended with %q, error %v", record.Result, err)
+		if rec, err := h.follow(5 * time.Minute).Run(t.Context()); err != nil || rec.Result != record.Succeeded {
+			t.Fatalf("ended with %q, error %v", rec.Result, err)
 		}
 		terminated, drained := s.times("terminate")[0], h.taken["i-old-1"].Sub(s.began)+h.drains
 		if terminated < drained || terminated > drained+6*time.Second {
@@ -84,9 +84,9 @@ func TestTargetsThatCannotBeRead(t *testing.T) {
 		r := h.follow(5 * time.Minute)
 		var told error
 		r.BalancersRead = func(err error) { told = err }
-		record, err := r.Run(t.Context())
-		if err != nil || record.Result != upgrade.Failed || !errors.Is(told, denied) || len(s.times("terminate")) > 0 {
-			t.Fatalf("ended with %q, error %v, told %v, terminated at %v", record.Result, err, told, s.times("terminate"))
+		rec, err := r.Run(t.Context())
+		if err != nil || rec.Result != record.Failed || !errors.Is(told, denied) || len(s.times("terminate")) > 0 {
+			t.Fatalf("ended with %q, error %v, told %v, terminated at %v", rec.Result, err, told, s.times("terminate"))
 		}
 		if at := time.Since(s.began); at < 20*time.Minute || at > 21*time.Minute {
 			t.Errorf("ended at %s, want after the boot timeout", at)

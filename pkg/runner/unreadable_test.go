@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestUnreadableMarkEndsTheUpgrade has a node's annotation be none that this program writes: what was added is given back at once, and
@@ -26,13 +26,13 @@ func TestUnreadableMarkEndsTheUpgrade(t *testing.T) {
 			}
 			return nil
 		}
-		record, err := s.runner(surge(1)).Run(t.Context())
+		rec, err := s.runner(surge(1)).Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		const remedy = "kubectl annotate node old-1 kubectl-nodeupgrade/prev-"
-		if record.Result != upgrade.Failed || !strings.Contains(record.Message, remedy) {
-			t.Errorf("result %q: %s", record.Result, record.Message)
+		if rec.Result != record.Failed || !strings.Contains(rec.Message, remedy) {
+			t.Errorf("result %q: %s", rec.Result, rec.Message)
 		}
 		if took := time.Since(s.began); took > 2*time.Minute {
 			t.Errorf("it took %s", took)

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // listing is a cloud whose group has the nodes of its instances, and no others.
@@ -42,21 +43,21 @@ func TestRosterIsMadeAnew(t *testing.T) {
 			r.recordPoll(s.group(), nil)
 			r.observeWorld()
 			fenced(s, "old-2")
-			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Run: "r1", Nodes: nodes}, Persist: true})
+			nodes := map[string]record.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: record.NodeDraining}}
+			r.adoptStep(&upgrade.Step{Record: record.Record{Run: "r1", Nodes: nodes}, Persist: true})
 		}, 2},
 		"a record names a node of another group": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
 			r.recordPoll(s.group(), nil)
 			r.observeWorld()
-			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Run: "r1", Nodes: nodes}, Persist: true})
+			nodes := map[string]record.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: record.NodeDraining}}
+			r.adoptStep(&upgrade.Step{Record: record.Record{Run: "r1", Nodes: nodes}, Persist: true})
 		}, 1},
 		"a drain is over": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
 			r.recordPoll(s.group(), nil)
 			fenced(s, "old-2")
-			r.Record.Run, r.Record.Nodes = "r1", map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
+			r.Record.Run, r.Record.Nodes = "r1", map[string]record.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: record.NodeDraining}}
 			if len(r.observeWorld().Members) != 2 {
 				t.Error("the node in drain is no member")
 			}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
@@ -48,7 +48,7 @@ func BenchmarkPredict(b *testing.B) {
 					timed := spec
 					timed.Times, _ = simulate.Estimate(&spec)
 					f, err := simulate.Predict(b.Context(), timed, fleet.Request(unavailable))
-					if err != nil || f.Slow.Result != upgrade.Succeeded {
+					if err != nil || f.Slow.Result != record.Succeeded {
 						b.Fatalf("it ends %q: %v", f.Slow.Result, err)
 					}
 				}

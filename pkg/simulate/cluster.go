@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Cluster is a simulated cluster at one moment of its own time.
@@ -31,7 +32,7 @@ type Cluster struct {
 	facts      drain.Facts
 
 	actions *actionLog
-	record  upgrade.Record
+	record  record.Record
 	notes   upgrade.Notes
 	// workloads are the pods by what keeps them running.
 	workloads *drain.WorkloadIndex
@@ -132,7 +133,7 @@ func (c *Cluster) addNodes(spec *Spec) {
 func (c *Cluster) Now() time.Time { return c.clock.now }
 
 // Record is the upgrade's record as it was stored last.
-func (c *Cluster) Record() upgrade.Record { return c.record }
+func (c *Cluster) Record() record.Record { return c.record }
 
 // Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the
 // simulation; by name.
@@ -146,7 +147,7 @@ func (c *Cluster) Refusals(pod types.NamespacedName) map[string][]string {
 
 // World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to
 // be used up before the cluster moves on.
-func (c *Cluster) World(req upgrade.Request) upgrade.World {
+func (c *Cluster) World(req record.Request) upgrade.World {
 	w := c.shareWorld(req)
 	w.Members, w.Open, w.Controllers = slices.Clone(w.Members), maps.Clone(w.Open), maps.Clone(w.Controllers)
 	for _, member := range w.Members {
@@ -158,7 +159,7 @@ func (c *Cluster) World(req upgrade.Request) upgrade.World {
 }
 
 // shareWorld is World without copies, and without the list of instances that is in its members.
-func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
+func (c *Cluster) shareWorld(req record.Request) upgrade.World {
 	g := c.group.Group
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -48,17 +49,17 @@ func twoNodes(pods ...*corev1.Pod) simulate.Spec {
 	return spec
 }
 
-func request() upgrade.Request {
-	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
-	return upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: upgrade.Fail,
+func request() record.Request {
+	span := func(d time.Duration) record.Duration { return record.Duration{Duration: d} }
+	return record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: record.Fail,
 		DrainTimeout: span(15 * time.Minute), Settle: span(time.Minute), BootTimeout: span(20 * time.Minute),
 	}
 }
 
 // do carries out one action by itself.
 func do(c *simulate.Cluster, action nodegroup.Action) nodegroup.Attempt {
-	c.Do(upgrade.Step{Record: upgrade.Record{Run: "r1"}, Actions: []nodegroup.Action{action}})
+	c.Do(upgrade.Step{Record: record.Record{Run: "r1"}, Actions: []nodegroup.Action{action}})
 	return c.World(request()).Open[action.Key()]
 }
 
@@ -390,7 +391,7 @@ func TestForecast(t *testing.T) {
 	if want := "old-a-2 batch 1 stuck false, old-a-1 batch 2 stuck true"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
 	}
-	want := simulate.Ending{Result: upgrade.PodEvictionFailure, After: forecast.Duration.Latest, Node: "old-a-1", Blocker: "pod shop/bare", NotReached: 0}
+	want := simulate.Ending{Result: record.PodEvictionFailure, After: forecast.Duration.Latest, Node: "old-a-1", Blocker: "pod shop/bare", NotReached: 0}
 	for _, ends := range []simulate.Ending{forecast.Fast, forecast.Slow} {
 		if ends.Why = ""; ends != want {
 			t.Errorf("it ends %+v, want %+v", ends, want)

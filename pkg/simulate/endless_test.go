@@ -10,11 +10,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // byHand are two outdated nodes that no cloud knows, and what asks for replacements of them.
-func byHand() (simulate.Spec, upgrade.Request) {
+func byHand() (simulate.Spec, record.Request) {
 	spec, req := twoNodes(), request()
 	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	spec.Group = nodegroup.Group{Name: "workers", Provider: "manual", Wanted: revision, Pointed: revision}
@@ -50,9 +51,9 @@ func TestUsersBringNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := upgrade.Succeeded
+		want := record.Succeeded
 		if current {
-			want = upgrade.WorkloadUnhealthy // no node has room for the pod
+			want = record.WorkloadUnhealthy // no node has room for the pod
 		}
 		if f.Slow.Result != want || f.Refilled == current {
 			t.Errorf("with a current node %t: it ends %+v, nodes are brought %t", current, f.Slow, f.Refilled)

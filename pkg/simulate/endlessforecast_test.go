@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -20,9 +20,9 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 		Nodes: []*corev1.Node{build.Node("n1", "a"), build.Node("n2", "a")},
 		Group: nodegroup.Group{Name: "workers", Provider: "manual", Wanted: revision, Pointed: revision},
 	}
-	req := upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail, WaitReplacement: true,
-		DrainTimeout: upgrade.Duration{Duration: time.Minute}, BootTimeout: upgrade.Duration{Duration: time.Minute},
+	req := record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail, WaitReplacement: true,
+		DrainTimeout: record.Duration{Duration: time.Minute}, BootTimeout: record.Duration{Duration: time.Minute},
 	}
 	f, err := predictOnce(t.Context(), spec, req, 0)
 	if err != nil || f.Endless != "a replacement to be ready" || f.Duration != (Span{}) || f.ExtraHours != 0 {

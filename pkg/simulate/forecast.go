@@ -17,6 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Forecast is what an upgrade would do, seen in virtual time.
@@ -58,9 +59,9 @@ type Forecast struct {
 // Ending is how an upgrade ends.
 type Ending struct {
 	// Result is "" where the end is not known.
-	Result upgrade.Result `json:"result,omitempty"`
+	Result record.Result `json:"result,omitempty"`
 	// After is the time from now until then; zero where the end is not known.
-	After upgrade.Duration `json:"after,omitzero"`
+	After record.Duration `json:"after,omitzero"`
 	// Why says what it fails for, "" where it does not. Node is the node that could not be drained in its
 	// time, and Blocker what kept it, where it fails for that.
 	Why     string `json:"why,omitempty"`
@@ -78,14 +79,14 @@ type Deletion struct {
 	Pods       int `json:"pods"`
 	PastBudget int `json:"pastBudget,omitempty"`
 	// After is the time from now to the first.
-	After upgrade.Duration `json:"after"`
+	After record.Duration `json:"after"`
 }
 
 // Span is a time from now that depends on how long pods take to end: as soon as they are told to,
 // or not before their grace period is over.
 type Span struct {
-	Earliest upgrade.Duration `json:"earliest"`
-	Latest   upgrade.Duration `json:"latest"`
+	Earliest record.Duration `json:"earliest"`
+	Latest   record.Duration `json:"latest"`
 }
 
 // NodeForecast is one node's part.
@@ -133,7 +134,7 @@ const runsAtOnce = 4
 // lacks the nodes that were not started by then. Of a group without a cloud and without a current node,
 // each drained node is taken to be replaced at once. Predict returns an error if the upgrade would act without
 // an end, or when the context ends.
-func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
+func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, error) {
 	spec, req = AssumeReplacements(spec, req)
 	runs := drawOrders(spec)
 	if spec.Times.GoneLatest != nil {
@@ -161,7 +162,7 @@ func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, err
 
 // AssumeReplacements returns the spec and the request with what a forecast assumes of groups whose nodes users replace. If the group has
 // no current node yet, users replace each drained node at once. Otherwise the upgrade waits for no replacement.
-func AssumeReplacements(spec Spec, req upgrade.Request) (Spec, upgrade.Request) {
+func AssumeReplacements(spec Spec, req record.Request) (Spec, record.Request) {
 	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
 	if spec.Record.Run != "" { // its own settings stand
 		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
@@ -170,7 +171,7 @@ func AssumeReplacements(spec Spec, req upgrade.Request) (Spec, upgrade.Request) 
 }
 
 // predictable is the request as a forecast carries it out. Where users bring no nodes, none is waited for.
-func predictable(req upgrade.Request, refilled bool) upgrade.Request {
+func predictable(req record.Request, refilled bool) record.Request {
 	req.WaitReplacement = req.WaitReplacement && refilled
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	return req
@@ -200,7 +201,7 @@ func drawOrders(spec Spec) []predictedRun {
 	return runs
 }
 
-func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
+func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint64) (Forecast, error) {
 	c := New(spec)
 	c.drawn, c.brief = drawn, true
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
@@ -209,7 +210,7 @@ func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	var before []Unplaced // when it begins to stop: the nodes that it opens again take some of them back
 	stopping := false
-	record, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
+	rec, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
 		r.recordStep(w, step)
 		if step.Record.Stopping != "" && !stopping {
 			stopping, before = true, c.Unplaced()
@@ -219,7 +220,7 @@ func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint
 	if isEndless {
 		err = nil
 	}
-	for err == nil && record.Result == upgrade.Succeeded && c.giveNodeBack(req, size) {
+	for err == nil && rec.Result == record.Succeeded && c.giveNodeBack(req, size) {
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
@@ -229,7 +230,7 @@ func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint
 	for _, d := range r.forecast.Deletions {
 		r.forecast.Forced += d.PastBudget
 	}
-	r.recordEnding(record.Result, c.countNotReached(r.nodes))
+	r.recordEnding(rec.Result, c.countNotReached(r.nodes))
 	if isEndless {
 		r.forecast.Endless = cmp.Or(endless.Waiting, "something that does not happen")
 		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
@@ -310,7 +311,7 @@ func (e *Ending) endsBetterThan(o *Ending) bool {
 		switch {
 		case e.Fails():
 			return 2
-		case e.Result == upgrade.LeftBehind:
+		case e.Result == record.LeftBehind:
 			return 1
 		}
 		return 0
@@ -319,10 +320,10 @@ func (e *Ending) endsBetterThan(o *Ending) bool {
 }
 
 // Fails reports whether it ends before its goal.
-func (e *Ending) Fails() bool { return e.IsShort() && e.Result != upgrade.LeftBehind }
+func (e *Ending) Fails() bool { return e.IsShort() && e.Result != record.LeftBehind }
 
 // IsShort reports whether it ends with fewer nodes replaced than were to be.
-func (e *Ending) IsShort() bool { return e.Result != "" && e.Result != upgrade.Succeeded }
+func (e *Ending) IsShort() bool { return e.Result != "" && e.Result != record.Succeeded }
 
 func (s Span) or(o Span) Span {
 	if o.Earliest.Duration < s.Earliest.Duration {
@@ -343,7 +344,7 @@ func (s Span) both(o Span) Span {
 }
 
 func newSpan(d time.Duration) Span {
-	return Span{upgrade.Duration{Duration: d}, upgrade.Duration{Duration: d}}
+	return Span{record.Duration{Duration: d}, record.Duration{Duration: d}}
 }
 
 func (a amount) toQuantities(pods int) Amount {
@@ -351,7 +352,7 @@ func (a amount) toQuantities(pods int) Amount {
 }
 
 // measureRoom adds up what must move and what is free for it.
-func (c *Cluster) measureRoom(req upgrade.Request) Room {
+func (c *Cluster) measureRoom(req record.Request) Room {
 	keys := map[*schedulingKey]bool{}
 	var moves amount
 	pods := 0

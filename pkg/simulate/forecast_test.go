@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -47,7 +48,7 @@ func allow(spec *simulate.Spec, missing int32) {
 }
 
 // predict tells a forecast in a few lines.
-func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
+func predict(t *testing.T, spec simulate.Spec, req record.Request) string {
 	t.Helper()
 	spec.Times, _ = simulate.Estimate(&spec)
 	f, err := simulate.Predict(t.Context(), spec, req)
@@ -73,12 +74,12 @@ func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
 
 func TestForecastTellsTheFuture(t *testing.T) {
 	one, all, forced := request(), request(), request()
-	forced.OnTimeout = upgrade.Force
-	skipping := func(r upgrade.Request) upgrade.Request { r.OnTimeout = upgrade.Skip; return r }
+	forced.OnTimeout = record.Force
+	skipping := func(r record.Request) record.Request { r.OnTimeout = record.Skip; return r }
 	one.Surge, all.Surge, all.MaxUnavailable, all.Window = 1, 3, 3, 3
 	cases := map[string]struct {
 		change func(*simulate.Spec)
-		req    upgrade.Request
+		req    record.Request
 		want   string
 	}{
 		"one after the other": {func(s *simulate.Spec) { allow(s, 1) }, one, `
@@ -230,7 +231,7 @@ func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
 	}
 	spec.Group.Min, spec.Group.Managed = 1, &nodegroup.Managed{}
 	req := request()
-	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &upgrade.Record{}, req)
+	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &record.Record{}, req)
 	if got, want := predict(t, spec, req), "succeeded in 0s-0s, peak 3, 0.00 extra hours, 0 evictions\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -253,7 +254,7 @@ func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 		if minimal {
 			req.Surge = 0
 		}
-		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &upgrade.Record{}, req)
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &record.Record{}, req)
 		if got := predict(t, spec, req); strings.Contains(got, "stuck true") || !strings.Contains(got, want) {
 			t.Errorf("TerminateFirst %t: want %q in\n%s", minimal, want, got)
 		}
@@ -262,16 +263,16 @@ func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 
 // TestForecastTellsWhatUsersNotice has a workload of one pod among others of three, and a budget that never opens.
 func TestForecastTellsWhatUsersNotice(t *testing.T) {
-	force := func(spec *simulate.Spec, req *upgrade.Request) { allow(spec, 0); req.OnTimeout = upgrade.Force }
-	single := func(spec *simulate.Spec, _ *upgrade.Request) {
+	force := func(spec *simulate.Spec, req *record.Request) { allow(spec, 0); req.OnTimeout = record.Force }
+	single := func(spec *simulate.Spec, _ *record.Request) {
 		spec.Pods = append(spec.Pods, build.Pod("one", build.App("one"), build.On("old-1"), started(start.Add(-time.Hour), 40*time.Second)))
 	}
 	cases := map[string]struct {
-		with   func(*simulate.Spec, *upgrade.Request)
+		with   func(*simulate.Spec, *record.Request)
 		outage time.Duration
 		forced int
 	}{
-		"nothing":                    {func(*simulate.Spec, *upgrade.Request) {}, 0, 0},
+		"nothing":                    {func(*simulate.Spec, *record.Request) {}, 0, 0},
 		"a pod that stands alone":    {single, 40 * time.Second, 0},
 		"pods deleted past a budget": {force, 0, 3},
 	}
@@ -296,11 +297,11 @@ func TestForecastTellsWhatUsersNotice(t *testing.T) {
 func TestForecastContinuesWithTheCloud(t *testing.T) {
 	whole := shop()
 	whole.Group.Managed = &nodegroup.Managed{}
-	record := upgrade.Record{
-		Run: "r1", Started: start, Delegation: &upgrade.Delegation{}, Total: 3, Target: whole.Group.Wanted, Provider: "aws",
+	rec := record.Record{
+		Run: "r1", Started: start, Delegation: &record.Delegation{}, Total: 3, Target: whole.Group.Wanted, Provider: "aws",
 		Sizes: nodegroup.Sizes{Desired: 3, Max: 3, Zones: map[string]int{"a": 3}},
 	}
-	forecast := func(spec simulate.Spec, record upgrade.Record) simulate.Forecast {
+	forecast := func(spec simulate.Spec, record record.Record) simulate.Forecast {
 		t.Helper()
 		req := request()
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &record, req)
@@ -311,7 +312,7 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 		}
 		return f
 	}
-	all := forecast(whole, record)
+	all := forecast(whole, rec)
 
 	rest := shop()
 	rest.Group.Managed, rest.Group.Desired, rest.Group.Max = &nodegroup.Managed{}, 4, 4
@@ -330,9 +331,9 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 	for _, n := range rest.Nodes[:2] {
 		n.Spec.Unschedulable = true
 	}
-	record.Replaced = 1
-	left := forecast(rest, record)
-	if left.Slow.Result != upgrade.Succeeded || len(left.Nodes) != 2 || left.Peak != 4 {
+	rec.Replaced = 1
+	left := forecast(rest, rec)
+	if left.Slow.Result != record.Succeeded || len(left.Nodes) != 2 || left.Peak != 4 {
 		t.Fatalf("%s, peak %d: %+v", left.Slow.Result, left.Peak, left.Nodes)
 	}
 	want := all.Duration.Latest.Duration - all.Nodes[0].End.Latest.Duration
@@ -359,7 +360,7 @@ func TestFaultsMayLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Fast.Result != upgrade.Succeeded || f.Slow.Result != upgrade.WorkloadUnhealthy || !strings.Contains(f.Slow.Why, "CrashLoopBackOff") {
+	if f.Fast.Result != record.Succeeded || f.Slow.Result != record.WorkloadUnhealthy || !strings.Contains(f.Slow.Why, "CrashLoopBackOff") {
 		t.Errorf("it ends %+v, in the slow case %+v", f.Fast, f.Slow)
 	}
 }
@@ -379,7 +380,7 @@ func TestRefusedPodsAreForecast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Fast.Result != upgrade.WorkloadUnhealthy || !strings.Contains(f.Fast.Why, "shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota") || f.Evictions > 2 {
+	if f.Fast.Result != record.WorkloadUnhealthy || !strings.Contains(f.Fast.Why, "shop/ReplicaSet/web (2 of 3 ready): 1 pod is not created: exceeded quota") || f.Evictions > 2 {
 		t.Errorf("it ends %+v after %d evictions", f.Fast, f.Evictions)
 	}
 }
@@ -396,12 +397,12 @@ func TestRefusedBesideTheOldPod(t *testing.T) {
 		return ""
 	}
 	for _, c := range []struct {
-		timeout upgrade.OnTimeout
-		ends    upgrade.Result
+		timeout record.OnTimeout
+		ends    record.Result
 		blocker string
-	}{{upgrade.Fail, upgrade.PodEvictionFailure, "pod shop/solo-0"}, {upgrade.Force, upgrade.Succeeded, ""}} {
+	}{{record.Fail, record.PodEvictionFailure, "pod shop/solo-0"}, {record.Force, record.Succeeded, ""}} {
 		req := request()
-		req.Move, req.OnTimeout = upgrade.MoveBySurge, c.timeout
+		req.Move, req.OnTimeout = record.MoveBySurge, c.timeout
 		f, err := simulate.Predict(t.Context(), spec, req)
 		if err != nil {
 			t.Fatal(err)
@@ -416,12 +417,12 @@ func TestRefusedBesideTheOldPod(t *testing.T) {
 // left when the node is gone.
 func TestTemplatesThatNameANode(t *testing.T) {
 	for _, c := range []struct {
-		timeout upgrade.OnTimeout
-		ends    upgrade.Result
+		timeout record.OnTimeout
+		ends    record.Result
 		why     string
 	}{
-		{upgrade.Fail, upgrade.PodEvictionFailure, "not empty after 15m0s"},
-		{upgrade.Force, upgrade.WorkloadUnhealthy, "its pod template names node old-0, which is gone"},
+		{record.Fail, record.PodEvictionFailure, "not empty after 15m0s"},
+		{record.Force, record.WorkloadUnhealthy, "its pod template names node old-0, which is gone"},
 	} {
 		spec := shop()
 		spec.Workloads = map[types.UID]simulate.Workload{}

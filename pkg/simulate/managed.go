@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // evictAgain is after how long a drain that is not ours evicts pods again that their budgets hold
@@ -24,7 +24,7 @@ func (c *Cluster) addsFirst() bool {
 
 // countOwnSurge is how many nodes the group's own cloud adds beyond those that replace outdated
 // ones (EKS E21); 0 for a group that this tool drives.
-func (c *Cluster) countOwnSurge(req upgrade.Request) int {
+func (c *Cluster) countOwnSurge(req record.Request) int {
 	if !c.addsFirst() {
 		return 0
 	}
@@ -40,7 +40,7 @@ func (c *Cluster) countOwnSurge(req upgrade.Request) int {
 // giveNodeBack has the group's own cloud take back one of the nodes that it added: the node is
 // closed and drained for as long as a node may take, and goes with what is left on it (EKS E60,
 // E62). It returns false when the group has its size from before.
-func (c *Cluster) giveNodeBack(req upgrade.Request, size int) bool {
+func (c *Cluster) giveNodeBack(req record.Request, size int) bool {
 	if !c.addsFirst() || c.group.Desired <= size {
 		return false
 	}
@@ -89,7 +89,7 @@ func hashName(name string, seed uint64) uint64 {
 }
 
 // drainSurplus closes a node and evicts its pods, as often as their budgets need.
-func (c *Cluster) drainSurplus(n *simNode, req upgrade.Request) {
+func (c *Cluster) drainSurplus(n *simNode, req record.Request) {
 	closed := n.node.DeepCopy()
 	closed.Spec.Unschedulable = true
 	c.nodes.updateNode(n, closed)

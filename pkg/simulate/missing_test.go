@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -180,7 +180,7 @@ func TestPodsBeyondTheScaleAreNotMissed(t *testing.T) {
 	db.Replicas, db.Pods = 2, &PodSet{Kind: statefulSet, Namespace: build.Namespace, Name: "db", Count: 2}
 	spec.Workloads["StatefulSet/db"] = db
 	forecast, err := Predict(t.Context(), spec, underWayRequests()["one at a time"])
-	if err != nil || forecast.Fast.Result != upgrade.Succeeded {
+	if err != nil || forecast.Fast.Result != record.Succeeded {
 		t.Errorf("it ends with %q (%s), error %v", forecast.Fast.Result, forecast.Fast.Why, err)
 	}
 }

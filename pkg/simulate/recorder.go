@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // recorder writes down what the steps of a run show. What one step shows holds until the next.
@@ -69,18 +70,18 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 }
 
 // recordFailure notes what an upgrade fails for as it begins to stop.
-func (r *recorder) recordFailure(record *upgrade.Record) {
-	if r.ending.Why != "" || record.Stopping == "" {
+func (r *recorder) recordFailure(rec *record.Record) {
+	if r.ending.Why != "" || rec.Stopping == "" {
 		return
 	}
-	r.ending.Why = record.Message
-	if record.Stopping != upgrade.PodEvictionFailure {
+	r.ending.Why = rec.Message
+	if rec.Stopping != record.PodEvictionFailure {
 		return
 	}
-	for name, n := range record.Nodes {
+	for name, n := range rec.Nodes {
 		open := r.open[name]
-		why, named := strings.CutPrefix(record.Message, fmt.Sprintf("draining node %q: ", name))
-		if open == nil || !named || n.State != upgrade.NodeDraining {
+		why, named := strings.CutPrefix(rec.Message, fmt.Sprintf("draining node %q: ", name))
+		if open == nil || !named || n.State != record.NodeDraining {
 			continue
 		}
 		open.Stuck, open.Blocker = why, open.blocker()
@@ -94,7 +95,7 @@ func (n *nodeRecord) blocker() string {
 }
 
 // recordEnding notes how the upgrade ended.
-func (r *recorder) recordEnding(result upgrade.Result, notReached int) {
+func (r *recorder) recordEnding(result record.Result, notReached int) {
 	r.ending.Result, r.ending.After, r.ending.NotReached = result, r.forecast.Duration.Latest, notReached
 	if !r.ending.Fails() {
 		r.ending.Why = ""
@@ -126,7 +127,7 @@ func (r *recorder) recordSize(now time.Time, size int) {
 
 // recordStarts begins a record for each node that was started in this step, in order of batch and
 // name.
-func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeRecord) {
+func (r *recorder) recordStarts(now time.Time, nodes map[string]record.NodeRecord) {
 	var fresh []string
 	for name, n := range nodes {
 		if r.nodes[name] == nil && n.Batch > 0 {
@@ -146,11 +147,11 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeReco
 }
 
 // recordNodeEnd notes how a started node came to its end, and reports whether it has.
-func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
+func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, known bool) bool {
 	switch {
-	case record.State == upgrade.NodeQuarantined:
-		n.Stuck, n.Blocker = record.Reason, n.blocker()
-	case !known || record.State == upgrade.NodeDrained:
+	case rec.State == record.NodeQuarantined:
+		n.Stuck, n.Blocker = rec.Reason, n.blocker()
+	case !known || rec.State == record.NodeDrained:
 		n.End = newSpan(passed)
 	default:
 		return false

@@ -4,20 +4,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestFailureIsOfTheNamedNode: three nodes reach their drain timeout together. Only the node in the error message is reported as stuck.
 func TestFailureIsOfTheNamedNode(t *testing.T) {
 	for range 20 { // the order of a map
 		r := newRecorder(midnight, 3, 3)
-		record := upgrade.Record{Stopping: upgrade.PodEvictionFailure, Nodes: map[string]upgrade.NodeRecord{}}
-		record.Message = `draining node "old-b": not empty after 15m0s`
+		rec := record.Record{Stopping: record.PodEvictionFailure, Nodes: map[string]record.NodeRecord{}}
+		rec.Message = `draining node "old-b": not empty after 15m0s`
 		for _, name := range []string{"old-a", "old-b", "old-c"} {
 			r.open[name] = &nodeRecord{NodeForecast: NodeForecast{Name: name}, waits: "pods of " + name}
-			record.Nodes[name] = upgrade.NodeRecord{State: upgrade.NodeDraining, Deadline: midnight.Add(-time.Second)}
+			rec.Nodes[name] = record.NodeRecord{State: record.NodeDraining, Deadline: midnight.Add(-time.Second)}
 		}
-		r.recordFailure(&record)
+		r.recordFailure(&rec)
 		for name, n := range r.open {
 			want := ""
 			if name == "old-b" {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -49,7 +49,7 @@ func TestOlderRecordsAreContinued(t *testing.T) {
 			if err := json.Unmarshal(text, &m); err != nil {
 				t.Fatal(err)
 			}
-			var record upgrade.Record
+			var record record.Record
 			if err := json.Unmarshal(m.Record, &record); err != nil {
 				t.Fatal(err)
 			}
@@ -65,24 +65,24 @@ func TestOlderRecordsAreContinued(t *testing.T) {
 	}
 }
 
-func checkContinued(t *testing.T, m moment, record upgrade.Record) {
+func checkContinued(t *testing.T, m moment, rec record.Record) {
 	t.Helper()
 	m.Group.Observed, m.Group.Instances = m.Observed, m.Instances
 	spec := simulate.Spec{
-		Now: m.Now, Group: m.Group, Nodes: m.Nodes, Pods: m.Pods, Budgets: m.Budgets, Record: record,
+		Now: m.Now, Group: m.Group, Nodes: m.Nodes, Pods: m.Pods, Budgets: m.Budgets, Record: rec,
 		Outdated: func(*corev1.Node) bool { return true },
 	}
 	spec.Times, _ = simulate.Estimate(&spec)
 	cluster := simulate.New(spec)
-	end, err := cluster.Run(t.Context(), record.Request, nil)
+	end, err := cluster.Run(t.Context(), rec.Request, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if end.Result != upgrade.Succeeded || end.Run != record.Run || end.Replaced != end.Total {
+	if end.Result != record.Succeeded || end.Run != rec.Run || end.Replaced != end.Total {
 		t.Errorf("run %s ended with %s %q, %d of %d replaced", end.Run, end.Result, end.Message, end.Replaced, end.Total)
 	}
-	group := cluster.World(upgrade.Request{}).Group
-	if got, want := build.ZoneSizes(&group), fmt.Sprintf("a:%d", record.Sizes.Desired); got != want {
+	group := cluster.World(record.Request{}).Group
+	if got, want := build.ZoneSizes(&group), fmt.Sprintf("a:%d", rec.Sizes.Desired); got != want {
 		t.Errorf("the zones have %q nodes, want %q", got, want)
 	}
 }

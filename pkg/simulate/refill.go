@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // refillGroup adds one current node for each drained node that has no replacement yet.
@@ -16,7 +16,7 @@ func (c *Cluster) refillGroup() {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.record.Nodes)) {
-		if n := c.record.Nodes[name]; n.State == upgrade.NodeDrained && !c.refilled[name] {
+		if n := c.record.Nodes[name]; n.State == record.NodeDrained && !c.refilled[name] {
 			c.refilled[name] = true
 			c.refillNode(n.Zone)
 		}

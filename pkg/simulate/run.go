@@ -17,6 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // time.
 type EndlessError struct {
 	Group   string
-	Phase   upgrade.Phase
+	Phase   record.Phase
 	Waiting string
 	Blocked []drain.Blocked
 	// Replaced of Total nodes are replaced by then.
@@ -50,7 +51,7 @@ func (e *EndlessError) Error() string {
 // an *EndlessError when the upgrade waits for something that only others do, the context's error when
 // that ends, and another error when it does not come to an end: that is a fault of the state machine,
 // never of the cluster.
-func (c *Cluster) Run(ctx context.Context, req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
+func (c *Cluster) Run(ctx context.Context, req record.Request, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
 	still, quiet := 0, 0
@@ -209,7 +210,7 @@ func (c *Cluster) recordDeletion(pod *corev1.Pod) {
 	name := nameWorkload(pod)
 	d := c.deletions[name]
 	if d == nil {
-		d = &Deletion{Workload: name, After: upgrade.Duration{Duration: c.clock.now.Sub(c.began)}}
+		d = &Deletion{Workload: name, After: record.Duration{Duration: c.clock.now.Sub(c.began)}}
 		c.deletions[name] = d
 	}
 	d.Pods++

@@ -8,11 +8,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
 // small is a fleet with all kinds of workloads, and what it takes to upgrade it.
-func small() (simulate.Spec, upgrade.Request) {
+func small() (simulate.Spec, record.Request) {
 	spec := fleet.New(24)
 	spec.Times, _ = simulate.Estimate(&spec)
 	return spec, fleet.Request(5)
@@ -46,9 +47,9 @@ func TestShortcutsDecideNothing(t *testing.T) {
 
 // ignoreTimes leaves out for how long workloads lacked pods: who looks less often sees it less
 // exactly.
-func ignoreTimes(workloads map[string]upgrade.WorkloadRecord) {
+func ignoreTimes(workloads map[string]record.WorkloadRecord) {
 	for name, w := range workloads {
-		w.Below, w.None = upgrade.Duration{}, upgrade.Duration{}
+		w.Below, w.None = record.Duration{}, record.Duration{}
 		workloads[name] = w
 	}
 }
@@ -76,7 +77,7 @@ func TestRunEndsAsStepByStep(t *testing.T) {
 	got := c.Record()
 	ignoreTimes(got.Workloads)
 	ignoreTimes(want.Workloads)
-	if !reflect.DeepEqual(got, want) || want.Result != upgrade.Succeeded {
+	if !reflect.DeepEqual(got, want) || want.Result != record.Succeeded {
 		t.Errorf("run:\n%+v\nstep by step:\n%+v", want, got)
 	}
 }

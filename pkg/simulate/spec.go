@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Spec is the cluster to begin with. New copies what it changes; the order of the lists does not
@@ -69,7 +69,7 @@ type Spec struct {
 	// beside it; "" where it does not. nil where it refuses none.
 	Refused func(pod *corev1.Pod, beside bool) string
 	// Record is an upgrade that was begun before; zero for none.
-	Record upgrade.Record
+	Record record.Record
 	Times  Times
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // processLaunch is the process of a group without which no machine comes up.
@@ -27,9 +27,9 @@ func isYoung(node *corev1.Node, now time.Time) bool {
 // record may be newer than the reading of the group: what it says was terminated leaves, and what it
 // says was launched comes up, though the reading does not show that yet.
 func (c *cloud) resumeMachines(spec *Spec) {
-	records := map[string]upgrade.NodeRecord{} // of nodes that are being removed, by instance
+	records := map[string]record.NodeRecord{} // of nodes that are being removed, by instance
 	for _, n := range spec.Record.Nodes {
-		if n.State == upgrade.NodeRemoving && n.Instance != "" {
+		if n.State == record.NodeRemoving && n.Instance != "" {
 			records[n.Instance] = n
 		}
 	}
@@ -38,7 +38,7 @@ func (c *cloud) resumeMachines(spec *Spec) {
 		removed, isRemoved := records[m.instance.ID]
 		if m.instance.ID == "" && m.node != nil {
 			removed = spec.Record.Nodes[m.node.node.Name]
-			isRemoved = removed.State == upgrade.NodeRemoving
+			isRemoved = removed.State == record.NodeRemoving
 		}
 		switch {
 		case m.instance.State == nodegroup.InstanceLeaving, isRemoved && m.instance.ID == "":
@@ -62,7 +62,7 @@ func (c *cloud) remainingTime(usual time.Duration, began time.Time) time.Duratio
 }
 
 // leaveUnseen has a machine leave that was terminated after the group was read.
-func (c *cloud) leaveUnseen(m *member, removed upgrade.NodeRecord) {
+func (c *cloud) leaveUnseen(m *member, removed record.NodeRecord) {
 	m.instance.State = nodegroup.InstanceLeaving
 	c.nodes.updateInstance(m)
 	if removed.Shrink {

@@ -17,6 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -82,18 +83,18 @@ func specAt(c *Cluster, base *Spec, group nodegroup.Group, launched map[string]t
 // answer is what a forecast of the rest said at a moment, beside what happened then.
 type answer struct {
 	at, lag, said, is time.Duration
-	result            upgrade.Result
-	phase             upgrade.Phase
+	result            record.Result
+	phase             record.Phase
 }
 
 // isRight reports whether the answer is within a quarter or half a minute of what happened.
 func (a answer) isRight() bool {
-	return a.result == upgrade.Succeeded && (a.said-a.is).Abs() <= max(a.is/4, 30*time.Second)
+	return a.result == record.Succeeded && (a.said-a.is).Abs() <= max(a.is/4, 30*time.Second)
 }
 
 // askUnderWay runs an upgrade and asks at each of its steps how long the rest takes, with readings of
 // the group that are so old.
-func askUnderWay(t *testing.T, spec Spec, req upgrade.Request, lags ...time.Duration) []answer {
+func askUnderWay(t *testing.T, spec Spec, req record.Request, lags ...time.Duration) []answer {
 	t.Helper()
 	c := New(spec)
 	c.clock.serial = 1_000_000 // nothing that a forecast adds is called as what is there
@@ -124,7 +125,7 @@ func askUnderWay(t *testing.T, spec Spec, req upgrade.Request, lags ...time.Dura
 			answers = append(answers, answer{at: c.clock.now.Sub(spec.Now), lag: lag, said: f.Duration.Latest.Duration, result: f.Slow.Result, phase: c.record.Phase})
 		}
 	})
-	if err != nil || c.record.Result != upgrade.Succeeded {
+	if err != nil || c.record.Result != record.Succeeded {
 		t.Fatalf("the upgrade ends %q: %v", c.record.Result, err)
 	}
 	for i := range answers {
@@ -133,19 +134,19 @@ func askUnderWay(t *testing.T, spec Spec, req upgrade.Request, lags ...time.Dura
 	return answers
 }
 
-func underWayRequests() map[string]upgrade.Request {
-	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
-	base := upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 3, OnTimeout: upgrade.Fail,
+func underWayRequests() map[string]record.Request {
+	span := func(d time.Duration) record.Duration { return record.Duration{Duration: d} }
+	base := record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 3, OnTimeout: record.Fail,
 		DrainTimeout: span(15 * time.Minute), Settle: span(time.Minute), BootTimeout: span(20 * time.Minute),
 	}
 	wide, minimal, turns, both := base, base, base, base
 	wide.MaxUnavailable, wide.Window, wide.Surge = 3, 3, 3
 	minimal.Surge = 0
 	turns.Like, turns.MaxUnavailable, turns.Surge = "gke", 0, 1
-	both.Strategy, both.Surge, both.MaxUnavailable, both.Window = upgrade.BlueGreen, 6, 0, 2
-	both.BlueGreen = &upgrade.BlueGreenRequest{Batch: 2, BatchSoak: span(2 * time.Minute), Soak: span(10 * time.Minute)}
-	return map[string]upgrade.Request{"one at a time": base, "three at a time": wide, "without a surge": minimal, "zone by zone": turns, "blue-green": both}
+	both.Strategy, both.Surge, both.MaxUnavailable, both.Window = record.BlueGreen, 6, 0, 2
+	both.BlueGreen = &record.BlueGreenRequest{Batch: 2, BatchSoak: span(2 * time.Minute), Soak: span(10 * time.Minute)}
+	return map[string]record.Request{"one at a time": base, "three at a time": wide, "without a surge": minimal, "zone by zone": turns, "blue-green": both}
 }
 
 // TestRemainingIsRightUnderWay asks at each step of upgrades how long the rest takes, with readings of
@@ -222,17 +223,17 @@ func TestMachinesOnTheirWay(t *testing.T) {
 			s.Nodes = append(s.Nodes, node)
 		}
 	}
-	record := func(books ledger.Books, nodes map[string]upgrade.NodeRecord) func(*Spec) {
+	rec := func(books ledger.Books, nodes map[string]record.NodeRecord) func(*Spec) {
 		books.Zonal = true
 		return func(s *Spec) {
 			s.Group.Observed = ago(20 * time.Second)
-			s.Record = upgrade.Record{
+			s.Record = record.Record{
 				Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 6, Zones: map[string]int{"a": 2, "b": 2, "c": 2}}, Ledger: ledger.FromBooks(books), Nodes: nodes,
 			}
 		}
 	}
-	removed := func(landed, shrink bool, terminated time.Duration) map[string]upgrade.NodeRecord {
-		return map[string]upgrade.NodeRecord{"old-5": {State: upgrade.NodeRemoving, Instance: "i-old-5", Zone: "c", Landed: landed, Shrink: shrink, Terminated: ago(terminated)}}
+	removed := func(landed, shrink bool, terminated time.Duration) map[string]record.NodeRecord {
+		return map[string]record.NodeRecord{"old-5": {State: record.NodeRemoving, Instance: "i-old-5", Zone: "c", Landed: landed, Shrink: shrink, Terminated: ago(terminated)}}
 	}
 	zones := func(z ledger.Zone) map[string]ledger.Zone { return map[string]ledger.Zone{"b": z} }
 	old := "i-old-5 InService ready=true, "
@@ -261,21 +262,21 @@ func TestMachinesOnTheirWay(t *testing.T) {
 			s.Group.Desired, s.Group.LaunchFailure = 7, nodegroup.LaunchFailure{At: midnight, Message: "no capacity"}
 		}}, time.Hour, old + "7 of 6"},
 		"a launch that the reading does not show": {
-			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), MaxSeen: 8, MaxSeenAt: ago(15 * time.Second), Zones: zones(ledger.Zone{Launched: 1})}, nil)},
+			[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second), MaxSeen: 8, MaxSeenAt: ago(15 * time.Second), Zones: zones(ledger.Zone{Launched: 1})}, nil)},
 			81 * time.Second, old + "i-workers-new-b-1 InService ready=true, 7 of 8",
 		},
-		"a launch that somebody took back": {[]func(*Spec){record(ledger.Books{Changed: ago(time.Minute), Zones: zones(ledger.Zone{Launched: 1})}, nil), late}, time.Hour, old + "6 of 6"},
-		"a launch without an answer":       {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: zones(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}})}, nil)}, time.Hour, old + "6 of 6"},
+		"a launch that somebody took back": {[]func(*Spec){rec(ledger.Books{Changed: ago(time.Minute), Zones: zones(ledger.Zone{Launched: 1})}, nil), late}, time.Hour, old + "6 of 6"},
+		"a launch without an answer":       {[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second), Zones: zones(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}})}, nil)}, time.Hour, old + "6 of 6"},
 		"a machine terminated 10 s ago, not yet": {
-			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))},
+			[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))},
 			29 * time.Second,
 			"i-old-5 Terminating ready=true, 5 of 6",
 		},
-		"a machine terminated 10 s ago, then": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
-		"one whose termination has no answer": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
-		"one whose termination had no effect": {[]func(*Spec){record(ledger.Books{Changed: ago(time.Minute), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, time.Minute)), late}, time.Hour, old + "6 of 6"},
+		"a machine terminated 10 s ago, then": {[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
+		"one whose termination has no answer": {[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
+		"one whose termination had no effect": {[]func(*Spec){rec(ledger.Books{Changed: ago(time.Minute), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, time.Minute)), late}, time.Hour, old + "6 of 6"},
 		"one that the group replaces": {
-			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second)}, removed(true, false, 10*time.Second))},
+			[]func(*Spec){rec(ledger.Books{Changed: ago(10 * time.Second)}, removed(true, false, 10*time.Second))},
 			81 * time.Second,
 			"i-workers-new-c-2 InService ready=true, 6 of 6",
 		},
@@ -305,7 +306,7 @@ func TestOpenLaunchIsNotRepeated(t *testing.T) {
 			spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-new", Zone: "b", State: nodegroup.InstancePending})
 		}
 		books := ledger.Books{Zonal: true, Changed: midnight, Zones: map[string]ledger.Zone{"b": {Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}}}}
-		spec.Record = upgrade.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 6, Zones: map[string]int{"a": 2, "b": 2, "c": 2}}, Ledger: ledger.FromBooks(books)}
+		spec.Record = record.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 6, Zones: map[string]int{"a": 2, "b": 2, "c": 2}}, Ledger: ledger.FromBooks(books)}
 		c := New(spec)
 		c.carryOutAction(nodegroup.AddCapacity{Zone: "b", N: 1, Token: ledger.Token("r1", "b", 1)})
 		if c.group.Desired != want || len(c.group.members) != want {

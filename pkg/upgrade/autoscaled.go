@@ -10,10 +10,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-// PhaseWait is the phase of the autoscaled blue-green strategy between the fence and the drain.
-const PhaseWait Phase = "wait"
 
 const (
 	// mostDrainedAtOnce is how many nodes are drained at once, mostBudgetTime how long budgets are
@@ -29,33 +27,33 @@ const (
 // autoscaler brings new ones up for pods that wait (GKE G70). It has no soak (GKE G76) and no way
 // back (GKE G78).
 func autoscaledStrategy() strategy {
-	verbs := []Verb{VerbPause, VerbAbort}
+	verbs := []record.Verb{record.VerbPause, record.VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
 		check: checkAutoscaled, claim: claimWait, resolve: resolveAutoscaled, describe: describeAutoscaled,
 		phases: []phase{
 			{
-				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
+				name: record.PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,
 				run: func(d *decision) bool { return d.setUpGroup() && d.makeRoom() },
 			},
 			{
-				name: PhaseCordonBlue, stays: true, quiet: true, watched: true, waitsFor: "the fence", verbs: verbs,
+				name: record.PhaseCordonBlue, stays: true, quiet: true, watched: true, waitsFor: "the fence", verbs: verbs,
 				run: (*decision).cordonBlue,
 			},
 			{
-				name: PhaseWait, stays: true, quiet: true, watched: true, looksIn: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
+				name: record.PhaseWait, stays: true, quiet: true, watched: true, looksIn: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
 				run: (*decision).awaitDrain, emptied: (*decision).terminateNode,
 			},
 			{
-				name: PhaseDrainBlue, stays: true, quiet: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: verbs, // GKE G81
+				name: record.PhaseDrainBlue, stays: true, quiet: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: verbs, // GKE G81
 				run: (*decision).drainRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
 			},
 			{
-				name: PhaseDeleteBlue, stays: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: []Verb{VerbAbort},
+				name: record.PhaseDeleteBlue, stays: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).removeRemaining, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
 			},
 			{
-				name: PhaseScaleDown, givesBack: true, verbs: []Verb{VerbAbort},
+				name: record.PhaseScaleDown, givesBack: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -69,7 +67,7 @@ func claimWait(s *Settings) error {
 	if s.WaitForDrain == nil {
 		return nil
 	}
-	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: pass that strategy, or remove the flag", AutoscaledBlueGreen)
+	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: pass that strategy, or remove the flag", record.AutoscaledBlueGreen)
 }
 
 // checkAutoscaled refuses settings that make no sense with the strategy (GKE G71), and those that it has no use for.
@@ -78,37 +76,37 @@ func checkAutoscaled(s *Settings) error {
 	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
 		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
 	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: remove the flags", AutoscaledBlueGreen, mostDrainedAtOnce)
-	case s.OnTimeout != "" && s.OnTimeout != Force:
-		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, AutoscaledBlueGreen)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: remove the flags", record.AutoscaledBlueGreen, mostDrainedAtOnce)
+	case s.OnTimeout != "" && s.OnTimeout != record.Force:
+		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, record.AutoscaledBlueGreen)
 	}
 	return nil
 }
 
 // resolveAutoscaled completes the request: what is drained at once, and for how long, are GKE's numbers.
-func resolveAutoscaled(s Settings, req Request, group *nodegroup.Group, _, outdated int) (Request, error) {
-	req.DrainTimeout, req.OnTimeout = Duration{valueOrDefault(s.DrainTimeout, mostBudgetTime)}, Force
-	req.WaitForDrain, req.Window = Duration{valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
+func resolveAutoscaled(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
+	req.DrainTimeout, req.OnTimeout = record.Duration{Duration: valueOrDefault(s.DrainTimeout, mostBudgetTime)}, record.Force
+	req.WaitForDrain, req.Window = record.Duration{Duration: valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
 	req.To = cmp.Or(s.To, group.Wanted.Target()) // within the wait a template may move on
 	return req, fitsAutoscaled(group, &req, outdated)
 }
 
 // describeAutoscaled is the line of a plan.
-func describeAutoscaled(r *Request, _ string) string {
+func describeAutoscaled(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
 		r.Strategy, r.WaitForDrain, r.Window, r.DrainTimeout)
 }
 
 // fitsAutoscaled returns an error where no autoscaler is known to serve the group (GKE G80), or has
 // no room for new nodes.
-func fitsAutoscaled(group *nodegroup.Group, r *Request, outdated int) error {
+func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) error {
 	room := group.Max - group.Desired
 	switch {
 	case !group.Can.Resize || !group.Can.Bounds:
-		return fmt.Errorf("--strategy=%s: provider %s has no size that an autoscaler could change: use %s", AutoscaledBlueGreen, group.Provider, Surge)
+		return fmt.Errorf("--strategy=%s: provider %s has no size that an autoscaler could change: use %s", record.AutoscaledBlueGreen, group.Provider, record.Surge)
 	case !group.Autoscaler.Serves:
 		return fmt.Errorf("--strategy=%s: nothing shows that an autoscaler serves group %q: %s: put that right, or use %s",
-			AutoscaledBlueGreen, group.Name, cmp.Or(group.Autoscaler.Missing, "none is known"), BlueGreen)
+			record.AutoscaledBlueGreen, group.Name, cmp.Or(group.Autoscaler.Missing, "none is known"), record.BlueGreen)
 	case r.KeepMax && room < outdated:
 		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and may need %d, one for each outdated one: leave --keep-max out", group.Name, max(0, room), outdated)
 	}
@@ -149,16 +147,16 @@ func (d *decision) awaitDrain() bool {
 // removeIdleNodes removes outdated nodes that carry nothing, while the group may shrink: its
 // minimum is kept, other than by GKE (G73). One that was begun with and is no longer idle is left.
 func (d *decision) removeIdleNodes() {
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
-		if isInDrain(n.State) && m != nil && (d.pausing || !d.isIdle(m)) {
+		if record.IsInDrain(n.State) && m != nil && (d.pausing || !d.isIdle(m)) {
 			d.leaveNode(name, m)
 			continue
 		}
 		d.advanceNode(name)
 	}
 	for _, m := range slices.Clone(d.count.pending) {
-		if d.rec.Stopping == "" && !d.pausing && d.rec.countInFlight() < mostDrainedAtOnce && d.isIdle(m) {
+		if d.rec.Stopping == "" && !d.pausing && d.rec.CountInFlight() < mostDrainedAtOnce && d.isIdle(m) {
 			d.recordStart(m)
 			d.advanceNode(m.Name())
 		}
@@ -199,12 +197,12 @@ func (d *decision) drainRemaining() bool {
 	default:
 		d.startDrains()
 	}
-	return d.rec.Stopping == "" && len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty)
+	return d.rec.Stopping == "" && len(d.count.pending) == 0 && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty)
 }
 
 // startDrains starts nodes while fewer than allowed are in flight.
 func (d *decision) startDrains() {
-	for d.rec.countInFlight() < d.rec.Request.Window {
+	for d.rec.CountInFlight() < d.rec.Request.Window {
 		m := d.chooseNextNode()
 		if m == nil || d.deferForRecord(m) {
 			return
@@ -224,11 +222,11 @@ func (d *decision) removeRemaining() bool {
 // awaitBlueGone waits until no outdated node is left. New ones are the autoscaler's affair: pods
 // may wait for them (GKE G79).
 func (d *decision) awaitBlueGone() (gone bool) {
-	return len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty) && d.awaitRemovals() && d.awaitWorkloads()
+	return len(d.count.pending) == 0 && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty) && d.awaitRemovals() && d.awaitWorkloads()
 }
 
 // countReplaced counts the outdated nodes that autoscalers removed as replaced, too.
 func (d *decision) countReplaced() {
-	started := countNodes(&d.rec, func(n NodeRecord) bool { return n.State != NodeDrained })
+	started := record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return n.State != record.NodeDrained })
 	d.rec.Replaced = max(d.rec.Replaced, d.rec.Total-len(d.count.pending)-started)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -20,7 +21,7 @@ func newAutoscaled(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Group.Max, s.Stay = len(members), true
 	r := &s.Request
-	r.Strategy, r.MaxUnavailable, r.Window, r.DrainTimeout, r.OnTimeout = upgrade.AutoscaledBlueGreen, 0, 20, duration(time.Hour), upgrade.Force
+	r.Strategy, r.MaxUnavailable, r.Window, r.DrainTimeout, r.OnTimeout = record.AutoscaledBlueGreen, 0, 20, duration(time.Hour), record.Force
 	r.WaitForDrain = duration(72 * time.Hour)
 	return s
 }
@@ -41,7 +42,7 @@ func TestAutoscaledMakesRoom(t *testing.T) {
 		t.Errorf("the record's version is %d", step.Record.Version)
 	}
 	s.do(step.Actions...)
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.Group.Desired = 4 // the autoscaler has brought one up
 	s.pass(time.Hour)
 	if step = s.next(); len(step.Actions) > 0 {
@@ -52,7 +53,7 @@ func TestAutoscaledMakesRoom(t *testing.T) {
 // TestAutoscaledOwesNothing: the group gets no node for one that was removed. The autoscaler decides whether it is made up for (G70).
 func TestAutoscaledOwesNothing(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"))
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.rest()
 	s.pass(5 * time.Minute)
 	step := s.rest()
@@ -77,9 +78,9 @@ func TestAutoscaledSettings(t *testing.T) {
 		}, "no status: put that right, or use blue-green"},
 		"G80 no size":           {func(_ *upgrade.Settings, g *nodegroup.Group) { g.Can = nodegroup.Capabilities{} }, "has no size that an autoscaler could change"},
 		"G71 more than 7 days":  {func(s *upgrade.Settings, _ *nodegroup.Group) { s.WaitForDrain = &eight }, "--wait-for-drain=192h0m0s is not from 0 to 168h0m0s"},
-		"G71 of another":        {func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy, s.WaitForDrain = upgrade.BlueGreen, &minute }, "only --strategy=autoscaled-blue-green waits"},
+		"G71 of another":        {func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy, s.WaitForDrain = record.BlueGreen, &minute }, "only --strategy=autoscaled-blue-green waits"},
 		"G75 a width":           {func(s *upgrade.Settings, _ *nodegroup.Group) { s.MaxUnavailable = &nodegroup.Quantity{N: 1} }, "--max-unavailable"},
-		"G75 no skipping":       {func(s *upgrade.Settings, _ *nodegroup.Group) { s.OnTimeout = upgrade.Skip }, "--on-timeout=skip"},
+		"G75 no skipping":       {func(s *upgrade.Settings, _ *nodegroup.Group) { s.OnTimeout = record.Skip }, "--on-timeout=skip"},
 		"G76 no soak":           {func(s *upgrade.Settings, _ *nodegroup.Group) { s.Soak = &minute }, "--soak"},
 		"G77 no room to keep":   {func(s *upgrade.Settings, _ *nodegroup.Group) { s.KeepMax = true }, "--keep-max: group \"workers\" has room for 0 new nodes and may need 9"},
 		"G77 room that is kept": {func(s *upgrade.Settings, g *nodegroup.Group) { s.KeepMax, g.Max = true, 18 }, ""},
@@ -89,7 +90,7 @@ func TestAutoscaledSettings(t *testing.T) {
 			group := &nodegroup.Group{
 				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2"), Autoscaler: nodegroup.Autoscaler{Serves: true},
 			}
-			req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen; c.change(s, group) }).ResolveRequest(group, 9, 9)
+			req, err := settings(func(s *upgrade.Settings) { s.Strategy = record.AutoscaledBlueGreen; c.change(s, group) }).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
 			if err == nil && (req.WaitForDrain.Duration != 72*time.Hour || req.Window != 20 || req.DrainTimeout.Duration != time.Hour || req.To != "2") {
 				t.Errorf("got %+v", req)
@@ -118,12 +119,12 @@ func TestAutoscaledRemovesIdleNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", c.pods...))
 			s.Group.Min = c.minimum
-			s.until(upgrade.PhaseWait)
+			s.until(record.PhaseWait)
 			s.rest()
 			s.pass(5 * time.Minute)
 			step := s.rest()
 			gone := s.at("old-b-1").Instance.State == nodegroup.InstanceLeaving
-			if gone != c.gone || s.at("old-a-1").Instance.State == nodegroup.InstanceLeaving || step.Record.Phase != upgrade.PhaseWait {
+			if gone != c.gone || s.at("old-a-1").Instance.State == nodegroup.InstanceLeaving || step.Record.Phase != record.PhaseWait {
 				t.Errorf("gone: %t, want %t, in phase %q", gone, c.gone, step.Record.Phase)
 			}
 			if gone && s.Group.Desired != 1 {
@@ -136,9 +137,9 @@ func TestAutoscaledRemovesIdleNodes(t *testing.T) {
 // G72: a node that gets a pod before its machine is ended is left alone.
 func TestAutoscaledLeavesNodeThatIsIdleNoMore(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"))
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.rest()
-	if s.Record.Nodes["old-b-1"].State != upgrade.NodeEmpty {
+	if s.Record.Nodes["old-b-1"].State != record.NodeEmpty {
 		t.Fatalf("got %+v", s.Record.Nodes)
 	}
 	s.at("old-b-1").Pods = []*corev1.Pod{build.Pod("web-9", build.On("old-b-1"))}
@@ -152,12 +153,12 @@ func TestAutoscaledLeavesNodeThatIsIdleNoMore(t *testing.T) {
 func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1"), old("old-b-1"))
 	s.Group.Min, s.Request.Settle = 1, duration(time.Minute)
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.rest()
 	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler took it
 	s.Group.Desired = 1
 	s.pass(time.Second)
-	if step := s.rest(); step.Record.Phase != upgrade.PhaseWait || len(step.Record.Nodes) > 0 {
+	if step := s.rest(); step.Record.Phase != record.PhaseWait || len(step.Record.Nodes) > 0 {
 		t.Errorf("it is in phase %q, with %v under way", step.Record.Phase, step.Record.Nodes)
 	}
 }
@@ -165,17 +166,17 @@ func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
 // G74: when autoscalers have removed all outdated nodes, the wait is over; they count as replaced.
 func TestAutoscaledEndsEarly(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.rest()
 	s.remove("old-a-1")
 	s.pass(time.Hour)
-	if step := s.rest(); step.Record.Replaced != 1 || step.Record.Phase != upgrade.PhaseWait {
+	if step := s.rest(); step.Record.Replaced != 1 || step.Record.Phase != record.PhaseWait {
 		t.Errorf("%d are replaced, in phase %q", step.Record.Replaced, step.Record.Phase)
 	}
 	s.remove("old-b-1")
 	s.Group.Desired = 0
 	s.pass(time.Hour)
-	if step := s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 || s.Group.Max != 2 {
+	if step := s.rest(); step.Record.Result != record.Succeeded || step.Record.Replaced != 2 || s.Group.Max != 2 {
 		t.Errorf("%q in phase %q, %d are replaced, the maximum is %d", step.Record.Result, step.Record.Phase, step.Record.Replaced, s.Group.Max)
 	}
 }
@@ -184,12 +185,12 @@ func TestAutoscaledEndsEarly(t *testing.T) {
 func TestAutoscaledHoldsNodes(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), current("cur-b-1"))
 	held := func(name string) bool { return s.at(name).IsHeld() }
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	if s.rest(); held("old-a-1") || held("cur-b-1") {
 		t.Error("they are held while it waits")
 	}
 	s.pass(72 * time.Hour)
-	s.until(upgrade.PhaseDrainBlue)
+	s.until(record.PhaseDrainBlue)
 	s.do(s.next().Actions...)
 	s.next()
 	if !held("old-a-1") || held("cur-b-1") {
@@ -206,7 +207,7 @@ func TestAutoscaledDrainsTwenty(t *testing.T) {
 	}
 	s := newAutoscaled(t, members...)
 	s.Request.WaitForDrain = duration(0)
-	step := s.until(upgrade.PhaseDrainBlue)
+	step := s.until(record.PhaseDrainBlue)
 	if n := len(step.Record.Nodes); n != 20 {
 		t.Errorf("%d nodes are drained at once", n)
 	}
@@ -220,7 +221,7 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", late))
 	s.Request.WaitForDrain = duration(0)
 	s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
-	s.until(upgrade.PhaseDrainBlue)
+	s.until(record.PhaseDrainBlue)
 	s.rest()
 	s.pass(time.Hour)
 	deleted := schedule.Deletion{}
@@ -239,7 +240,7 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 	ends := s.Now.Add(47 * time.Hour) // it was evicted with its own
 	late.DeletionTimestamp.Time, late.DeletionGracePeriodSeconds = ends, &two
 	s.pass(23*time.Hour - time.Second)
-	if step := s.rest(); step.Record.Nodes["old-a-1"].State != upgrade.NodeForcing {
+	if step := s.rest(); step.Record.Nodes["old-a-1"].State != record.NodeForcing {
 		t.Errorf("it is %q after less than a day", step.Record.Nodes["old-a-1"].State)
 	}
 	s.pass(time.Minute)
@@ -251,7 +252,7 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 // G78: there is no way back, and the error says so.
 func TestAutoscaledHasNoWayBack(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	_, err := upgrade.WayBack(&s.Record)
 	checkError(t, err, "its strategy is autoscaled-blue-green, which has no rollback")
 	if upgrade.KeepsBoth(&s.Record) {
@@ -262,12 +263,12 @@ func TestAutoscaledHasNoWayBack(t *testing.T) {
 // A record that is gone is made again: nothing is owed for what the autoscaler did, and the wait begins again.
 func TestAutoscaledRebuilt(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	s.rest()
 	s.add(current("new-a-1"))
 	s.Group.Desired = 3
 	s.crash()
-	s.Record = upgrade.Record{}
+	s.Record = record.Record{}
 	s.pass(time.Hour)
 	rebuilt, err := upgrade.RebuildRecord(s.World)
 	if err != nil || rebuilt.Version != 5 {
@@ -276,7 +277,7 @@ func TestAutoscaledRebuilt(t *testing.T) {
 	s.Record = rebuilt
 	s.next()
 	s.pass(time.Minute)
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	step := s.rest()
 	books := step.Record.Ledger.Books()
 	if owed := step.Record.Ledger.Contribution(); owed != 0 || books.MaxFrom != 2 || books.MaxTo != 4 {
@@ -289,8 +290,8 @@ func TestAutoscaledRebuilt(t *testing.T) {
 
 // A target that moved is not followed: the nodes that are new would be outdated.
 func TestAutoscaledKeepsTarget(t *testing.T) {
-	record := upgrade.Record{Request: upgrade.Request{Group: "workers", Strategy: upgrade.AutoscaledBlueGreen}, Target: revisionOf("2")}
-	err := record.CheckReplan(upgrade.AutoscaledBlueGreen, true)
+	rec := record.Record{Request: record.Request{Group: "workers", Strategy: record.AutoscaledBlueGreen}, Target: revisionOf("2")}
+	err := rec.CheckReplan(record.AutoscaledBlueGreen, true)
 	if err == nil || !strings.Contains(err.Error(), "keeps its target") {
 		t.Errorf("got error %v", err)
 	}
@@ -300,9 +301,9 @@ func TestAutoscaledKeepsTarget(t *testing.T) {
 func TestAutoscaledLooksInWhileItWaits(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.Stay = false
-	s.until(upgrade.PhaseWait)
+	s.until(record.PhaseWait)
 	step := s.rest()
-	if step.Record.Result != upgrade.Waiting || upgrade.IsWaiting(&step.Record, s.Now) {
+	if step.Record.Result != record.Waiting || upgrade.IsWaiting(&step.Record, s.Now) {
 		t.Errorf("result %q, nothing to look at: %t", step.Record.Result, upgrade.IsWaiting(&step.Record, s.Now))
 	}
 	checkMessage(t, step, "it waits with the drain until 2026-01-04T")

@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -41,17 +42,17 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 		budgets = append(budgets, build.Budget(fmt.Sprintf("app%d", i), build.Counts(3000, 3000, 2990)))
 	}
 	s.Budgets = drain.NewBudgets(budgets)
-	s.Record = upgrade.Record{
-		Version: upgrade.RecordVersion, Run: "r1", Request: s.Request, Started: start, Phase: upgrade.PhaseUpgrade, PhaseBegan: start,
+	s.Record = record.Record{
+		Version: record.Version, Run: "r1", Request: s.Request, Started: start, Phase: record.PhaseUpgrade, PhaseBegan: start,
 		Target: s.Group.Wanted, Total: nodes, Ledger: ledger.FromBooks(ledger.Books{Zonal: true, Zones: map[string]ledger.Zone{"a": {}, "b": {}, "c": {}}}),
-		Nodes: map[string]upgrade.NodeRecord{}, Begun: inFlight,
+		Nodes: map[string]record.NodeRecord{}, Begun: inFlight,
 	}
 	for i := range inFlight {
 		m := &s.Members[i]
 		deadline := start.Add(15 * time.Minute)
 		nodemark.SetDraining(m.Node, deadline)
-		s.Record.Nodes[m.Name()] = upgrade.NodeRecord{
-			UID: m.Node.UID, Instance: m.Instance.ID, Zone: m.Zone(), State: upgrade.NodeDraining, Batch: 1, Began: start, Deadline: deadline,
+		s.Record.Nodes[m.Name()] = record.NodeRecord{
+			UID: m.Node.UID, Instance: m.Instance.ID, Zone: m.Zone(), State: record.NodeDraining, Batch: 1, Began: start, Deadline: deadline,
 		}
 	}
 	return s.World

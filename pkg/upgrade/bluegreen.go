@@ -8,48 +8,46 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-// mostDeleted is how many outdated nodes are deleted at once: as many as GKE upgrades at once.
-const mostDeleted = maxSurgeWindow
 
 // blueGreenStrategy is GKE's blue-green upgrade inside one group: as many new nodes as there are
 // outdated ones, which are fenced, drained in batches and kept until a soak is over (GKE G40). It
 // is a surge of the size of the group, so that the books and the way back are the same.
 func blueGreenStrategy() strategy {
-	early := []Verb{VerbPause, VerbRollback, VerbAbort}
+	early := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	return strategy{
 		begin: (*decision).beginSurge,
 		check: checkBlueGreen, claim: claimBatches, resolve: resolveBlueGreen, describe: describeBlueGreen,
 		phases: []phase{
 			{
-				name: PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
+				name: record.PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
 				run: (*decision).setUpBlueGreen,
 			},
 			{
-				name: PhaseCreateGreen, untouched: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
+				name: record.PhaseCreateGreen, untouched: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
 				run: func(d *decision) bool { d.coverOutdated(); return d.addSurge() },
 			},
 			{
-				name: PhaseCordonBlue, stays: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the fence", verbs: early,
+				name: record.PhaseCordonBlue, stays: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the fence", verbs: early,
 				run: (*decision).cordonBlue,
 			},
 			{
-				name: PhaseDrainBlue, stays: true, quiet: true, watched: true, held: bothHeld, verbs: early,
+				name: record.PhaseDrainBlue, stays: true, quiet: true, watched: true, held: bothHeld, verbs: early,
 				run:     (*decision).drainBlue,
-				emptied: func(d *decision, name string, n NodeRecord, _ *nodegroup.Member) { d.parkNode(name, n, "") },
-				late:    func(d *decision, name string, n NodeRecord) { d.parkNode(name, n, d.describeForRecord(name)) },
+				emptied: func(d *decision, name string, n record.NodeRecord, _ *nodegroup.Member) { d.parkNode(name, n, "") },
+				late:    func(d *decision, name string, n record.NodeRecord) { d.parkNode(name, n, d.describeForRecord(name)) },
 			},
 			{
-				name: PhaseSoak, stays: true, held: outdatedHeld, waitsFor: "the soak", verbs: append([]Verb{VerbComplete}, early...),
+				name: record.PhaseSoak, stays: true, held: outdatedHeld, waitsFor: "the soak", verbs: append([]record.Verb{record.VerbComplete}, early...),
 				run: (*decision).soakPool,
 			},
 			{
-				name: PhaseDeleteBlue, stays: true, watched: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []Verb{VerbAbort}, // GKE G53
+				name: record.PhaseDeleteBlue, stays: true, watched: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []record.Verb{record.VerbAbort}, // GKE G53
 				run: (*decision).deleteBlue, emptied: (*decision).terminateNode, late: (*decision).deletePods,
 			},
 			{
-				name: PhaseScaleDown, givesBack: true, verbs: []Verb{VerbAbort},
+				name: record.PhaseScaleDown, givesBack: true, verbs: []record.Verb{record.VerbAbort},
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -59,10 +57,10 @@ func blueGreenStrategy() strategy {
 }
 
 // fitsBlueGreen returns an error where the group cannot have both colours at once.
-func fitsBlueGreen(group *nodegroup.Group, r *Request, outdated int) error {
+func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) error {
 	switch {
 	case !group.Can.Resize:
-		return fmt.Errorf("--strategy=%s: provider %s cannot add nodes: use %s", BlueGreen, group.Provider, Surge)
+		return fmt.Errorf("--strategy=%s: provider %s cannot add nodes: use %s", record.BlueGreen, group.Provider, record.Surge)
 	case r.Surge < outdated:
 		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and needs %d, one for each outdated one: leave --keep-max out", group.Name, r.Surge, outdated)
 	}
@@ -75,7 +73,7 @@ func (d *decision) setUpBlueGreen() bool {
 	if node, refusal := d.findUnheld(); node != "" {
 		d.waitFor("autoscalers to be kept from the outdated nodes")
 		if refusal != "" {
-			d.stopUpgradeWith(Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: autoscalers would remove the nodes that are kept: allow that annotation, or use --strategy=%s", node, refusal, Surge))
+			d.stopUpgradeWith(record.Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: autoscalers would remove the nodes that are kept: allow that annotation, or use --strategy=%s", node, refusal, record.Surge))
 		}
 		return false
 	}
@@ -87,7 +85,7 @@ func claimBatches(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
 		return nil
 	}
-	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: pass that strategy, or remove the flags", BlueGreen)
+	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: pass that strategy, or remove the flags", record.BlueGreen)
 }
 
 // checkBlueGreen refuses settings that make no sense with blue-green (GKE G50), and those that it has no use for.
@@ -96,35 +94,35 @@ func checkBlueGreen(s *Settings) error {
 		return err
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: remove the flags", BlueGreen)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: remove the flags", record.BlueGreen)
 	}
 	return nil
 }
 
 // resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
 // outdated one, and the target stays the one that it begins with, however long it takes.
-func resolveBlueGreen(s Settings, req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	if !group.Can.Resize { // what is wrong is the strategy, and no number
-		return Request{}, fitsBlueGreen(group, &req, outdated)
+		return record.Request{}, fitsBlueGreen(group, &req, outdated)
 	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
 	if err != nil {
-		return Request{}, fmt.Errorf("--batch: %w", err)
+		return record.Request{}, fmt.Errorf("--batch: %w", err)
 	}
-	req.BlueGreen = &BlueGreenRequest{
-		Batch: batch, BatchSoak: Duration{valueOrDefault(s.BatchSoak, 0)}, Soak: Duration{valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
+	req.BlueGreen = &record.BlueGreenRequest{
+		Batch: batch, BatchSoak: record.Duration{Duration: valueOrDefault(s.BatchSoak, 0)}, Soak: record.Duration{Duration: valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
 	}
 	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
 	s.MaxSurge = &nodegroup.Quantity{N: outdated}
 	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
-		return Request{}, err
+		return record.Request{}, err
 	}
 	return req, fitsBlueGreen(group, &req, outdated)
 }
 
 // describeBlueGreen is the line of a plan.
-func describeBlueGreen(r *Request, _ string) string {
-	bg, batches := cmp.Or(r.BlueGreen, &BlueGreenRequest{}), " without a drain" // a record that another actor wrote may lack it
+func describeBlueGreen(r *record.Request, _ string) string {
+	bg, batches := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}), " without a drain" // a record that another actor wrote may lack it
 	switch {
 	case bg.Batch == 1:
 		batches = ", 1 node at once"
@@ -132,7 +130,7 @@ func describeBlueGreen(r *Request, _ string) string {
 		batches = fmt.Sprintf(", %d nodes at once", bg.Batch)
 	}
 	return fmt.Sprintf("%s%s: a new node for each outdated one; %s to drain, then what is left is deleted at the end; %s after each batch, and %s before the outdated nodes are deleted",
-		BlueGreen, batches, r.DrainTimeout, bg.BatchSoak, bg.Soak)
+		record.BlueGreen, batches, r.DrainTimeout, bg.BatchSoak, bg.Soak)
 }
 
 // coverOutdated has a new node be added for each outdated one, those included that joined after the
@@ -156,7 +154,7 @@ func (d *decision) launchForLateJoiners() {
 // no nodes skips the phase (GKE G46).
 func (d *decision) drainBlue() bool {
 	if d.rec.Request.BlueGreen.Batch == 0 || d.isSoakExhausted() {
-		return d.rec.noneInState(NodeDraining, NodeEmpty)
+		return d.rec.NoneInState(record.NodeDraining, record.NodeEmpty)
 	}
 	if !d.setRevision() || !d.suspendProcesses() {
 		return false
@@ -182,7 +180,7 @@ func (d *decision) isBatchOpen() bool {
 
 // isBatchDrained reports whether all nodes of the batch were started and none is in drain.
 func (d *decision) isBatchDrained() bool {
-	return !d.isBatchOpen() && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty)
+	return !d.isBatchOpen() && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty)
 }
 
 // soakBatch waits after a batch, and reports whether it was the last one (GKE G47).
@@ -223,13 +221,13 @@ func (d *decision) startBatch() {
 
 // countKept counts the nodes that were started and are not removed: the new nodes take their pods.
 func (d *decision) countKept() int {
-	return countNodes(&d.rec, func(n NodeRecord) bool { return isInDrain(n.State) || n.State == NodeParked })
+	return record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return record.IsInDrain(n.State) || n.State == record.NodeParked })
 }
 
 // parkNode keeps a node, fenced, until the outdated nodes are deleted. reason names what is left on
 // it, "" when it is empty.
-func (d *decision) parkNode(name string, n NodeRecord, reason string) {
-	n.State, n.Reason, n.Addresses = NodeParked, reason, nil
+func (d *decision) parkNode(name string, n record.NodeRecord, reason string) {
+	n.State, n.Reason, n.Addresses = record.NodeParked, reason, nil
 	d.rec.Nodes[name] = n
 	d.requeueNow()
 }
@@ -241,7 +239,7 @@ func (d *decision) soakPool() bool {
 	if !d.setRevision() { // else the deletion would end with the nodes that autoscalers add
 		return false
 	}
-	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) })
+	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) })
 	switch over := d.soakFor(d.rec.Request.BlueGreen.Soak.Duration); {
 	case over && freed && d.awaitWorkloads():
 		d.endSoak()
@@ -262,11 +260,11 @@ func (d *decision) deleteBlue() bool {
 	if d.fencing = !d.fenceOutdatedNodes(); d.rec.Stopping != "" {
 		return false
 	}
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		d.advanceNode(name)
 		d.startDeletion(name)
 	}
-	for d.rec.countInFlight() < mostDeleted && !d.deferStarts() { // that were never drained, or came late
+	for d.rec.CountInFlight() < record.MostDeleted && !d.deferStarts() { // that were never drained, or came late
 		startable := slices.DeleteFunc(slices.Clone(d.count.pending), d.deferStart)
 		if len(startable) == 0 {
 			break
@@ -283,11 +281,11 @@ func (d *decision) deleteBlue() bool {
 // startDeletion takes up a node that was kept, while there is room for one more.
 func (d *decision) startDeletion(name string) {
 	n := d.rec.Nodes[name]
-	if n.State != NodeParked || d.rec.countInFlight() >= mostDeleted {
+	if n.State != record.NodeParked || d.rec.CountInFlight() >= record.MostDeleted {
 		return
 	}
-	if n.State = NodeEmpty; n.EmptyAt.IsZero() {
-		n.State, n.Deadline = NodeForcing, d.w.Now
+	if n.State = record.NodeEmpty; n.EmptyAt.IsZero() {
+		n.State, n.Deadline = record.NodeForcing, d.w.Now
 		delete(d.notes.Yielded, name)
 	}
 	d.rec.Nodes[name] = n
@@ -295,8 +293,8 @@ func (d *decision) startDeletion(name string) {
 }
 
 // deletePods has the pods of a node be deleted that is not empty.
-func (d *decision) deletePods(name string, n NodeRecord) {
-	n.State, n.Reason, n.Deadline = NodeForcing, "its pods are deleted with it", d.w.Now
+func (d *decision) deletePods(name string, n record.NodeRecord) {
+	n.State, n.Reason, n.Deadline = record.NodeForcing, "its pods are deleted with it", d.w.Now
 	if len(d.listBlocked(name)) > 0 {
 		n.Reason = d.describeForRecord(name) // the others were not asked to leave: nothing has kept them
 	}
@@ -314,7 +312,7 @@ func (d *decision) stopBlueGreen() {
 		return
 	}
 	renewed := d.releaseNodes()
-	if !d.removeFences(func(m *nodegroup.Member) bool { return d.rec.wasUncordoned(m.Node) }) {
+	if !d.removeFences(func(m *nodegroup.Member) bool { return d.rec.WasUncordoned(m.Node) }) {
 		return // what is left of a fence that another actor took away: the same command fences the node again
 	}
 	if !renewed {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -20,10 +21,10 @@ func newBlueGreen(t *testing.T, batch int) *driver {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
 	addWorkload(&spec, "web", "ReplicaSet", 6, 1)
-	return newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.BlueGreen, Like: "eks", Window: max(1, batch), Surge: 3,
+	return newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.BlueGreen, Like: "eks", Window: max(1, batch), Surge: 3,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
-		OnTimeout: upgrade.Fail, BlueGreen: &upgrade.BlueGreenRequest{Batch: batch, Soak: duration(2 * time.Hour)},
+		OnTimeout: record.Fail, BlueGreen: &record.BlueGreenRequest{Batch: batch, Soak: duration(2 * time.Hour)},
 	})
 }
 
@@ -32,8 +33,8 @@ func deleting(t *testing.T) upgrade.World {
 	t.Helper()
 	d := newBlueGreen(t, 3)
 	d.run(start.Add(time.Hour))
-	d.ask(upgrade.VerbComplete)
-	for d.record.Phase != upgrade.PhaseDeleteBlue {
+	d.ask(record.VerbComplete)
+	for d.record.Phase != record.PhaseDeleteBlue {
 		d.turn(0)
 	}
 	return d.world()
@@ -58,7 +59,7 @@ func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
 	most := 0
 	d.watch = func(w upgrade.World, _ upgrade.Step) { most = max(most, w.Group.Desired) }
 	d.run(time.Time{})
-	if after := d.cluster.World(d.req).Group.Desired; d.record.Result != upgrade.Succeeded || most != 2*before || after != before {
+	if after := d.cluster.World(d.req).Group.Desired; d.record.Result != record.Succeeded || most != 2*before || after != before {
 		t.Errorf("got %q (%s) with %d, at most %d and then %d nodes, want twice as many and then as before", d.record.Result, d.record.Message, before, most, after)
 	}
 }
@@ -69,18 +70,18 @@ func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
 	d.req.Surge = 2
 	for !d.cluster.Now().After(start.Add(2 * time.Hour)) {
 		w := d.world()
-		if d.record.Phase != upgrade.PhaseDrainBlue {
+		if d.record.Phase != record.PhaseDrainBlue {
 			memberOf(t, &w, "old-a-1").Outdated = false
 		}
 		step := upgrade.Next(w)
 		d.record, d.notes = step.Record, step.Notes
 		d.cluster.Do(step)
-		if step.Finished || d.record.Phase == upgrade.PhaseSoak {
+		if step.Finished || d.record.Phase == record.PhaseSoak {
 			break
 		}
 		d.cluster.Advance(step.Wake)
 	}
-	if desired := d.cluster.World(d.req).Group.Desired; d.record.Phase != upgrade.PhaseSoak || desired != 6 {
+	if desired := d.cluster.World(d.req).Group.Desired; d.record.Phase != record.PhaseSoak || desired != 6 {
 		t.Errorf("it is in the phase %q with %d nodes, want the soak with 6: %s", d.record.Phase, desired, d.record.Message)
 	}
 }
@@ -93,7 +94,7 @@ func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 	node.Spec.Unschedulable = false
 	*m = nodegroup.Member{Node: node, Instance: m.Instance, Pods: m.Pods, Outdated: m.Outdated}
 	step := upgrade.Next(w)
-	if step.Record.Stopping != upgrade.Paused || len(step.Actions) > 0 {
+	if step.Record.Stopping != record.Paused || len(step.Actions) > 0 {
 		t.Fatalf("got %q and %v, want a pause", step.Record.Stopping, step.Actions)
 	}
 	w.Record, w.Notes = step.Record, step.Notes
@@ -107,7 +108,7 @@ func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 	w := deleting(t)
 	memberOf(t, &w, "old-a-1").Instance.Protected = true
-	if step := upgrade.Next(w); step.Record.Stopping != upgrade.Paused || len(step.Actions) > 0 {
+	if step := upgrade.Next(w); step.Record.Stopping != record.Paused || len(step.Actions) > 0 {
 		t.Errorf("got %q and %v, want a pause", step.Record.Stopping, step.Actions)
 	}
 }
@@ -142,7 +143,7 @@ func TestSoakIsForWorkloadsThatAreWhole(t *testing.T) {
 				}
 			}
 			d.run(start.Add(90 * time.Minute))
-			if d.record.Result != upgrade.WorkloadUnhealthy || deleted > 0 {
+			if d.record.Result != record.WorkloadUnhealthy || deleted > 0 {
 				t.Errorf("it ends with %q (%s), and %d nodes are deleted", d.record.Result, d.record.Message, deleted)
 			}
 		})
@@ -159,7 +160,7 @@ func TestSoakIsLeftWhereAgentsWereBroken(t *testing.T) {
 	spec.Times.ReadyOf = func(*corev1.Pod) time.Duration { return -1 }
 	d := newDriver(t, spec, newBlueGreen(t, 3).req)
 	d.leave = true
-	if d.run(start.Add(90 * time.Minute)); d.record.Result != upgrade.Waiting {
+	if d.run(start.Add(90 * time.Minute)); d.record.Result != record.Waiting {
 		t.Errorf("it ends with %q (%s), and is in the phase %q", d.record.Result, d.record.Message, d.record.Phase)
 	}
 }
@@ -169,13 +170,13 @@ func TestWayBackOutOfSoakDoesNotWait(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.leave = true
 	d.run(time.Time{})
-	if d.record.Result != upgrade.Waiting {
+	if d.record.Result != record.Waiting {
 		t.Fatalf("got %q, want it to wait", d.record.Result)
 	}
 	d.rollBack()
 	soak := d.record.Soak
 	d.run(time.Time{})
-	if d.record.Result != upgrade.Succeeded || soak != (upgrade.Soak{}) {
+	if d.record.Result != record.Succeeded || soak != (record.Soak{}) {
 		t.Errorf("got %q with the soak %+v: %s", d.record.Result, soak, d.record.Message)
 	}
 }
@@ -187,7 +188,7 @@ func TestPauseWhileNobodyWaits(t *testing.T) {
 	d.run(time.Time{})
 	at := d.record.Soak.Until.Add(-time.Hour)
 	d.cluster.Advance(at)
-	d.saved = upgrade.MarkPaused(&d.record, "workers", "alice@host", at)
+	d.saved = record.MarkPaused(&d.record, "workers", "alice@host", at)
 	d.cluster.Advance(at.Add(24 * time.Hour))
 	d.reopen()
 	d.turn(-1)
@@ -200,12 +201,12 @@ func TestPauseWhileNobodyWaits(t *testing.T) {
 func TestCompletePausedSoak(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.run(start.Add(time.Hour))
-	d.ask(upgrade.VerbPause)
+	d.ask(record.VerbPause)
 	d.run(time.Time{})
 	d.saved.Soak.Until = d.cluster.Now() // as the command complete does
 	d.reopen()
 	d.turn(-1)
-	if d.record.Phase != upgrade.PhaseDeleteBlue {
+	if d.record.Phase != record.PhaseDeleteBlue {
 		t.Errorf("it is in phase %q, with the soak %+v", d.record.Phase, d.record.Soak)
 	}
 }
@@ -226,13 +227,13 @@ func TestPodsDeletedWithoutDrainAreNamed(t *testing.T) {
 	named := map[string]string{}
 	d.watch = func(_ upgrade.World, step upgrade.Step) {
 		for name, n := range step.Record.Nodes {
-			if n.State == upgrade.NodeForcing {
+			if n.State == record.NodeForcing {
 				named[name] = n.Reason
 			}
 		}
 	}
 	d.run(time.Time{})
-	if d.record.Result != upgrade.Succeeded || len(named) != 3 {
+	if d.record.Result != record.Succeeded || len(named) != 3 {
 		t.Errorf("it ends with %q, and pods were deleted from %v", d.record.Result, named)
 	}
 	for name, reason := range named {
@@ -254,7 +255,7 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 		}
 	}
 	d.run(time.Time{})
-	if d.record.Result != upgrade.Failed {
+	if d.record.Result != record.Failed {
 		t.Errorf("it ends with %q", d.record.Result)
 	}
 	for _, want := range []string{`"old-a-1": denied by policy`, "--strategy=surge"} {
@@ -282,11 +283,11 @@ func TestAbortKeepsBoth(t *testing.T) {
 // G47, G48, G49: what batches and soaks are where nothing is said.
 func TestBlueGreenWhereNothingIsSaid(t *testing.T) {
 	group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
-	req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }).ResolveRequest(group, 9, 9)
+	req, err := settings(func(s *upgrade.Settings) { s.Strategy = record.BlueGreen }).ResolveRequest(group, 9, 9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := *req.BlueGreen, (upgrade.BlueGreenRequest{Batch: 1, Soak: duration(time.Hour)}); got != want {
+	if got, want := *req.BlueGreen, (record.BlueGreenRequest{Batch: 1, Soak: duration(time.Hour)}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -297,7 +298,7 @@ func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
 	d.run(start.Add(time.Hour))
 	w := d.world()
 	for i := range w.Members {
-		if m := &w.Members[i]; d.record.Phase != upgrade.PhaseSoak || m.IsHeld() != m.Outdated {
+		if m := &w.Members[i]; d.record.Phase != record.PhaseSoak || m.IsHeld() != m.Outdated {
 			t.Errorf("in phase %q node %s is outdated: %t, and held: %t", d.record.Phase, m.Name(), m.Outdated, m.IsHeld())
 		}
 	}
@@ -364,10 +365,10 @@ func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 // G53: while outdated nodes are deleted there is no pause.
 func TestNoPauseWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
-	if err := upgrade.Allows(&w.Record, upgrade.VerbPause); err == nil {
+	if err := upgrade.Allows(&w.Record, record.VerbPause); err == nil {
 		t.Error("it may be paused")
 	}
-	if err := upgrade.Allows(&w.Record, upgrade.VerbAbort); err != nil {
+	if err := upgrade.Allows(&w.Record, record.VerbAbort); err != nil {
 		t.Errorf("it cannot be aborted: %v", err)
 	}
 }
@@ -377,7 +378,7 @@ func TestOutdatedNodeThatJoinsInDrainIsFencedFirst(t *testing.T) {
 	d := newBlueGreen(t, 2)
 	d.req.Surge = 2
 	joined, evicted := false, 0
-	for d.record.Phase != upgrade.PhaseSoak && !d.cluster.Now().After(start.Add(2*time.Hour)) {
+	for d.record.Phase != record.PhaseSoak && !d.cluster.Now().After(start.Add(2*time.Hour)) {
 		w := d.world()
 		late := memberOf(t, &w, "old-a-1")
 		late.Outdated = joined
@@ -394,7 +395,7 @@ func TestOutdatedNodeThatJoinsInDrainIsFencedFirst(t *testing.T) {
 		d.cluster.Do(step)
 		d.cluster.Advance(step.Wake)
 	}
-	if d.record.Phase != upgrade.PhaseSoak || evicted < 4 {
+	if d.record.Phase != record.PhaseSoak || evicted < 4 {
 		t.Errorf("it is in the phase %q after %d evictions: %s", d.record.Phase, evicted, d.record.Message)
 	}
 }
@@ -413,7 +414,7 @@ func countEvictions(step upgrade.Step) (n int) {
 func TestBlueGreenIsPointedBack(t *testing.T) {
 	soak := newBlueGreen(t, 3)
 	soak.run(start.Add(time.Hour))
-	for phase, w := range map[upgrade.Phase]upgrade.World{upgrade.PhaseSoak: soak.world(), upgrade.PhaseDeleteBlue: deleting(t)} {
+	for phase, w := range map[record.Phase]upgrade.World{record.PhaseSoak: soak.world(), record.PhaseDeleteBlue: deleting(t)} {
 		if w.Record.Phase != phase {
 			t.Fatalf("it is in the phase %q, not %q", w.Record.Phase, phase)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // ledgerView is what decisions about the group's size rest on.
@@ -15,14 +16,14 @@ func (d *decision) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
 		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
-		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns(), Refilled: req.isRefilled()},
+		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns(), Refilled: req.IsRefilled()},
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.listProcesses(&d.w.Group),
 	}
 	// A reading of before the last change may not show what landed since. Without an autoscaler the
 	// books tell.
-	unseen := req.isRefilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
-	v.Counts.Shrinking = d.rec.openShrinks(unseen)
+	unseen := req.IsRefilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
+	v.Counts.Shrinking = d.rec.OpenShrinks(unseen)
 	return v
 }
 
@@ -77,7 +78,7 @@ func (d *decision) describeSuspended() string {
 	}
 	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
 		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
-	if d.rec.IsResumable() && d.rec.Stopping != Aborted {
+	if d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
 		return note // whoever continues resumes it
 	}
 	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
@@ -86,7 +87,7 @@ func (d *decision) describeSuspended() string {
 // countUnavailable is how many nodes the group is short of what it would have without the upgrade;
 // see ledger.Ledger.CountUnavailable.
 func (d *decision) countUnavailable() int {
-	return d.countUnavailableExcept(d.rec.countRemovedInFlight())
+	return d.countUnavailableExcept(d.rec.CountRemovedInFlight())
 }
 
 // countUnavailableExcept is the deficit but for so many of the nodes that we removed.
@@ -109,7 +110,7 @@ func (d *decision) countNotServing() (n int) {
 	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
-		_, ending := d.rec.findStarted(m)
+		_, ending := d.rec.FindStarted(m)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !ending && d.isArriving(m) {
 			n++
 		}
@@ -120,7 +121,7 @@ func (d *decision) countNotServing() (n int) {
 // isArriving reports whether an outdated member may have been carried over before it served: it came
 // up during the upgrade, and is not Ready or closed to pods still.
 func (d *decision) isArriving(m *nodegroup.Member) bool {
-	if !mayBeBooting(&d.rec, m) || !d.rec.isNewMember(m) {
+	if !mayBeBooting(&d.rec, m) || !d.rec.IsNewMember(m) {
 		return false
 	}
 	return !m.IsReady() || nodemark.WasCordoned(m.Node) || !d.w.isOpen(m, &d.rec)

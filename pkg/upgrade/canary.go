@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // deferStarts has the upgrade start no further node while a workload does not recover, or while a first node was
@@ -95,7 +96,7 @@ func (d *decision) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
 // isHalfFree reports whether at most half of the window would be in use with one more node, and the group has
 // all of its nodes. If a node is missing, a new pod may be Pending until the node is there.
 func (d *decision) isHalfFree() bool {
-	return 2*(d.rec.countInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
+	return 2*(d.rec.CountInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
 }
 
 // canDrainInParts reports whether some pods of the node can leave now, and all others as soon as the first new
@@ -176,7 +177,7 @@ func (d *decision) findShortage(w drain.Workload) shortage {
 func (d *decision) makeShortage(w drain.Workload) shortage {
 	known := d.rec.Workloads[w.String()]
 	most := drain.AwayAtOnce(known.Ready, known.Usual.Duration)
-	if most == 0 || d.rec.Request.ignoresUnready(w.String()) {
+	if most == 0 || d.rec.Request.IgnoresUnready(w.String()) {
 		return shortage{}
 	}
 	s := shortage{before: known.Ready, most: most, on: map[string]int{}}
@@ -188,7 +189,7 @@ func (d *decision) makeShortage(w drain.Workload) shortage {
 	staying := 0
 	for i, pod := range r.Pods {
 		switch node := pod.Spec.NodeName; {
-		case isInDrain(d.rec.Nodes[node].State):
+		case record.IsInDrain(d.rec.Nodes[node].State):
 			s.isComing = true // as soon as it has left
 		case i < r.Ready:
 			staying++
@@ -198,6 +199,6 @@ func (d *decision) makeShortage(w drain.Workload) shortage {
 		}
 	}
 	s.away = max(0, s.before-staying)
-	s.isComing = s.isComing || r.Expected < s.before || (r.Expected > len(r.Pods) && d.rec.countInFlight() > 0)
+	s.isComing = s.isComing || r.Expected < s.before || (r.Expected > len(r.Pods) && d.rec.CountInFlight() > 0)
 	return s
 }

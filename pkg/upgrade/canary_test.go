@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -28,10 +28,10 @@ func TestUsualTimeIsKept(t *testing.T) {
 	index.Store(unknown)
 	s.Workloads = index.Current()
 	s.do(s.next().Actions...)
-	s.Record.Workloads = map[string]upgrade.WorkloadRecord{"shop/ReplicaSet/web": {Usual: duration(10 * time.Second)}}
+	s.Record.Workloads = map[string]record.WorkloadRecord{"shop/ReplicaSet/web": {Usual: duration(10 * time.Second)}}
 
-	step := s.until(upgrade.PhaseUpgrade)
-	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	step := s.until(record.PhaseUpgrade)
+	wantState(t, step, "old-a-1", record.NodeDraining)
 	for name, want := range map[string]time.Duration{"shop/ReplicaSet/web": 10 * time.Second, "shop/ReplicaSet/cart": 5 * time.Minute} {
 		if got := step.Record.Workloads[name]; got.Ready != 1 || got.Usual.Duration != want {
 			t.Errorf("of %s %d pods are ready, which usually takes %s; want 1 and %s", name, got.Ready, got.Usual, want)

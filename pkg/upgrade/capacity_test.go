@@ -9,6 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone, serial) }
@@ -85,8 +86,8 @@ func TestRaisedMaxProvesALaunch(t *testing.T) {
 func lowering(t *testing.T) *scene {
 	s := newScene(t, current("new-a-1"), current("new-b-1"), current("new-c-1"))
 	s.Group.Max = 5
-	s.Record = upgrade.Record{
-		Version: 1, Run: "r1", Request: s.Request, Phase: upgrade.PhaseScaleDown, Target: s.Group.Wanted, Started: start, PhaseBegan: start,
+	s.Record = record.Record{
+		Version: 1, Run: "r1", Request: s.Request, Phase: record.PhaseScaleDown, Target: s.Group.Wanted, Started: start, PhaseBegan: start,
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, MaxFrom: 3, MaxTo: 5, Changed: start, Zones: map[string]ledger.Zone{}}),
 	}
 	return s
@@ -135,7 +136,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 				s.answer(launch, outcome, "not now")
 			}
 			s.remove("old-a-1")
-			if step := s.next(); step.Finished || step.Record.Phase != upgrade.PhaseUpgrade {
+			if step := s.next(); step.Finished || step.Record.Phase != record.PhaseUpgrade {
 				t.Errorf("finished %t, phase %q, one node short", step.Finished, step.Record.Phase)
 			}
 			s.pass(time.Minute)
@@ -144,12 +145,12 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 			}
 			s.do(launch)
 			s.add(booting(current("new-a-1")))
-			if step := s.next(); step.Finished || step.Record.Phase != upgrade.PhaseUpgrade {
+			if step := s.next(); step.Finished || step.Record.Phase != record.PhaseUpgrade {
 				t.Errorf("finished %t, phase %q, the last replacement boots", step.Finished, step.Record.Phase)
 			}
 			s.remove("i-new-a-1")
 			s.add(current("new-a-1"))
-			if step := s.rest(); step.Record.Result != upgrade.Succeeded {
+			if step := s.rest(); step.Record.Result != record.Succeeded {
 				t.Errorf("result %q", step.Record.Result)
 			}
 		})
@@ -161,7 +162,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 		s.remove("old-a-1")
 		for range 41 {
 			step := s.next()
-			if step.Record.Stopping == upgrade.NodeCreationFailure {
+			if step.Record.Stopping == record.NodeCreationFailure {
 				if !s.Now.Equal(start.Add(20 * time.Minute)) {
 					t.Errorf("it gives up after %s, want 20m0s", s.Now.Sub(start))
 				}
@@ -180,10 +181,10 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 // do.
 func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 	s := lowering(t)
-	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = upgrade.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
+	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = record.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
 	step := s.next()
 	wantActions(t, step)
-	if step.Record.Result != upgrade.Succeeded {
+	if step.Record.Result != record.Succeeded {
 		t.Errorf("result %q", step.Record.Result)
 	}
 }
@@ -208,7 +209,7 @@ func TestForbiddenRequestsStop(t *testing.T) {
 	}
 	for range 20 {
 		step = upgrade.Next(s.World)
-		if want := "to add 1 nodes in zone a: not allowed: add 1 nodes in zone a; to add 1 nodes in zone b: not allowed: add 1 nodes in zone b"; step.Record.Stopping != upgrade.Failed || step.Record.Message != want {
+		if want := "to add 1 nodes in zone a: not allowed: add 1 nodes in zone a; to add 1 nodes in zone b: not allowed: add 1 nodes in zone b"; step.Record.Stopping != record.Failed || step.Record.Message != want {
 			t.Fatalf("stopping with %q: %q, want %q", step.Record.Stopping, step.Record.Message, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // memberCounts counts the members of the group once a step.
@@ -35,16 +36,16 @@ type memberCounts struct {
 
 // countMembers sorts the members by what the upgrade has to do with them. It is done in every step
 // for the whole group, so that it looks at as little of a member as it can.
-func countMembers(w *World, rec *Record) memberCounts {
+func countMembers(w *World, rec *record.Record) memberCounts {
 	c := memberCounts{
 		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, pendingIn: map[string]int{},
 		Counts: ledger.Counts{Left: map[string]int{}, Zones: map[string]int{}, UsableIn: map[string]int{}},
 	}
 	var counts zoneCounts
-	begun := rec.startedMembers(w.Members)
+	begun := rec.StartedMembers(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
-		var started *NodeRecord
+		var started *record.NodeRecord
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
 			started = c.findRecord(m, rec)
@@ -63,8 +64,8 @@ func countMembers(w *World, rec *Record) memberCounts {
 
 // findRecord is the record of the member, which is noted under that name; nil when it was not
 // started.
-func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord {
-	name, started := rec.recordNameOf(m)
+func (c *memberCounts) findRecord(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
+	name, started := rec.RecordNameOf(m)
 	if !started {
 		return nil
 	}
@@ -73,30 +74,30 @@ func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord 
 	return &n
 }
 
-func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
+func (c *memberCounts) addMember(m *nodegroup.Member, started *record.NodeRecord, zone *zoneCount, w *World, rec *record.Record) {
 	if m.Instance.ID != "" {
 		c.Instances++
 	}
 	if m.Instance.ID != "" || !w.Group.Can.ListInstances {
 		zone.all++ // a Node object that outlives its machine is none of the group's
 	}
-	removing := started != nil && started.State == NodeRemoving
+	removing := started != nil && started.State == record.NodeRemoving
 	if !removing {
 		c.countServing(m, m.IsReady() && (m.Outdated || w.isUsable(m, rec)))
 	}
 	if m.Outdated {
 		c.addOutdated(m, started, zone, rec)
 	} else {
-		c.addCurrent(m, rec, zone, w.isUsable(m, rec) && (!removing || !rec.isNewMember(m)))
+		c.addCurrent(m, rec, zone, w.isUsable(m, rec) && (!removing || !rec.IsNewMember(m)))
 	}
 }
 
-func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, rec *Record) {
+func (c *memberCounts) addOutdated(m *nodegroup.Member, started *record.NodeRecord, zone *zoneCount, rec *record.Record) {
 	if started == nil {
 		c.pending = append(c.pending, m)
 		zone.pending++
 	}
-	if started == nil || !isEnding(started.State) {
+	if started == nil || !record.IsEnding(started.State) {
 		zone.left++
 	}
 	if m.Node == nil && rec.Run == "" {
@@ -113,9 +114,9 @@ func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
 	}
 }
 
-func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, usable bool) {
+func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *record.Record, zone *zoneCount, usable bool) {
 	switch {
-	case !rec.isNewMember(m):
+	case !rec.IsNewMember(m):
 		if rec.Run == "" {
 			c.known = append(c.known, m.Name())
 		}
@@ -194,7 +195,7 @@ func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
 // current ones, and returns how many. Once an upgrade is under way only those count that lacked one
 // when it began: a new node without the labels is a failure to create nodes, and would be replaced
 // without end.
-func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *Record) int {
+func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.Record) int {
 	if len(g.CurrentLabels) == 0 {
 		return 0 // on the way back none are asked for
 	}

@@ -12,29 +12,12 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // leastDaemonReady is how long a DaemonSet's pod must stay ready after it was late, so that one
 // that is ready for a moment between two crashes does not count as recovered.
 const leastDaemonReady = 30 * time.Second
-
-// DaemonRecord is how a DaemonSet's pods on the group's nodes were before the upgrade.
-type DaemonRecord struct {
-	// Ready counts the pods that were ready, Unready the others.
-	Ready   int `json:"ready,omitempty"`
-	Unready int `json:"unready,omitempty"`
-	// Usual is how long its pods take to become ready; 0 for not known.
-	Usual Duration `json:"usual,omitzero"`
-}
-
-// tolerated returns how many of so many pods may be unready without being worse than before: as many
-// as there were, the same share of more pods, and all if none was ready.
-func (r DaemonRecord) tolerated(pods int) int {
-	if r.Unready == 0 {
-		return 0
-	}
-	return max(r.Unready, (pods*r.Unready+r.Ready+r.Unready-1)/(r.Ready+r.Unready))
-}
 
 // daemonPods are the pods of one DaemonSet on nodes that are Ready. Of current nodes, missing counts
 // those for which it should have a pod that is not created.
@@ -135,8 +118,8 @@ func (d *decision) findBareNodes(w drain.Workload) []string {
 // recordDaemons returns how the DaemonSets are at the start of an upgrade, by NAMESPACE/KIND/NAME.
 // Outdated nodes tell, where a DaemonSet has pods there: those on current nodes may fail because of
 // what is new about them.
-func recordDaemons(w *World) map[string]DaemonRecord {
-	var records map[string]DaemonRecord
+func recordDaemons(w *World) map[string]record.DaemonRecord {
+	var records map[string]record.DaemonRecord
 	all := w.collectDaemons(func(*nodegroup.Member) bool { return true })
 	maps.Copy(all, w.collectDaemons(func(m *nodegroup.Member) bool { return m.Outdated }))
 	for workload, pods := range all {
@@ -147,9 +130,9 @@ func recordDaemons(w *World) map[string]DaemonRecord {
 			}
 		}
 		if records == nil {
-			records = map[string]DaemonRecord{}
+			records = map[string]record.DaemonRecord{}
 		}
-		records[workload.String()] = DaemonRecord{Ready: len(pods.ready), Unready: len(pods.unready), Usual: Duration{drain.TypicalDuration(samples, 0)}}
+		records[workload.String()] = record.DaemonRecord{Ready: len(pods.ready), Unready: len(pods.unready), Usual: record.Duration{Duration: drain.TypicalDuration(samples, 0)}}
 	}
 	return records
 }
@@ -169,11 +152,11 @@ func (d *decision) watchDaemons() {
 			}
 		}
 		total, lacking := found.total(), len(late)+found.missing
-		if lacking <= before.tolerated(total) {
+		if lacking <= before.Tolerated(total) {
 			continue
 		}
 		d.awaited = append(d.awaited, found.workload)
-		u := Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.tolerated(total)}
+		u := unhealthy{Unhealthy: record.Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.Tolerated(total)}}
 		if len(late) > 0 {
 			pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 			u.Pod, u.Node, u.Why = pod.Name, pod.Spec.NodeName, d.describeLate(pod, before)
@@ -186,7 +169,7 @@ func (d *decision) watchDaemons() {
 
 // describeLate says why a pod of a DaemonSet is late to be ready for good; "" if it is not. The
 // scheduler may evict others for a pod that no node takes at first.
-func (d *decision) describeLate(pod *corev1.Pod, before DaemonRecord) string {
+func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
 	}
@@ -194,7 +177,7 @@ func (d *decision) describeLate(pod *corev1.Pod, before DaemonRecord) string {
 		d.requeueAt(drain.LateAt(pod, before.Usual.Duration))
 		return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
 	}
-	if i, found := indexOfMember(d.w.Members, drain.TargetNode(pod)); found {
+	if i, found := nodegroup.IndexOfMember(d.w.Members, drain.TargetNode(pod)); found {
 		m := &d.w.Members[i]
 		if why := d.whyNeverPlaced(pod, []drain.Sample{{Node: m.Node, Pods: m.Pods}}); why != "" {
 			return why
@@ -231,7 +214,7 @@ func (d *decision) collectUnready() []unreadyDaemon {
 	var found []unreadyDaemon
 	for _, workload := range slices.SortedFunc(maps.Keys(all), func(a, b drain.Workload) int { return cmp.Compare(a.String(), b.String()) }) {
 		name, pods, unsure := workload.String(), all[workload], false
-		if d.rec.Request.ignoresUnready(name) {
+		if d.rec.Request.IgnoresUnready(name) {
 			continue
 		}
 		if pods.total() < current && d.rec.Daemons[name].Ready > 0 {
@@ -313,7 +296,7 @@ func readySince(pod *corev1.Pod) time.Time {
 // the upgrade. An upgrade that ended before that would end with nodes that serve nothing.
 func (d *decision) awaitDaemons() (ready bool) {
 	for _, found := range d.collectUnready() {
-		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
+		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].Tolerated(found.total()) {
 			d.watchWorkload(found.workload, fmt.Sprintf("the pods of %s on current nodes to become ready", found.workload))
 			return false
 		}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -49,7 +49,7 @@ func replaceFirst(t *testing.T, nodes int, old, fresh func(*corev1.Pod)) *scene 
 			old(s.Members[i].Pods[0])
 		}
 	}
-	first := inState(s.rest().Record, upgrade.NodeDrained)
+	first := inState(s.rest().Record, record.NodeDrained)
 	if len(first) != 1 {
 		t.Fatalf("drained are %v, want one node", first)
 	}
@@ -75,7 +75,7 @@ func TestDaemonSetsAreCanaries(t *testing.T) {
 		t.Errorf("it waits for %q, want %q", step.Status.Waiting, want)
 	}
 	s.pass(5 * time.Minute)
-	if step = s.next(); step.Record.Stopping != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, want) {
+	if step = s.next(); step.Record.Stopping != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("after five minutes it stops with %q: %q", step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -87,7 +87,7 @@ func TestEndWaitsForDaemonSets(t *testing.T) {
 		t.Fatalf("it ends %q while the DaemonSet's pod crashes", step.Record.Result)
 	}
 	s.pass(5 * time.Minute)
-	if step := s.rest(); step.Record.Result != upgrade.WorkloadUnhealthy {
+	if step := s.rest(); step.Record.Result != record.WorkloadUnhealthy {
 		t.Errorf("it ends %q", step.Record.Result)
 	}
 }
@@ -108,7 +108,7 @@ func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
 		crash := agent("new-a-1", s.Now)
 		crashing(crash)
 		s.at("new-a-1").Pods = []*corev1.Pod{crash}
-		if s.rest().Record.Result == upgrade.WorkloadUnhealthy {
+		if s.rest().Record.Result == record.WorkloadUnhealthy {
 			return
 		}
 	}
@@ -200,7 +200,7 @@ func TestDaemonSetsThatFailOnlyOnCurrentNodes(t *testing.T) {
 		t.Errorf("started: %s, unhealthy: %v", started(step.Record), step.Status.Unhealthy)
 	}
 	s.pass(5 * time.Minute)
-	if step = s.rest(); step.Record.Result != upgrade.WorkloadUnhealthy || started(step.Record) != "" {
+	if step = s.rest(); step.Record.Result != record.WorkloadUnhealthy || started(step.Record) != "" {
 		t.Errorf("it ends %q, started: %s", step.Record.Result, started(step.Record))
 	}
 }
@@ -236,7 +236,7 @@ func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 				t.Errorf("after 30 s unhealthy are %v, and it waits for %q", step.Status.Unhealthy, step.Status.Waiting)
 			}
 			s.pass(5 * time.Minute)
-			if step = s.rest(); c.held != (step.Record.Result == upgrade.WorkloadUnhealthy) {
+			if step = s.rest(); c.held != (step.Record.Result == record.WorkloadUnhealthy) {
 				t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 			}
 		})
@@ -257,7 +257,7 @@ func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
 	s.Controllers = map[drain.Workload]drain.Controller{s.rest().Unscaled[0]: {}}
 	s.pass(5 * time.Second)
 	s.add(current("new-a-2"))
-	if step := s.rest(); step.Record.Result != upgrade.Succeeded {
+	if step := s.rest(); step.Record.Result != record.Succeeded {
 		t.Errorf("it ends %q and waits for %q", step.Record.Result, step.Status.Waiting)
 	}
 }
@@ -293,14 +293,14 @@ func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
 				}
 				return
 			}
-			if c.want == "" && step.Record.Result != upgrade.Succeeded || c.want != "" && (len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != c.want) {
+			if c.want == "" && step.Record.Result != record.Succeeded || c.want != "" && (len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != c.want) {
 				t.Errorf("it ends %q, unhealthy: %v; want %q", step.Record.Result, step.Status.Unhealthy, c.want)
 			}
 			if c.want == "" {
 				return
 			}
 			s.pass(5 * time.Minute)
-			if step = s.rest(); step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, c.want) {
+			if step = s.rest(); step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, c.want) {
 				t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 			}
 		})

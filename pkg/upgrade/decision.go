@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // decision is one call of Next. It reads the input, changes the record, and collects the step in the outbox. Its
@@ -19,7 +20,7 @@ type decision struct {
 	input
 	// rec is the record as the step stores it. phase is the one that the record is in, and count what the record
 	// makes of the group's members; see recount.
-	rec   Record
+	rec   record.Record
 	phase phase
 	count memberCounts
 	// notes are what the next decision of the same process is told.
@@ -87,7 +88,7 @@ func Next(w World) Step {
 		d.applyRequest()
 		d.noteInterrupt()
 		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {
-		case d.rec.Stopping == Aborted:
+		case d.rec.Stopping == record.Aborted:
 			s.undo(d)
 		case d.rec.Stopping != "":
 			s.stop(d)
@@ -96,13 +97,13 @@ func Next(w World) Step {
 		}
 	}
 	step := d.finishStep()
-	step.Persist = mustStoreRecord(&stored, &step.Record)
+	step.Persist = record.MustStoreRecord(&stored, &step.Record)
 	return step
 }
 
 func newDecision(w *World) *decision {
 	if w.Idle > 0 {
-		w.Record = CreditIdleTime(&w.Record, w.Idle, w.Now)
+		w.Record = record.CreditIdleTime(&w.Record, w.Idle, w.Now)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
 	w.tolerances = tolerances{}
@@ -123,24 +124,24 @@ func (d *decision) recount() { d.count = countMembers(d.w, &d.rec) }
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
 func (d *decision) beginUpgrade() {
 	if len(d.count.pending) == 0 || d.w.Stop {
-		d.rec.Result, d.finished = Succeeded, true
+		d.rec.Result, d.finished = record.Succeeded, true
 		if d.w.Stop {
-			d.rec.Result = Interrupted
+			d.rec.Result = record.Interrupted
 		}
 		return
 	}
 	w := d.w
-	d.rec = Record{
-		Version: w.Request.Strategy.recordVersion(), Run: w.Request.Run, Request: w.Request,
-		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
+	d.rec = record.Record{
+		Version: w.Request.Strategy.RecordVersion(), Run: w.Request.Run, Request: w.Request,
+		Started: w.Now, Phase: record.PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
 		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Can.NameZone, Changed: w.Now, Known: d.count.known}),
-		Nodes:  map[string]NodeRecord{},
+		Nodes:  map[string]record.NodeRecord{},
 	}
-	d.rec.originallyPointed(w.Group.Pointed)
+	d.rec.OriginallyPointed(w.Group.Pointed)
 	d.recount()
 	chosen := strategyOf(w.Request.Strategy, false)
 	chosen.begin(d)
@@ -150,25 +151,14 @@ func (d *decision) beginUpgrade() {
 // noteInterrupt notes that the user stops the upgrade.
 func (d *decision) noteInterrupt() {
 	if d.rec.Stopping == "" && d.w.Stop {
-		d.rec.Stopping = Interrupted
+		d.rec.Stopping = record.Interrupted
 	}
 }
-
-const (
-	// longBlocked is how long a pod has to be blocked for the record to tell since when.
-	longBlocked = time.Minute
-	// mostBlocked is how many pods of a node the record names for that; it counts the others.
-	mostBlocked = 5
-	// mostUnhealthy is how many workloads the record names that have not recovered for as long.
-	mostUnhealthy = 20
-	// mostBlockedOfGroup is how many pods the record names of a group that its own cloud upgrades.
-	mostBlockedOfGroup = 20
-)
 
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
 func (d *decision) recordLongBlocked() {
-	long, more := d.listLongBlocked(mostBlocked, func(b drain.Blocked) string { return b.Node })
+	long, more := d.listLongBlocked(record.MostBlocked, func(b drain.Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
 		if n.Blocked != nil || long[name] != nil {
 			n.Blocked, n.BlockedMore = long[name], more[name]
@@ -182,12 +172,12 @@ func (d *decision) recordLongUnhealthy() {
 	d.rec.Unhealthy = nil
 	for _, u := range d.unhealthy {
 		switch {
-		case d.w.Now.Sub(u.Since) < longBlocked:
-			d.requeueAt(u.Since.Add(longBlocked))
+		case d.w.Now.Sub(u.Since) < record.LongBlocked:
+			d.requeueAt(u.Since.Add(record.LongBlocked))
 			continue
 		case d.rec.Unhealthy == nil:
 			d.rec.Unhealthy = map[string]time.Time{}
-		case len(d.rec.Unhealthy) == mostUnhealthy:
+		case len(d.rec.Unhealthy) == record.MostUnhealthy:
 			return
 		}
 		d.rec.Unhealthy[u.Name] = u.Since
@@ -220,7 +210,7 @@ func (d *decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
 	d.growAsAWhole()
 	if refused := d.w.listRefused(); len(refused) > 0 {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: %s", refused[0], d.w.lastAttempt(refused[0]).Detail))
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("to %s: %s", refused[0], d.w.lastAttempt(refused[0]).Detail))
 	}
 }
 
@@ -228,12 +218,12 @@ func (d *decision) recordAnswers() {
 // shows: whoever may write the record could aim terminations with it. New nodes that are given back
 // are forgotten instead, see driveReturn.
 func (d *decision) rejectForeign() {
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
-		if m == nil || n.isGivenBack() || n.isMachineOf(m) {
+		if m == nil || n.IsGivenBack() || n.IsMachineOf(m) {
 			continue
 		}
-		d.stopUpgradeWith(Failed, fmt.Sprintf("the record says that node %q is instance %s, and the cloud says that it is %s: another actor has changed the record, and neither is terminated: "+
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("the record says that node %q is instance %s, and the cloud says that it is %s: another actor has changed the record, and neither is terminated: "+
 			"find out who may write it, and run %s to forget it", name, n.Instance, m.Instance.ID, nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
@@ -248,7 +238,7 @@ func (d *decision) growAsAWhole() {
 		return
 	}
 	if d.rec.Request.KeepMax {
-		d.stopUpgradeWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+		d.stopUpgradeWith(record.Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 		return
 	}
 	d.rec.Ledger.MergeZones()
@@ -262,22 +252,22 @@ func (d *decision) growAsAWhole() {
 // applyRequest does what another actor asks of this upgrade.
 func (d *decision) applyRequest() {
 	asked := findAllowed(&d.rec, d.w.Asked)
-	if asked != VerbPause && !d.w.Stop {
+	if asked != record.VerbPause && !d.w.Stop {
 		d.cancelPause()
 	}
 	switch asked {
-	case VerbPause:
+	case record.VerbPause:
 		d.pausing = d.rec.Stopping == ""
 		if d.phase.untouched {
 			d.pauseUpgrade() // no node was started
 		}
-	case VerbComplete:
-		d.rec.Soak.completeAt(d.w.Now)
-	case VerbRollback:
+	case record.VerbComplete:
+		d.rec.Soak.CompleteAt(d.w.Now)
+	case record.VerbRollback:
 		if !d.rec.Back { // else it is what was asked for
 			d.yieldToRequest("a rollback")
 		}
-	case VerbAbort:
+	case record.VerbAbort:
 		d.yieldToRequest("an abort")
 	}
 }
@@ -285,13 +275,13 @@ func (d *decision) applyRequest() {
 // yieldToRequest stops the upgrade as Ctrl-C does, for another actor who carries the verb out. It
 // stops nothing that is being aborted.
 func (d *decision) yieldToRequest(to string) {
-	d.stopUpgradeWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
+	d.stopUpgradeWith(record.Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
 // cancelPause continues with an upgrade that another actor asked to pause and no one does any more,
 // before it came to rest.
 func (d *decision) cancelPause() {
-	if d.rec.Stopping == Paused && d.rec.PausedBy != "" {
+	if d.rec.Stopping == record.Paused && d.rec.PausedBy != "" {
 		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
 		d.rec.PhaseBegan = d.w.Now
 	}
@@ -304,7 +294,7 @@ func (d *decision) watchMaximum() {
 	g := &d.w.Group
 	before, decided := d.bookKeeper().WatchMaximum()
 	if d.applyDecision(decided); before > 0 {
-		d.stopUpgradeWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run %s to continue, "+
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run %s to continue, "+
 			"which raises it again as far as it has to, or %s", before, g.Max, nodegroup.Command("resume", g.Name), nodegroup.Command("abort", g.Name)))
 	}
 }
@@ -318,10 +308,10 @@ func (d *decision) watchProtection() {
 		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
-		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
+		if n, started := d.rec.FindStarted(m); started && n.State == record.NodeRemoving {
 			continue
 		}
-		d.stopUpgradeWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
 			"%s to continue, or %s", m.Instance.ID, m.Name(), nodegroup.Command("resume", d.w.Group.Name), nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
@@ -333,7 +323,7 @@ func (d *decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
+		d.stopUpgradeWith(record.TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
 		return
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
@@ -345,7 +335,7 @@ func (d *decision) runPhases() {
 		}
 		d.keepUndrained()
 		d.adoptTarget()
-		if d.phase.givesBack || d.rec.Phase == PhaseDone {
+		if d.phase.givesBack || d.rec.Phase == record.PhaseDone {
 			d.enterPhase(phases[0]) // the surge was given back
 		}
 	}
@@ -360,7 +350,7 @@ func (d *decision) runPhases() {
 		d.holdNodes()
 	}
 	switch {
-	case d.rec.Phase == PhaseDone:
+	case d.rec.Phase == record.PhaseDone:
 		d.concludeUpgrade()
 	case d.rec.Soak.Until.After(d.w.Now):
 		d.leaveUpgrade()
@@ -373,7 +363,7 @@ func (d *decision) passPhases(phases []phase) {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d) || d.rec.Stopping != "" {
 			continue
 		}
-		next := phase{name: PhaseDone}
+		next := phase{name: record.PhaseDone}
 		if i+1 < len(phases) {
 			next = phases[i+1]
 		}
@@ -383,7 +373,7 @@ func (d *decision) passPhases(phases []phase) {
 
 // stopUpgradeWith notes that the upgrade stops, and drops the actions of this step. The next steps bring it to
 // rest (bringToRest). If it stops already, the first reason stays.
-func (d *decision) stopUpgradeWith(result Result, message string) {
+func (d *decision) stopUpgradeWith(result record.Result, message string) {
 	if d.rec.Stopping == "" {
 		d.rec.Stopping, d.rec.Message = result, message
 		d.actions = nil
@@ -440,12 +430,12 @@ func (d *decision) addBlocked(b drain.Blocked) {
 		since, known = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
 	}
 	if !known {
-		since, known = d.w.Record.Delegation.blockedSince(b.Pod.String())
+		since, known = d.w.Record.Delegation.BlockedSince(b.Pod.String())
 	}
 	if !known {
 		since = d.w.Now
 	}
-	b.Since, b.Forces = since, d.rec.Request.OnTimeout == Force
+	b.Since, b.Forces = since, d.rec.Request.OnTimeout == record.Force
 	d.notes.BlockedSince[key] = since
 	if b.IsLast() { // it may have been blocked by something else before, which does not count
 		waits, waited := d.w.Notes.LastReadySince[key]
@@ -463,7 +453,7 @@ func (d *decision) listLongBlocked(most int, placeOf func(drain.Blocked) string)
 	for _, b := range d.blocked {
 		place := placeOf(b)
 		switch {
-		case d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "":
+		case d.w.Now.Sub(b.Since) < record.LongBlocked || b.Pod.Name == "":
 			continue
 		case long == nil: // seldom is there any
 			long, more = map[string]map[string]time.Time{}, map[string]int{}
@@ -479,7 +469,7 @@ func (d *decision) listLongBlocked(most int, placeOf func(drain.Blocked) string)
 	return long, more
 }
 
-func (d *decision) endUpgradeWith(result Result, message string) {
+func (d *decision) endUpgradeWith(result record.Result, message string) {
 	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
 	d.finished = true
 	d.actions = nil
@@ -507,7 +497,7 @@ func (d *decision) hasNothingOpen() bool {
 }
 
 // startRecord begins the record of a member, which is to be stored before anything happens to it.
-func (d *decision) startRecord(m *nodegroup.Member, n NodeRecord) {
+func (d *decision) startRecord(m *nodegroup.Member, n record.NodeRecord) {
 	d.count.byName[m.Name()] = m
 	d.rec.Nodes[m.Name()] = n
 }
@@ -531,5 +521,5 @@ func (d *decision) pauseUpgrade() {
 // stopAsAsked stops the upgrade for who asked for a pause.
 func (d *decision) stopAsAsked() {
 	d.rec.PausedBy = d.w.Asked.By
-	d.stopUpgradeWith(Paused, describePause(d.w.Asked.By, d.w.Group.Name))
+	d.stopUpgradeWith(record.Paused, record.DescribePause(d.w.Asked.By, d.w.Group.Name))
 }

@@ -14,10 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-// PhaseFollow is the phase in which the group's cloud carries the upgrade out.
-const PhaseFollow Phase = "follow"
 
 // PollOperation is how often a cloud is asked about an operation of its own, which takes minutes a
 // node.
@@ -26,19 +24,19 @@ const PollOperation = 15 * time.Second
 // delegatedStrategy is that of groups which their own cloud upgrades, as EKS does its managed node
 // groups: it has the cloud begin, tells what the cloud is waiting for, and explains how it ended.
 func delegatedStrategy() strategy {
-	verbs := []Verb{VerbAbort}
+	verbs := []record.Verb{record.VerbAbort}
 	return strategy{
 		begin: func(d *decision) {
 			managed := d.w.Group.Managed
 			if managed == nil {
 				managed = &nodegroup.Managed{}
 			}
-			d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID, Cancels: managed.Cancels, TakesWidth: managed.TakesWidth}
+			d.rec.Delegation = &record.Delegation{Attempt: 1, Before: d.newestOperation().ID, Cancels: managed.Cancels, TakesWidth: managed.TakesWidth}
 		},
 		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
-			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
-			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
+			{name: record.PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
+			{name: record.PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
 		},
 		stop: (*decision).leaveOperation,
 		undo: (*decision).leaveOperation,
@@ -47,31 +45,31 @@ func delegatedStrategy() strategy {
 
 // resolveDelegated returns the request for a group that its cloud upgrades: the numbers are the cloud's
 // own, except for a width that the cloud takes from a request. It returns an error for flags that the cloud cannot obey.
-func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, error) {
+func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Request, error) {
 	provider, managed := nodegroup.InfoOf(group.Provider), group.Managed
 	manager := nameManager(group.Provider)
 	if (s.MaxUnavailable != nil || s.MaxSurge != nil) && !managed.TakesWidth {
-		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, managed.ChangeWidth)
+		return record.Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, managed.ChangeWidth)
 	}
 	flag := s.firstForOthers(provider.Model)
-	if flag == "" && managed.DeletesRest && s.OnTimeout == Fail {
+	if flag == "" && managed.DeletesRest && s.OnTimeout == record.Fail {
 		flag = "on-timeout=fail"
 	}
 	if flag != "" {
-		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
+		return record.Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
 	}
-	req := Request{
-		Group: group.Name, Strategy: Delegated, Like: provider.Model, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
-		DrainTimeout: Duration{managed.DrainTimeout}, Settle: Duration{managed.Settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
+	req := record.Request{
+		Group: group.Name, Strategy: record.Delegated, Like: provider.Model, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
+		DrainTimeout: record.Duration{Duration: managed.DrainTimeout}, Settle: record.Duration{Duration: managed.Settle}, BootTimeout: record.Duration{Duration: s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, record.Fail),
 	}
 	if managed.DeletesRest {
-		req.OnTimeout = Force
+		req.OnTimeout = record.Force
 	}
 	width := *managed
 	width.MaxUnavailable, width.MaxSurge = valueOrDefault(s.MaxUnavailable, managed.MaxUnavailable), valueOrDefault(s.MaxSurge, managed.MaxSurge)
 	var err error
 	if req.MaxUnavailable, err = width.MaxUnavailable.ResolveUnavailable(size); err != nil {
-		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
+		return record.Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
 	}
 	req.Surge = width.ResolveSurge(size, len(group.Zones), req.MaxUnavailable)
 	req.Window = max(req.MaxUnavailable, 1)
@@ -79,15 +77,15 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, e
 }
 
 // refuseDelegated returns an error: no cloud upgrades the group by itself.
-func refuseDelegated(_ Settings, _ Request, group *nodegroup.Group, _, _ int) (Request, error) {
-	return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
+func refuseDelegated(_ Settings, _ record.Request, group *nodegroup.Group, _, _ int) (record.Request, error) {
+	return record.Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", record.Delegated, group.Name)
 }
 
 // describeDelegated returns the line of a plan.
-func describeDelegated(r *Request, provider string) string {
+func describeDelegated(r *record.Request, provider string) string {
 	manager := nodegroup.InfoOf(provider).Manager
-	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), PodEvictionFailure)
-	if r.OnTimeout == Force {
+	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), record.PodEvictionFailure)
+	if r.OnTimeout == record.Force {
 		kind, late = manager.Forced, "its pods are deleted past their budgets"
 	}
 	if kind != "" {
@@ -139,7 +137,7 @@ func (d *decision) beginOperation() bool {
 		known.ID = op.ID
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
-		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is carrying out %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
 			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
@@ -149,7 +147,7 @@ func (d *decision) beginOperation() bool {
 	if op.ID != known.Before {
 		// What another actor began and ended meanwhile is not ours, and what our token began, if
 		// anything, was over before: the cloud carries out one at a time.
-		d.rec.Delegation = known.nextAttempt()
+		d.rec.Delegation = known.NextAttempt()
 		d.rec.Delegation.Before = op.ID
 	}
 	start := d.nextRequest()
@@ -174,7 +172,7 @@ func (d *decision) isAnswerUnseen(start nodegroup.Delegate) bool {
 // nextRequest is the request of the attempt. One with force is another request, with a token of its
 // own.
 func (d *decision) nextRequest() nodegroup.Delegate {
-	force, kind := d.rec.Request.OnTimeout == Force, "update"
+	force, kind := d.rec.Request.OnTimeout == record.Force, "update"
 	if force {
 		kind = "force"
 	}
@@ -246,11 +244,11 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) {
 	case d.pausing:
 		d.stopAsAsked()
 	case d.rec.Delegation.Cancelling == op.ID:
-		d.rec.Delegation = d.rec.Delegation.nextAttempt()
+		d.rec.Delegation = d.rec.Delegation.NextAttempt()
 		d.enterPhase(delegatedStrategy().phases[0])
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(Paused, d.operationName(op.ID)+" was cancelled: run the command again to begin another")
+		d.stopUpgradeWith(record.Paused, d.operationName(op.ID)+" was cancelled: run the command again to begin another")
 	}
 }
 
@@ -261,12 +259,12 @@ func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	case d.countAllReplaced():
 		return true
 	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
-		next := d.rec.Delegation.nextAttempt()
+		next := d.rec.Delegation.NextAttempt()
 		next.Attempt, next.ID, next.Newest = d.rec.Delegation.Attempt, op.ID, op.Began
 		d.rec.Delegation = next
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is over, and another actor began %s (%s, %s): see %s, and run the command again when it is over",
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is over, and another actor began %s (%s, %s): see %s, and run the command again when it is over",
 			d.operationName(d.rec.Delegation.ID), d.operationName(op.ID), cmp.Or(op.To.Name, op.Kind), op.State, nodegroup.Command("status", d.w.Group.Name)))
 	}
 	return false
@@ -289,7 +287,7 @@ func (d *decision) concludeOperation() (replaced bool) {
 		return false
 	}
 	if i := slices.IndexFunc(d.count.pending, hasMachine); i >= 0 {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that %s succeeded, but %s is still outdated",
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("%s says that %s succeeded, but %s is still outdated",
 			d.managerName(), d.operationName(known.ID), d.count.pending[i].Name()))
 		return false
 	}
@@ -297,14 +295,14 @@ func (d *decision) concludeOperation() (replaced bool) {
 }
 
 // resultOfCause returns the result of an operation that failed (EKS E33, E42).
-func resultOfCause(cause nodegroup.FailureCause) Result {
+func resultOfCause(cause nodegroup.FailureCause) record.Result {
 	switch cause {
 	case nodegroup.DrainFailed:
-		return PodEvictionFailure
+		return record.PodEvictionFailure
 	case nodegroup.LaunchFailed:
-		return NodeCreationFailure
+		return record.NodeCreationFailure
 	default:
-		return Failed
+		return record.Failed
 	}
 }
 
@@ -361,7 +359,7 @@ func (d *decision) watchDrains() {
 		}
 	}
 	// Who looks from elsewhere knows it by that.
-	long, _ := d.listLongBlocked(mostBlockedOfGroup, func(drain.Blocked) string { return "" })
+	long, _ := d.listLongBlocked(record.MostBlockedOfGroup, func(drain.Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
 }
 
@@ -413,22 +411,22 @@ func (d *decision) describeStage() string {
 
 // nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node
 // has gone before its instance keeps its name.
-func (d *decision) nodeStatus(m *nodegroup.Member) NodeStatus {
-	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
+func (d *decision) nodeStatus(m *nodegroup.Member) record.NodeStatus {
+	status := record.NodeStatus{Name: m.Name(), Zone: m.Zone(), State: record.NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
-		status.Name, status.State = name, NodeRemoving
+		status.Name, status.State = name, record.NodeRemoving
 	}
 	if m.Node != nil && !hasMachine(m) {
-		status.State = NodeRemoving
+		status.State = record.NodeRemoving
 		return status
 	}
 	if m.Node == nil || !nodegroup.IsClosed(m.Node) {
 		return status
 	}
-	status.State = NodeFenced
+	status.State = record.NodeFenced
 	if _, draining := d.rec.Delegation.Draining[m.Name()]; draining {
 		left := d.classifyPodsOf(m)
-		status.State, status.Pods, status.Staying = NodeDraining, left.countPodsLeft(), left.staying
+		status.State, status.Pods, status.Staying = record.NodeDraining, left.countPodsLeft(), left.staying
 	}
 	return status
 }
@@ -451,12 +449,12 @@ func (d *decision) leaveOperation() {
 // WatchOperation is the record by which the group's running operation is followed where no upgrade
 // is recorded, whoever began it; outdated is how many nodes are still to be replaced. It is for
 // looking on, and never stored.
-func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.Time) Record {
+func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, now time.Time) record.Record {
 	op := group.Managed.Operation
 	began := cmp.Or(op.Began, now)
-	return Record{
-		Version: Delegated.recordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
-		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID, Cancels: group.Managed.Cancels},
+	return record.Record{
+		Version: record.Delegated.RecordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
+		Phase: record.PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &record.Delegation{ID: op.ID, Cancels: group.Managed.Cancels},
 	}
 }
 
@@ -484,7 +482,7 @@ func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced 
 		return true
 	}
 	known := d.rec.Delegation
-	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of %s for %s, and %d of %d nodes are outdated still",
+	d.endUpgradeWith(record.Failed, fmt.Sprintf("%s has not told of %s for %s, and %d of %d nodes are outdated still",
 		d.managerName(), d.operationName(known.ID), lostAfter, len(d.count.pending), d.rec.Total))
 	known.ID, known.Newest = newest.ID, newest.Began
 	return false

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -17,7 +18,7 @@ import (
 func newManagedScene(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Group.Managed = managedLikeEKS()
-	s.Request.Strategy, s.Request.EvictUnmanaged = upgrade.Delegated, true
+	s.Request.Strategy, s.Request.EvictUnmanaged = record.Delegated, true
 	return s
 }
 
@@ -42,7 +43,7 @@ func following(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newManagedScene(t, members...)
 	s.next()
 	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
-	if step := s.next(); step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != "u1" {
+	if step := s.next(); step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != "u1" {
 		t.Fatalf("not followed: %+v", step.Record)
 	}
 	return s
@@ -69,15 +70,15 @@ func TestDelegateBegins(t *testing.T) {
 	cases := map[string]struct {
 		newest         nodegroup.Operation
 		token, waiting string
-		phase          upgrade.Phase
+		phase          record.Phase
 		stops          string
 	}{
-		"none yet":                      {token: "r1-update-1", waiting: "EKS to begin", phase: upgrade.PhaseSetup},
-		"an older one is over":          {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationSucceeded, To: older}, token: "r1-update-1", phase: upgrade.PhaseSetup},
-		"an older one to it failed":     {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}}, token: "r1-update-1", phase: upgrade.PhaseSetup},
-		"another actor's to it":         {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "2"}}, phase: upgrade.PhaseFollow},
-		"another actor's to another":    {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: older}, phase: upgrade.PhaseSetup, stops: "EKS is carrying out update u0 to workers:1, which another actor began"},
-		"one of another kind is waited": {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, Kind: "ConfigUpdate"}, waiting: "EKS to end update u0 (ConfigUpdate)", phase: upgrade.PhaseSetup},
+		"none yet":                      {token: "r1-update-1", waiting: "EKS to begin", phase: record.PhaseSetup},
+		"an older one is over":          {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationSucceeded, To: older}, token: "r1-update-1", phase: record.PhaseSetup},
+		"an older one to it failed":     {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}}, token: "r1-update-1", phase: record.PhaseSetup},
+		"another actor's to it":         {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "2"}}, phase: record.PhaseFollow},
+		"another actor's to another":    {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: older}, phase: record.PhaseSetup, stops: "EKS is carrying out update u0 to workers:1, which another actor began"},
+		"one of another kind is waited": {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, Kind: "ConfigUpdate"}, waiting: "EKS to end update u0 (ConfigUpdate)", phase: record.PhaseSetup},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +94,7 @@ func TestDelegateBegins(t *testing.T) {
 			if step.Record.Phase != c.phase || step.Record.Version != 2 || !step.Persist {
 				t.Errorf("phase %q, version %d, persist %t", step.Record.Phase, step.Record.Version, step.Persist)
 			}
-			if c.stops != "" && (step.Record.Stopping != upgrade.Paused || !strings.HasPrefix(step.Record.Message, c.stops)) {
+			if c.stops != "" && (step.Record.Stopping != record.Paused || !strings.HasPrefix(step.Record.Message, c.stops)) {
 				t.Errorf("stops as %q: %s", step.Record.Stopping, step.Record.Message)
 			}
 		})
@@ -146,7 +147,7 @@ func TestDelegateWaitsForItsOperation(t *testing.T) {
 
 // TestDelegateForces passes --on-timeout=force on (EKS E43).
 func TestDelegateForces(t *testing.T) {
-	for onTimeout, want := range map[upgrade.OnTimeout]bool{upgrade.Fail: false, upgrade.Force: true} {
+	for onTimeout, want := range map[record.OnTimeout]bool{record.Fail: false, record.Force: true} {
 		s := newManagedScene(t, old("old-a-1"))
 		s.Request.OnTimeout = onTimeout
 		i := slices.IndexFunc(s.next().Actions, func(a nodegroup.Action) bool { return a.(nodegroup.Delegate).Force == want })
@@ -178,7 +179,7 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 	if len(step.Blocked) != 1 || step.Blocked[0].Pod.Name != "web-1" || step.Blocked[0].Budget.Name != "web" || !step.Blocked[0].Until.Equal(s.Now.Add(15*time.Minute)) {
 		t.Fatalf("in drain: %+v", step.Blocked)
 	}
-	if node, _ := step.Status.FindNode("old-a-1"); node.State != upgrade.NodeDraining || node.Pods != 1 {
+	if node, _ := step.Status.FindNode("old-a-1"); node.State != record.NodeDraining || node.Pods != 1 {
 		t.Errorf("status %+v", node)
 	}
 	until, since := step.Blocked[0].Until, step.Blocked[0].Since
@@ -270,7 +271,7 @@ func TestDelegateRequestsAnotherTarget(t *testing.T) {
 	s.Record = s.Record.Retargeted(s.Group.Wanted)
 	seen[delegateToken(s.next())] = true
 	s.again()
-	s.Record.Request.OnTimeout = upgrade.Force
+	s.Record.Request.OnTimeout = record.Force
 	seen[delegateToken(s.next())] = true
 	if len(seen) != 3 || seen[""] {
 		t.Errorf("tokens of three requests: %v", seen)
@@ -281,12 +282,12 @@ func TestDelegateRequestsAnotherTarget(t *testing.T) {
 // cloud does not name (EKS E33, E42, E52); the same command begins another operation.
 func TestDelegateExplainsFailures(t *testing.T) {
 	cases := map[nodegroup.FailureCause]struct {
-		result upgrade.Result
+		result record.Result
 		text   string
 	}{
-		nodegroup.DrainFailed:  {upgrade.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
-		nodegroup.LaunchFailed: {upgrade.NodeCreationFailure, "update u1 failed: no luck"},
-		"":                     {upgrade.Failed, "update u1 failed: no luck"},
+		nodegroup.DrainFailed:  {record.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
+		nodegroup.LaunchFailed: {record.NodeCreationFailure, "update u1 failed: no luck"},
+		"":                     {record.Failed, "update u1 failed: no luck"},
 	}
 	for cause, c := range cases {
 		t.Run(string(cause), func(t *testing.T) {
@@ -323,11 +324,11 @@ func TestDelegateSucceeds(t *testing.T) {
 	stuck := *s
 	stuck.pass(20 * time.Minute)
 	stuck.next()
-	if step := stuck.next(); step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "old-a-1 is still outdated") {
+	if step := stuck.next(); step.Record.Result != record.Failed || !strings.Contains(step.Record.Message, "old-a-1 is still outdated") {
 		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 	s.remove("old-a-1")
-	if step := s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Total != 1 {
+	if step := s.next(); step.Record.Result != record.Succeeded || step.Record.Replaced != 1 || step.Record.Total != 1 {
 		t.Errorf("%s: %s, %d of %d", step.Record.Result, step.Record.Message, step.Record.Replaced, step.Record.Total)
 	}
 }
@@ -386,7 +387,7 @@ func TestDelegateCountsNodesOnce(t *testing.T) {
 		t.Fatalf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
 	}
 	s.pass(20 * time.Minute)
-	if step := s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 {
+	if step := s.next(); step.Record.Result != record.Succeeded || step.Record.Replaced != 2 {
 		t.Errorf("%s: %s, %d replaced", step.Record.Result, step.Record.Message, step.Record.Replaced)
 	}
 }
@@ -396,16 +397,16 @@ func TestDelegateIsLeft(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.Stop = true
 	step := s.next()
-	if step.Record.Result != upgrade.Interrupted || step.Record.Message != "EKS continues with update u1" || len(step.Actions) != 0 {
+	if step.Record.Result != record.Interrupted || step.Record.Message != "EKS continues with update u1" || len(step.Actions) != 0 {
 		t.Fatalf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
 	}
 	s.Stop = false
 	s.again()
-	if step = s.next(); step.Record.Phase != upgrade.PhaseFollow || len(step.Actions) != 0 {
+	if step = s.next(); step.Record.Phase != record.PhaseFollow || len(step.Actions) != 0 {
 		t.Fatalf("again: %q, %v", step.Record.Phase, step.Actions)
 	}
 	s.Record = s.Record.Aborting()
-	if step = s.next(); step.Record.Result != upgrade.Aborted || !strings.HasSuffix(step.Record.Message, "EKS continues with update u1") || len(step.Actions) != 0 {
+	if step = s.next(); step.Record.Result != record.Aborted || !strings.HasSuffix(step.Record.Message, "EKS continues with update u1") || len(step.Actions) != 0 {
 		t.Errorf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
 	}
 }
@@ -420,7 +421,7 @@ func TestDelegateMeetsAnother(t *testing.T) {
 	}
 	s.operate("u3", nodegroup.OperationRunning, nodegroup.Revision{ID: "1", Name: "workers:1"})
 	s.next()
-	if step := s.next(); step.Record.Result != upgrade.Paused || !strings.Contains(step.Record.Message, "another actor began update u3 (workers:1, running)") {
+	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "another actor began update u3 (workers:1, running)") {
 		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 }
@@ -428,12 +429,12 @@ func TestDelegateMeetsAnother(t *testing.T) {
 // TestDelegateRefusesVerbs says why a verb cannot be had, and the way out.
 func TestDelegateRefusesVerbs(t *testing.T) {
 	s := following(t, old("old-a-1"))
-	checkError(t, upgrade.Allows(&s.Record, upgrade.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
-	checkError(t, upgrade.CheckOffered(&s.Record, upgrade.VerbPause), upgrade.Allows(&s.Record, upgrade.VerbPause).Error())
-	if err := upgrade.CheckOffered(&s.Record, upgrade.VerbAbort); err != nil {
+	checkError(t, upgrade.Allows(&s.Record, record.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, upgrade.CheckOffered(&s.Record, record.VerbPause), upgrade.Allows(&s.Record, record.VerbPause).Error())
+	if err := upgrade.CheckOffered(&s.Record, record.VerbAbort); err != nil {
 		t.Error(err)
 	}
-	checkError(t, upgrade.Allows(&s.Record, upgrade.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
+	checkError(t, upgrade.Allows(&s.Record, record.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
 }
 
 // TestDelegateUnread waits while the cloud does not tell of its operations.
@@ -486,7 +487,7 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 			}
 			s.pass(time.Second)
 			step := s.next()
-			if want := "EKS has not told of update u1 for 5m0s, and 2 of 2 nodes are outdated still"; !step.Finished || step.Record.Result != upgrade.Failed || step.Record.Message != want {
+			if want := "EKS has not told of update u1 for 5m0s, and 2 of 2 nodes are outdated still"; !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want {
 				t.Fatalf("finished %t, %s: %q, want %q", step.Finished, step.Record.Result, step.Record.Message, want)
 			}
 			s.again()
@@ -501,7 +502,7 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 				t.Fatal("one answer is believed")
 			}
 			s.pass(lostAfter)
-			if step = s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 {
+			if step = s.next(); step.Record.Result != record.Succeeded || step.Record.Replaced != 2 {
 				t.Errorf("all are current: %s: %s, %d replaced", step.Record.Result, step.Record.Message, step.Record.Replaced)
 			}
 		})
@@ -517,14 +518,14 @@ func TestDelegateLosesWhatIsOver(t *testing.T) {
 	s.next()
 	s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted).Began = s.Now
 	s.next()
-	if step := s.next(); step.Record.Result != upgrade.Failed {
+	if step := s.next(); step.Record.Result != record.Failed {
 		t.Fatalf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 	s.Group.Managed = &nodegroup.Managed{Operation: before}
 	s.again()
 	s.next()
 	s.pass(lostAfter)
-	if step := s.next(); delegateToken(step) != "r1-update-2" || step.Record.Phase != upgrade.PhaseSetup || step.Record.Stopping != "" {
+	if step := s.next(); delegateToken(step) != "r1-update-2" || step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" {
 		t.Errorf("%v in phase %q, %s: %s", step.Actions, step.Record.Phase, step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -550,16 +551,16 @@ func TestDelegateReadsAgain(t *testing.T) {
 // TestKnowsAdded tells whether what a cloud is to give back is known: of its operation that began after
 // the upgrade, or where it adds nothing (EKS E50, E60).
 func TestKnowsAdded(t *testing.T) {
-	ours := upgrade.Record{Started: start, Sizes: nodegroup.Sizes{Desired: 3}}
+	ours := record.Record{Started: start, Sizes: nodegroup.Sizes{Desired: 3}}
 	for _, c := range []struct {
-		record  upgrade.Record
+		record  record.Record
 		managed *nodegroup.Managed
 		want    bool
 	}{
 		{ours, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, true},
 		{ours, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start.Add(-time.Minute)}}, false},
-		{upgrade.Record{Started: start}, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, false},
-		{upgrade.Record{Started: start}, &nodegroup.Managed{TerminateFirst: true}, true},
+		{record.Record{Started: start}, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, false},
+		{record.Record{Started: start}, &nodegroup.Managed{TerminateFirst: true}, true},
 		{ours, nil, false},
 	} {
 		if got := upgrade.KnowsAdded(&c.record, &nodegroup.Group{Managed: c.managed}); got != c.want {
@@ -581,7 +582,7 @@ func TestResolveDelegated(t *testing.T) {
 	group.Managed.MaxUnavailable = nodegroup.Quantity{N: 25, Percent: true}
 	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // as without a flag
 	req, err := usual.ResolveRequest(&group, 10, 9)
-	if err != nil || req.Strategy != upgrade.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != upgrade.Fail {
+	if err != nil || req.Strategy != record.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != record.Fail {
 		t.Errorf("%+v, %v", req, err)
 	}
 	group.Managed.TerminateFirst = true
@@ -592,8 +593,8 @@ func TestResolveDelegated(t *testing.T) {
 	refused := map[string]upgrade.Settings{
 		"--max-unavailable and --max-surge: EKS upgrades group \"workers\" by the group's own settings, which aws eks update-nodegroup-config changes": {MaxUnavailable: &one},
 		"--settle: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                              {Settle: &second},
-		"--on-timeout=skip: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                     {OnTimeout: upgrade.Skip},
-		"--strategy: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                            {Strategy: upgrade.Surge},
+		"--on-timeout=skip: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                     {OnTimeout: record.Skip},
+		"--strategy: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                            {Strategy: record.Surge},
 	}
 	for want, settings := range refused {
 		settings.BootTimeout = time.Minute
@@ -601,6 +602,6 @@ func TestResolveDelegated(t *testing.T) {
 		checkError(t, err, want)
 	}
 	group.Managed = nil
-	_, err = upgrade.Settings{BootTimeout: time.Minute, Strategy: upgrade.Delegated}.ResolveRequest(&group, 10, 9)
+	_, err = upgrade.Settings{BootTimeout: time.Minute, Strategy: record.Delegated}.ResolveRequest(&group, 10, 9)
 	checkError(t, err, `--strategy=delegated: no cloud upgrades group "workers" by itself: leave it out`)
 }

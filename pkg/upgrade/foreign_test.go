@@ -8,11 +8,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // edit changes the record of a node as another actor could who may write ConfigMaps.
-func (s *scene) edit(name string, change func(*upgrade.NodeRecord)) {
+func (s *scene) edit(name string, change func(*record.NodeRecord)) {
 	n := s.Record.Nodes[name]
 	change(&n)
 	s.Record.Nodes[name] = n
@@ -21,10 +22,10 @@ func (s *scene) edit(name string, change func(*upgrade.NodeRecord)) {
 // S31: A record that names another machine than the group shows for the node stops the upgrade: neither
 // machine is terminated, whatever state the record says that the node is in.
 func TestForeignInstanceIsNotTerminated(t *testing.T) {
-	for _, state := range []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty, upgrade.NodeRemoving, upgrade.NodeParked} {
+	for _, state := range []record.NodeState{record.NodeDraining, record.NodeEmpty, record.NodeRemoving, record.NodeParked} {
 		t.Run(string(state), func(t *testing.T) {
 			s, _ := removing(t, true)
-			s.edit("old-a-1", func(n *upgrade.NodeRecord) { n.Instance, n.State = "i-database", state })
+			s.edit("old-a-1", func(n *record.NodeRecord) { n.Instance, n.State = "i-database", state })
 			s.crash()
 			for range 5 {
 				s.pass(time.Minute)
@@ -32,7 +33,7 @@ func TestForeignInstanceIsNotTerminated(t *testing.T) {
 					t.Fatalf("%v, by a record that names another machine", got)
 				}
 			}
-			if s.Record.Result != upgrade.Failed || !strings.Contains(s.Record.Message, "i-database") || !strings.Contains(s.Record.Message, "i-old-a-1") {
+			if s.Record.Result != record.Failed || !strings.Contains(s.Record.Message, "i-database") || !strings.Contains(s.Record.Message, "i-old-a-1") {
 				t.Errorf("result %q: %s", s.Record.Result, s.Record.Message)
 			}
 		})
@@ -42,7 +43,7 @@ func TestForeignInstanceIsNotTerminated(t *testing.T) {
 // An abort forgets what the record says of another machine.
 func TestAbortForgetsForeignInstance(t *testing.T) {
 	s, _ := removing(t, true)
-	s.edit("old-a-1", func(n *upgrade.NodeRecord) { n.Instance = "i-database" })
+	s.edit("old-a-1", func(n *record.NodeRecord) { n.Instance = "i-database" })
 	s.crash()
 	s.Record = s.Record.Aborting()
 	for range 10 {
@@ -53,7 +54,7 @@ func TestAbortForgetsForeignInstance(t *testing.T) {
 		}
 		s.do(step.Actions...)
 	}
-	if s.Record.Result != upgrade.Aborted || len(s.Record.Nodes) > 0 {
+	if s.Record.Result != record.Aborted || len(s.Record.Nodes) > 0 {
 		t.Errorf("result %q (%s), nodes %v", s.Record.Result, s.Record.Message, s.Record.Nodes)
 	}
 }
@@ -69,7 +70,7 @@ func TestTerminationNamesTheObservedInstance(t *testing.T) {
 		s.do(s.next().Actions...)
 	}
 	s.at("old-a-1").Instance = own
-	if got := action[nodegroup.Terminate](t, s.until(upgrade.PhaseUpgrade)); got.Instance != own.ID {
+	if got := action[nodegroup.Terminate](t, s.until(record.PhaseUpgrade)); got.Instance != own.ID {
 		t.Errorf("instance %q is terminated, want %q", got.Instance, own.ID)
 	}
 }
@@ -82,7 +83,7 @@ func TestUndrainedNodeIsNotTerminated(t *testing.T) {
 		"not fenced":    func(s *scene) { unmark(s) },
 		"still has pods": func(s *scene) {
 			n := s.Record.Nodes["old-a-1"]
-			n.State, n.Terminated = upgrade.NodeRemoving, s.Now
+			n.State, n.Terminated = record.NodeRemoving, s.Now
 			s.Record.Nodes["old-a-1"] = n
 			delete(s.Record.Nodes, "old-b-1")
 		},
@@ -91,8 +92,8 @@ func TestUndrainedNodeIsNotTerminated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := underWay(t)
 			s.at("old-b-1").Pods = append(s.at("old-b-1").Pods, build.Pod("db-0"))
-			s.Record.Nodes["old-b-1"] = upgrade.NodeRecord{
-				UID: s.at("old-b-1").Node.UID, Instance: "i-old-b-1", Zone: "b", State: upgrade.NodeRemoving, Batch: 1, Began: s.Now, Deadline: s.Now.Add(time.Minute), Terminated: s.Now,
+			s.Record.Nodes["old-b-1"] = record.NodeRecord{
+				UID: s.at("old-b-1").Node.UID, Instance: "i-old-b-1", Zone: "b", State: record.NodeRemoving, Batch: 1, Began: s.Now, Deadline: s.Now.Add(time.Minute), Terminated: s.Now,
 			}
 			change(s)
 			s.crash()
@@ -105,7 +106,7 @@ func TestUndrainedNodeIsNotTerminated(t *testing.T) {
 				s.do(step.Actions...)
 			}
 			for node, n := range s.Record.Nodes {
-				if n.State == upgrade.NodeRemoving {
+				if n.State == record.NodeRemoving {
 					t.Errorf("node %s is %q still", node, n.State)
 				}
 			}
@@ -136,7 +137,7 @@ func TestKeptNodeIsReplaced(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.Group.Desired = 2
 	s.add(current("new-a-1"))
-	s.until(upgrade.PhaseUpgrade)
+	s.until(record.PhaseUpgrade)
 	for range 5 {
 		step := s.next()
 		if ends := actionsOf(step, "terminate"); len(ends) == 1 {
@@ -145,13 +146,13 @@ func TestKeptNodeIsReplaced(t *testing.T) {
 		}
 		s.do(step.Actions...)
 	}
-	if len(inState(s.Record, upgrade.NodeRemoving)) != 1 {
+	if len(inState(s.Record, record.NodeRemoving)) != 1 {
 		t.Fatalf("nothing is terminated: %v", s.Record.Nodes)
 	}
 	s.pass(time.Second)
 	unmark(s)
 	step := s.next()
-	if step.Record.Phase != upgrade.PhaseUpgrade || step.Record.Result != "" {
+	if step.Record.Phase != record.PhaseUpgrade || step.Record.Result != "" {
 		t.Errorf("in phase %q it ends %q, and old-a-1 is outdated", step.Record.Phase, step.Record.Result)
 	}
 }
@@ -159,12 +160,12 @@ func TestKeptNodeIsReplaced(t *testing.T) {
 // S32: TestForeignMarksAreFound has a node carry marks of an upgrade of another name or in another namespace.
 func TestForeignMarksAreFound(t *testing.T) {
 	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}
-	running, over := upgrade.Record{Run: "r9", Phase: upgrade.PhaseUpgrade}, upgrade.Record{Run: "r9", Phase: upgrade.PhaseUpgrade, Result: upgrade.Succeeded}
+	running, over := record.Record{Run: "r9", Phase: record.PhaseUpgrade}, record.Record{Run: "r9", Phase: record.PhaseUpgrade, Result: record.Succeeded}
 	cases := map[string]struct {
 		run, held string
 		owner     *nodemark.Owner
-		record    *upgrade.Record // of group "other" in the same namespace
-		want      string          // the foreign upgrade, "" for none
+		record    *record.Record // of group "other" in the same namespace
+		want      string         // the foreign upgrade, "" for none
 	}{
 		"no marks":                                       {owner: &nodemark.Owner{Namespace: "ops", Group: "workers"}},
 		"its own run":                                    {run: "r1", owner: &own},
@@ -191,7 +192,7 @@ func TestForeignMarksAreFound(t *testing.T) {
 			if c.owner != nil {
 				nodemark.SetOwner(m.Node, *c.owner)
 			}
-			records := map[string]upgrade.Record{}
+			records := map[string]record.Record{}
 			if c.record != nil {
 				records["other"] = *c.record
 			}

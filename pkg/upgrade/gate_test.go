@@ -18,6 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -88,7 +89,7 @@ func (g *gateScene) add(name string, with ...func(*corev1.Pod)) *corev1.Pod {
 // wantHeld holds a step to having started no other node than the first, because of the workload.
 func (g *gateScene) wantHeld(step upgrade.Step, why string) {
 	g.t.Helper()
-	wantState(g.t, step, "old-a-1", upgrade.NodeFenced)
+	wantState(g.t, step, "old-a-1", record.NodeFenced)
 	if len(step.Status.Unhealthy) != 1 || !strings.Contains(step.Status.Unhealthy[0].String(), why) {
 		g.t.Errorf("unhealthy: %v, want one that says %q", step.Status.Unhealthy, why)
 	}
@@ -99,8 +100,8 @@ func (g *gateScene) wantStopped(why string) {
 	g.t.Helper()
 	g.pass(5 * time.Minute)
 	step := g.step()
-	if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) || !strings.Contains(step.Record.Message, webName) {
-		g.t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, upgrade.WorkloadUnhealthy, why)
+	if step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) || !strings.Contains(step.Record.Message, webName) {
+		g.t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, record.WorkloadUnhealthy, why)
 	}
 }
 
@@ -151,7 +152,7 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 3)
 			step := g.step()
-			wantState(t, step, "old-a-1", upgrade.NodeFenced)
+			wantState(t, step, "old-a-1", record.NodeFenced)
 			if len(step.Unscaled) != 1 {
 				t.Fatalf("controllers to read: %v, want that of the workload", step.Unscaled)
 			}
@@ -339,7 +340,7 @@ func TestPodsThatWereScaledAway(t *testing.T) {
 	g.empty("old-a-2")
 	g.pass(time.Minute)
 	step := g.step()
-	if step.Record.Result != upgrade.Succeeded {
+	if step.Record.Result != record.Succeeded {
 		t.Fatalf("it ends with %q: %s", step.Record.Result, step.Record.Message)
 	}
 	for _, impact := range upgrade.ListImpacts(&step.Record) {
@@ -387,19 +388,19 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 // room: it is late, and the upgrade stops.
 func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	g := newGateScene(t, 3)
-	g.Request.OnTimeout, g.Request.WaitReplacement = upgrade.Skip, true
+	g.Request.OnTimeout, g.Request.WaitReplacement = record.Skip, true
 	g.stepUndead()
 	g.add("web-9", unplaced)
 	g.pass(15 * time.Minute)
 	step := g.stepUndead()
-	wantState(t, step, "old-a-0", upgrade.NodeQuarantined)
-	wantState(t, step, "old-a-1", upgrade.NodeFenced)
+	wantState(t, step, "old-a-0", record.NodeQuarantined)
+	wantState(t, step, "old-a-1", record.NodeFenced)
 	g.pass(30 * time.Second)
 	if step := g.stepUndead(); len(step.Status.Unhealthy) != 1 {
 		t.Fatalf("unhealthy: %v, want the pod that waits for room", step.Status.Unhealthy)
 	}
 	g.pass(5 * time.Minute)
-	if step := g.stepUndead(); step.Record.Stopping != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "pod web-9: no node takes it") {
+	if step := g.stepUndead(); step.Record.Stopping != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "pod web-9: no node takes it") {
 		t.Errorf("stops with %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -428,7 +429,7 @@ func TestRoomForPodsNeverComes(t *testing.T) {
 		t.Errorf("it waits for %q, want %q", step.Status.Waiting, want)
 	}
 	g.pass(g.Request.BootTimeout.Duration + time.Minute)
-	if step = g.step(); step.Record.Stopping != upgrade.NodeCreationFailure {
+	if step = g.step(); step.Record.Stopping != record.NodeCreationFailure {
 		t.Errorf("it is stopping with %q, and waits for %q", step.Record.Stopping, step.Status.Waiting)
 	}
 }
@@ -491,7 +492,7 @@ func TestReadinessThatDoesNotLast(t *testing.T) {
 	if step := g.step(); len(step.Status.Unhealthy) > 0 {
 		t.Errorf("it has been ready for half a minute: %v", step.Status.Unhealthy)
 	}
-	wantState(t, g.step(), "old-a-1", upgrade.NodeDrained)
+	wantState(t, g.step(), "old-a-1", record.NodeDrained)
 }
 
 // TestPodsThatFellForAMomentAreExpected: the last node begins while a pod on it is not ready, or has just become ready again. A pod that served
@@ -537,7 +538,7 @@ func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
 			switch step := g.step(); {
 			case c.expected && step.Finished:
 				t.Errorf("it ends with %q, and one of the two pods is not ready", step.Record.Result)
-			case !c.expected && step.Record.Result != upgrade.Succeeded:
+			case !c.expected && step.Record.Result != record.Succeeded:
 				t.Errorf("it waits for %q, and one pod is ready as before", step.Status.Waiting)
 			}
 		})
@@ -549,11 +550,11 @@ func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
 func TestPodsThatTheSurgeHadRoomForAreNotOwed(t *testing.T) {
 	for name, c := range map[string]struct {
 		placed, added time.Duration
-		want          upgrade.Result
+		want          record.Result
 	}{
-		"it had no node before":          {placed: time.Second, added: time.Second, want: upgrade.Succeeded},
-		"it had a node before":           {placed: -time.Minute, added: -time.Hour, want: upgrade.WorkloadUnhealthy},
-		"a node that was there had room": {placed: time.Second, added: -time.Hour, want: upgrade.WorkloadUnhealthy},
+		"it had no node before":          {placed: time.Second, added: time.Second, want: record.Succeeded},
+		"it had a node before":           {placed: -time.Minute, added: -time.Hour, want: record.WorkloadUnhealthy},
+		"a node that was there had room": {placed: time.Second, added: -time.Hour, want: record.WorkloadUnhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 2)
@@ -592,7 +593,7 @@ func TestTheEndIsAwaited(t *testing.T) {
 	ready := pod.DeepCopy()
 	ready.Status.Conditions[0].Status = corev1.ConditionTrue
 	g.index.Store(ready)
-	if step := g.step(); step.Record.Result != upgrade.Succeeded {
+	if step := g.step(); step.Record.Result != record.Succeeded {
 		t.Errorf("it ends with %q when the pod is ready", step.Record.Result)
 	}
 }
@@ -639,7 +640,7 @@ func TestProgressGivesTime(t *testing.T) {
 		t.Fatalf("it stops too early: %s", step.Record.Message)
 	}
 	g.pass(time.Second)
-	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+	if step := g.step(); step.Record.Result != record.WorkloadUnhealthy {
 		t.Errorf("it ends with %q", step.Record.Result)
 	}
 }
@@ -686,7 +687,7 @@ func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 		g.wantHeld(g.step(), "(2 of 3 ready)")
 		g.pass(40 * time.Second)
 		if step := g.step(); step.Record.Result != "" {
-			if took := g.Now.Sub(began); step.Record.Result != upgrade.WorkloadUnhealthy || took != 320*time.Second {
+			if took := g.Now.Sub(began); step.Record.Result != record.WorkloadUnhealthy || took != 320*time.Second {
 				t.Errorf("it ends with %q after %s", step.Record.Result, took)
 			}
 			return
@@ -759,7 +760,7 @@ func TestMissingPodsHaveOneTime(t *testing.T) {
 				}
 				for end := g.Now.Add(lasts); g.Now.Before(end); g.pass(5 * time.Second) {
 					if step := g.step(); step.Finished {
-						if step.Record.Result != upgrade.WorkloadUnhealthy {
+						if step.Record.Result != record.WorkloadUnhealthy {
 							t.Errorf("it ends %q", step.Record.Result)
 						}
 						return
@@ -794,7 +795,7 @@ func TestMissingPodsHaveOneTimeWhileOthersTakeTurns(t *testing.T) {
 		}
 		for end := g.Now.Add(3 * time.Minute); g.Now.Before(end); g.pass(5 * time.Second) {
 			if step := g.step(); step.Finished {
-				if step.Record.Result != upgrade.WorkloadUnhealthy || turn > 3 {
+				if step.Record.Result != record.WorkloadUnhealthy || turn > 3 {
 					t.Errorf("it ends %q after %s", step.Record.Result, g.Now.Sub(start))
 				}
 				return
@@ -820,8 +821,8 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 			spec.Facts = drain.Webhooks{}.FactsOf([]*corev1.Service{{
 				ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 			}})
-			d := newDriver(t, spec, upgrade.Request{
-				Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: surge, OnTimeout: upgrade.Fail,
+			d := newDriver(t, spec, record.Request{
+				Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: surge, OnTimeout: record.Fail,
 				DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 			})
 			d.watch = func(w upgrade.World, step upgrade.Step) {
@@ -831,7 +832,7 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 			}
 			d.run(time.Time{})
 			advised := strings.Contains(d.record.Message, "--max-surge=1 adds a node first")
-			if d.record.Result != upgrade.WorkloadUnhealthy || advised != (surge == 0) {
+			if d.record.Result != record.WorkloadUnhealthy || advised != (surge == 0) {
 				t.Errorf("it ends %q: %s", d.record.Result, d.record.Message)
 			}
 		})
@@ -843,7 +844,7 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
 	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place: pod web-0 on node old-a-0"
 	g := newGateScene(t, 3)
-	g.Request.OnTimeout = upgrade.Skip
+	g.Request.OnTimeout = record.Skip
 	for i := range g.Members {
 		for _, pod := range g.Members[i].Pods {
 			build.OwnedBy("StatefulSet", "web")(pod)
@@ -860,8 +861,8 @@ func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
 	}
 	g.pass(15 * time.Minute)
 	step := g.stepUndead()
-	wantState(t, step, "old-a-0", upgrade.NodeQuarantined)
-	wantState(t, step, "old-a-1", upgrade.NodeFenced)
+	wantState(t, step, "old-a-0", record.NodeQuarantined)
+	wantState(t, step, "old-a-1", record.NodeFenced)
 	if len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != why {
 		t.Errorf("unhealthy: %v, want %q", step.Status.Unhealthy, why)
 	}
@@ -870,8 +871,8 @@ func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
 		t.Fatalf("it ends too early: %s", step.Record.Message)
 	}
 	g.pass(time.Second)
-	if step := g.stepUndead(); step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
-		t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, upgrade.WorkloadUnhealthy, why)
+	if step := g.stepUndead(); step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
+		t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, record.WorkloadUnhealthy, why)
 	}
 }
 
@@ -880,9 +881,9 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Window, g.Request.MaxUnavailable = 4, 4
 	step := g.step()
-	wantState(t, step, "old-a-0", upgrade.NodeDrained)
+	wantState(t, step, "old-a-0", record.NodeDrained)
 	for _, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
-		wantState(t, step, name, upgrade.NodeFenced)
+		wantState(t, step, name, record.NodeFenced)
 	}
 	if !strings.Contains(step.Status.Waiting, "the first new pod of "+webName) {
 		t.Errorf("it waits for %q", step.Status.Waiting)
@@ -890,10 +891,10 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	for i, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
 		g.add("web-" + string(rune('6'+i)))
 		step = g.step()
-		wantState(t, step, name, upgrade.NodeDrained)
+		wantState(t, step, name, record.NodeDrained)
 	}
 	g.add("web-9")
-	if step := g.step(); step.Record.Result != upgrade.Succeeded {
+	if step := g.step(); step.Record.Result != record.Succeeded {
 		t.Errorf("it ends with %q: %s", step.Record.Result, step.Record.Message)
 	}
 }
@@ -1113,7 +1114,7 @@ func (g *gateScene) countEmptied() (n int) {
 // end, too.
 func TestHeldPodsAreAwaited(t *testing.T) {
 	g := newGateScene(t, 1)
-	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, upgrade.Force
+	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, record.Force
 	held := g.at("old-a-0").Pods[0]
 	held.Annotations = map[string]string{drain.AnnotationDoNotDisrupt: "true"}
 	g.step()
@@ -1155,7 +1156,7 @@ func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
 		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 	g.pass(time.Second)
-	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+	if step := g.step(); step.Record.Result != record.WorkloadUnhealthy {
 		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 }
@@ -1178,7 +1179,7 @@ func TestOwnersNodesThatTakeNoPods(t *testing.T) {
 		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 	s.pass(time.Second)
-	if step := s.rest(); step.Record.Result != upgrade.NodeCreationFailure || !strings.Contains(step.Record.Message, "node new-a-1 is cordoned: run kubectl uncordon new-a-1") {
+	if step := s.rest(); step.Record.Result != record.NodeCreationFailure || !strings.Contains(step.Record.Message, "node new-a-1 is cordoned: run kubectl uncordon new-a-1") {
 		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 }
@@ -1190,7 +1191,7 @@ func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 	g.add("web-9")
 	g.at("old-a-0").Pods = []*corev1.Pod{build.Pod("back-0", build.Created(g.Now), build.On("old-a-0"))}
 	step := g.step()
-	if want := "on drained nodes again, because they tolerate the fence: shop/back-0"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "on drained nodes again, because they tolerate the fence: shop/back-0"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -1217,7 +1218,7 @@ func TestMovesNameRefusedPods(t *testing.T) {
 	g.index = drain.NewWorkloadIndex(drain.Facts{})
 	g.index.Store(solo)
 	g.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "solo", UID: "solo"}}}, nil)
-	g.Request.Move = upgrade.MoveBySurge
+	g.Request.Move = record.MoveBySurge
 	name := drain.Workload{Namespace: build.Namespace, Kind: "Deployment", Name: "solo"}
 	g.step()
 	g.pass(time.Minute)
@@ -1258,7 +1259,7 @@ func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
 		for range 2 {
 			if step := g.step(); step.Finished {
 				const why = "its new pods end before they are ready, one after the other"
-				if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
+				if step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
 					t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 				}
 				return
@@ -1295,7 +1296,7 @@ func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
 		for range 8 {
 			g.pass(15 * time.Second)
 			if step := g.step(); step.Finished {
-				if took := g.Now.Sub(start); step.Record.Result != upgrade.WorkloadUnhealthy || took > 10*time.Minute {
+				if took := g.Now.Sub(start); step.Record.Result != record.WorkloadUnhealthy || took > 10*time.Minute {
 					t.Errorf("it ends %q after %s", step.Record.Result, took)
 				}
 				return
@@ -1369,7 +1370,7 @@ func TestPodsAreExpectedAgainWhenTheOwnerScalesUp(t *testing.T) {
 				break
 			}
 		}
-		if step.Record.Result != upgrade.WorkloadUnhealthy {
+		if step.Record.Result != record.WorkloadUnhealthy {
 			t.Errorf("scaled to %d: it ends %q: %s", low, step.Record.Result, step.Record.Message)
 		}
 	}
@@ -1426,7 +1427,7 @@ func TestCrashesDuringTheLastRequests(t *testing.T) {
 		}
 		g.pass(31 * time.Second)
 	}
-	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+	if step := g.step(); step.Record.Result != record.WorkloadUnhealthy {
 		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
 	}
 }
@@ -1483,8 +1484,8 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	pending.Status.Phase = corev1.PodPending
 	idx.Store(ready)
 	idx.Store(pending)
-	s.Record.Phase = upgrade.PhaseDone // all is replaced, and then a new node was lost; nothing comes in its place
-	s.Record.Workloads = map[string]upgrade.WorkloadRecord{webName: {Ready: 2, Proven: true}}
+	s.Record.Phase = record.PhaseDone // all is replaced, and then a new node was lost; nothing comes in its place
+	s.Record.Workloads = map[string]record.WorkloadRecord{webName: {Ready: 2, Proven: true}}
 	s.remove("old-a-1")
 	s.editBooks(func(b *ledger.Books) { b.Zones = map[string]ledger.Zone{"a": {Removed: 1}} })
 	s.Workloads = idx.Snapshot()
@@ -1517,7 +1518,7 @@ func TestGatedPodsAreStandbys(t *testing.T) {
 		}
 		g.pass(15 * time.Second)
 	}
-	if step.Record.Result != upgrade.Succeeded {
+	if step.Record.Result != record.Succeeded {
 		t.Errorf("it ends %q after %s: %s", step.Record.Result, g.Now.Sub(start), step.Record.Message)
 	}
 }
@@ -1550,7 +1551,7 @@ func TestSurgePodsAreNotScaledBack(t *testing.T) {
 		}
 		g.pass(15 * time.Second)
 	}
-	if step.Record.Result != upgrade.Succeeded {
+	if step.Record.Result != record.Succeeded {
 		t.Errorf("it ends %q after %s: %s", step.Record.Result, g.Now.Sub(start), step.Record.Message)
 	}
 }
@@ -1586,7 +1587,7 @@ func TestPodsThatEndAreNotScaledBack(t *testing.T) {
 		}
 		g.pass(10 * time.Second)
 	}
-	if step.Record.Result != upgrade.Succeeded || g.Now.Sub(start) > time.Minute {
+	if step.Record.Result != record.Succeeded || g.Now.Sub(start) > time.Minute {
 		t.Errorf("it ends %q after %s: %s; waits for %q", step.Record.Result, g.Now.Sub(start), step.Record.Message, step.Status.Waiting)
 	}
 }
@@ -1642,7 +1643,7 @@ func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
 			controller = drain.Controller{Replicas: 3, Refused: quota}
 		}
 	}
-	if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "(1 of 3 ready): 2 pods are not created: "+quota) {
+	if step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "(1 of 3 ready): 2 pods are not created: "+quota) {
 		t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 }

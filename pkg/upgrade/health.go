@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -37,7 +38,7 @@ const (
 type workloadHealth struct {
 	drain.Workload
 	name   string
-	before WorkloadRecord
+	before record.WorkloadRecord
 	// replicas are its pods; nil when there are none. ready counts the settled ones.
 	replicas *drain.Replicas
 	ready    int
@@ -63,7 +64,7 @@ func (h *workloadHealth) countMissing() int {
 // proven.
 func (d *decision) examineWorkloads() {
 	d.recoveries = map[drain.Workload]schedule.Recovery{}
-	changed := map[string]WorkloadRecord{}
+	changed := map[string]record.WorkloadRecord{}
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Workloads)) {
 		before := d.rec.Workloads[name]
 		w, err := drain.ParseWorkload(name)
@@ -86,7 +87,7 @@ func (d *decision) examineWorkloads() {
 	}
 }
 
-func (d *decision) examineWorkload(w drain.Workload, name string, before WorkloadRecord) workloadHealth {
+func (d *decision) examineWorkload(w drain.Workload, name string, before record.WorkloadRecord) workloadHealth {
 	h := workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}
 	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
 	if h.countMissing() > 0 {
@@ -109,22 +110,22 @@ func (d *decision) examineWorkload(w drain.Workload, name string, before Workloa
 		}
 	}
 	// After the target moved, a workload may lack pods and have no canary: the pods left for the earlier target.
-	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
+	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!record.IsInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(&h)
 	}
 	return h
 }
 
 // withoutScaledAway returns the workload's record, less the pods by which its owner scaled it down.
-func (d *decision) withoutScaledAway(h *workloadHealth) WorkloadRecord {
+func (d *decision) withoutScaledAway(h *workloadHealth) record.WorkloadRecord {
 	controller, read := d.w.Controllers[h.Workload]
 	switch {
 	case d.w.EndingNamespaces[h.Namespace]:
-		return h.before.withScale(0)
+		return h.before.WithScale(0)
 	case read && controller.Unread == "":
-		return h.before.withScale(controller.Replicas)
+		return h.before.WithScale(controller.Replicas)
 	case read:
-		return h.before.withScale(h.before.Ready) // the owner may have removed the unready pods
+		return h.before.WithScale(h.before.Ready) // the owner may have removed the unready pods
 	default:
 		return h.before
 	}
@@ -132,12 +133,12 @@ func (d *decision) withoutScaledAway(h *workloadHealth) WorkloadRecord {
 
 // withScaledBack returns the workload's record after its owner scaled it up again, by how many pods its controller
 // should have. They count from then on, created or not: a quota may refuse them.
-func (d *decision) withScaledBack(h *workloadHealth) WorkloadRecord {
+func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 	controller, read := d.w.Controllers[h.Workload]
 	if !read || controller.Unread != "" || d.w.EndingNamespaces[h.Namespace] {
 		return h.before
 	}
-	return h.before.withScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
+	return h.before.WithScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
 }
 
 // askScale has the controller read of a workload that its owner scaled down: the owner may have scaled it up again, and its pods may
@@ -164,8 +165,8 @@ func (h *workloadHealth) hasPodOn(node string) bool {
 // findNodeInDrain returns the first started node in drain that has a pod of the workload, or "" if
 // there is none.
 func (d *decision) findNodeInDrain(h *workloadHealth) string {
-	for _, name := range d.rec.startedNames() {
-		if isInDrain(d.rec.Nodes[name].State) && h.hasPodOn(name) {
+	for _, name := range d.rec.StartedNames() {
+		if record.IsInDrain(d.rec.Nodes[name].State) && h.hasPodOn(name) {
 			return name
 		}
 	}
@@ -174,7 +175,7 @@ func (d *decision) findNodeInDrain(h *workloadHealth) string {
 
 // noteRecovery notes what evictions have to know of the workload.
 func (d *decision) noteRecovery(h *workloadHealth) {
-	if !d.rec.Request.ignoresUnready(h.name) {
+	if !d.rec.Request.IgnoresUnready(h.name) {
 		d.recoveries[h.Workload] = schedule.Recovery{Ready: h.before.Ready, Usual: h.before.Usual.Duration, Unproven: !h.before.Proven, Canary: h.before.Canary, Missing: h.unscaled}
 	}
 }
@@ -184,7 +185,7 @@ func (d *decision) noteRecovery(h *workloadHealth) {
 func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	known := maps.Clone(d.rec.Workloads)
 	if known == nil {
-		known = map[string]WorkloadRecord{}
+		known = map[string]record.WorkloadRecord{}
 	}
 	leaving := map[string]bool{}
 	view := d.classifyPodsOf(m)
@@ -198,14 +199,14 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
 			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 		}
-		if w = w.withPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAdded(r)); !w.Proven && w.Canary == "" {
+		if w = w.WithPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAdded(r)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
 		}
 		known[r.String()] = w
 		d.noteRecovery(&workloadHealth{Workload: r.Workload, name: r.String(), before: w})
 	}
 	d.shortages = nil
-	sumUpOthers(known, func(name string, w WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
+	record.SumUpOthers(known, func(name string, w record.WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 	d.rec.Workloads = known
 }
 
@@ -217,7 +218,7 @@ func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
 		if !pod.CreationTimestamp.Time.Before(started) || drain.PlacedAt(pod).Before(started) {
 			continue
 		}
-		i, found := indexOfMember(d.w.Members, pod.Spec.NodeName)
+		i, found := nodegroup.IndexOfMember(d.w.Members, pod.Spec.NodeName)
 		if found && d.w.Members[i].Node != nil && !d.w.Members[i].Node.CreationTimestamp.Time.Before(started) {
 			pods++
 		}
@@ -227,7 +228,7 @@ func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
 
 // hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
 // node which was started: it may have as many only because those are still to leave.
-func (d *decision) hasRecovered(name string, before WorkloadRecord) bool {
+func (d *decision) hasRecovered(name string, before record.WorkloadRecord) bool {
 	w, err := drain.ParseWorkload(name)
 	if err != nil {
 		return false
@@ -244,10 +245,10 @@ func (d *decision) hasRecovered(name string, before WorkloadRecord) bool {
 func (d *decision) watchWorkloads() {
 	for i := range d.health {
 		h := &d.health[i]
-		if d.rec.Request.ignoresUnready(h.name) {
+		if d.rec.Request.IgnoresUnready(h.name) {
 			continue
 		}
-		u, late := Unhealthy{}, false
+		u, late := unhealthy{}, false
 		if h.lacksPods() {
 			d.awaited = append(d.awaited, h.Workload)
 			u, late = d.findLack(h)
@@ -272,7 +273,7 @@ func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
 		return nil
 	}
 	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
-		if isSettled(h.replicas, pod.UID, h.before.Usual.Duration, d.w.Now) && isInDrain(d.rec.Nodes[pod.Spec.NodeName].State) {
+		if isSettled(h.replicas, pod.UID, h.before.Usual.Duration, d.w.Now) && record.IsInDrain(d.rec.Nodes[pod.Spec.NodeName].State) {
 			return pod
 		}
 	}
@@ -281,10 +282,10 @@ func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
 
 // findLastReady reports whether the workload's last ready pod must leave while no other pod of the workload
 // can become ready. faulty is false if one can, for example a standby that waits to become the leader.
-func (d *decision) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
+func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
 	last := d.lastReady(h)
 	if last == nil {
-		return Unhealthy{}, false
+		return unhealthy{}, false
 	}
 	pods := slices.SortedFunc(slices.Values(h.replicas.Pods), comparePodNames)
 	for _, pod := range slices.Backward(pods) {
@@ -293,16 +294,16 @@ func (d *decision) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
 		case pod == last:
 			continue
 		case drain.IsGated(pod):
-			return Unhealthy{}, false // it waits on purpose
+			return unhealthy{}, false // it waits on purpose
 		case drain.Ready(pod) && drain.HasRestarted(pod):
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		case drain.Ready(pod):
-			return Unhealthy{}, false // it has just come up
+			return unhealthy{}, false // it has just come up
 		case pod.Spec.NodeName == "":
 			why = d.whyLate(pod, h) // a node of the group's may be on its way
 		}
 		if why == "" {
-			return Unhealthy{}, false
+			return unhealthy{}, false
 		}
 		u, faulty = d.describeLack(h, pod, why+", and the last ready pod has to leave"), true
 	}
@@ -314,7 +315,7 @@ func (d *decision) stopForUnhealthy() {
 	for _, u := range d.unhealthy {
 		d.requeueAt(u.until)
 		if !d.w.Now.Before(u.until) {
-			d.stopUpgradeWith(WorkloadUnhealthy, describeUnhealthy(d.unhealthy))
+			d.stopUpgradeWith(record.WorkloadUnhealthy, describeUnhealthy(d.unhealthy))
 			return
 		}
 	}
@@ -327,7 +328,7 @@ func (d *decision) awaitWorkloads() (whole bool) {
 	whole = true
 	for i := range d.health {
 		h := &d.health[i]
-		if d.rec.Request.ignoresUnready(h.name) {
+		if d.rec.Request.IgnoresUnready(h.name) {
 			continue
 		}
 		if h.before.Scaled > 0 && d.askScale(h.Workload) {
@@ -341,7 +342,7 @@ func (d *decision) awaitWorkloads() (whole bool) {
 		whole = false
 		d.waitFor(fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready))
 		starts := d.expectMorePods(h)
-		if i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
+		if i := slices.IndexFunc(d.unhealthy, func(u unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
 			d.waitFor(d.unhealthy[i].String())
 		} else if !starts {
 			d.addUnhealthy(d.describeLack(h, nil, d.describeRest(h)), h.before.Usual.Duration)
@@ -375,7 +376,7 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 		return nil
 	}
 	for _, pod := range h.replicas.Unready() {
-		stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State) || !d.isOnOutdated(pod)
+		stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State) || !d.isOnOutdated(pod)
 		if stays && (first == nil || pod.Name < first.Name) {
 			first = pod
 		}
@@ -397,7 +398,7 @@ func (d *decision) expectMorePods(h *workloadHealth) bool {
 // follow when the pod is late.
 func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
 	usual := h.before.Usual.Duration
-	stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
+	stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
 	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
 		return false
 	}
@@ -407,7 +408,7 @@ func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
 
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
 // may still have them in time. Of pods that are late the first is named.
-func (d *decision) findLack(h *workloadHealth) (u Unhealthy, late bool) {
+func (d *decision) findLack(h *workloadHealth) (u unhealthy, late bool) {
 	missing, refused := d.whyMissing(h) // called even if a pod is late, because it notes since when pods are missing
 	replaced, coming := d.findReplaced(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
@@ -427,9 +428,9 @@ func (d *decision) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 	}
 	if d.hasLostCanary(h) && !d.expectMorePods(h) {
 		why := d.whyNoSuccessor(h)
-		return Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}, why != ""
+		return unhealthy{Unhealthy: record.Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}}, why != ""
 	}
-	return Unhealthy{}, false
+	return unhealthy{}, false
 }
 
 // whyNoSuccessor says why no pod of the workload is on its way on a node that stays, in the place of
@@ -456,14 +457,14 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 // before one became ready on a node that stays. A machine that is ending takes its pods along.
 func (d *decision) hasLostCanary(h *workloadHealth) bool {
 	n := d.rec.Nodes[h.before.Canary]
-	ending := n.State == NodeRemoving && !d.isOverdue(n)
-	return !h.before.Proven && h.before.Canary != "" && !isInDrain(n.State) && !ending
+	ending := n.State == record.NodeRemoving && !d.isOverdue(n)
+	return !h.before.Proven && h.before.Canary != "" && !record.IsInDrain(n.State) && !ending
 }
 
 // describeLack names what keeps a workload from having as many ready pods as it should have: a pod,
 // or nil for the first that is not ready and stays on its node, if there is one.
-func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unhealthy {
-	u := Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}
+func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) unhealthy {
+	u := unhealthy{Unhealthy: record.Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}}
 	if pod == nil && h.countMissing() <= 0 {
 		pod = d.firstUnready(h)
 	}
@@ -471,7 +472,7 @@ func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) 
 		return u
 	}
 	u.Pod, u.Node = pod.Name, pod.Spec.NodeName
-	if i, found := indexOfMember(d.w.Members, u.Node); found && d.w.Members[i].Node != nil && !nodegroup.IsNodeReady(d.w.Members[i].Node) {
+	if i, found := nodegroup.IndexOfMember(d.w.Members, u.Node); found && d.w.Members[i].Node != nil && !nodegroup.IsNodeReady(d.w.Members[i].Node) {
 		u.Why = joinNotes(u.Why, "the node: "+cmp.Or(nodegroup.DescribeTrouble(d.w.Members[i].Node), "not Ready"))
 	}
 	return u
@@ -479,7 +480,7 @@ func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) 
 
 // addUnhealthy notes since when the workload is unhealthy. Its pods usually take the time usual to become ready; 0 for
 // not known.
-func (d *decision) addUnhealthy(u Unhealthy, usual time.Duration) {
+func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 	spell, was := d.w.Notes.Unhealthy[u.Name]
 	if !was {
 		spell.Since, was = d.w.Record.Unhealthy[u.Name]
@@ -518,8 +519,8 @@ func isSettled(r *drain.Replicas, uid types.UID, usual time.Duration, now time.T
 
 // describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has
 // been unhealthy for longest.
-func describeUnhealthy(all []Unhealthy) string {
-	sorted := slices.SortedFunc(slices.Values(all), func(a, b Unhealthy) int {
+func describeUnhealthy(all []unhealthy) string {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b unhealthy) int {
 		return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name))
 	})
 	var lines, names []string
@@ -545,23 +546,9 @@ func describeRetry(w drain.Workload) string {
 		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)
 }
 
-// Unhealthy is a workload that has fewer ready pods than it should have, and a pod that is late in
-// making up for it, or was never created; or one whose last ready pod has to leave while no other can
-// become ready.
-type Unhealthy struct {
-	Workload drain.Workload `json:"-"`
-	// Name is the workload's, NAMESPACE/KIND/NAME.
-	Name string `json:"name"`
-	// Pod is the late pod's name, "" for one that is not there; Node is where it is, "" where no node
-	// takes it. Why says what it waits for.
-	Pod  string `json:"pod,omitempty"`
-	Node string `json:"node,omitempty"`
-	Why  string `json:"why"`
-	// Ready counts the workload's ready pods, Before those that were before the upgrade, less what
-	// its owner scaled away since.
-	Ready  int       `json:"ready"`
-	Before int       `json:"before"`
-	Since  time.Time `json:"since"`
+// unhealthy is an Unhealthy with what the decision alone needs.
+type unhealthy struct {
+	record.Unhealthy
 	// refused is true if the API server refuses its pods. uncreated is true if some pods are not created while
 	// another pod is late.
 	refused, uncreated bool
@@ -569,16 +556,4 @@ type Unhealthy struct {
 	// zero where none is.
 	until time.Time
 	first latePod
-}
-
-// String says it in one line.
-func (u Unhealthy) String() string {
-	if u.Pod == "" {
-		return fmt.Sprintf("%s (%d of %d ready): %s", u.Name, u.Ready, u.Before, u.Why)
-	}
-	at := ""
-	if u.Node != "" {
-		at = " on node " + u.Node
-	}
-	return fmt.Sprintf("%s (%d of %d ready): pod %s%s: %s", u.Name, u.Ready, u.Before, u.Pod, at, u.Why)
 }

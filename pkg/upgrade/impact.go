@@ -7,17 +7,18 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // ListImpacts are the impacts that are on record, those first that users have noticed most.
-func ListImpacts(r *Record) []WorkloadImpact {
-	all := make([]WorkloadImpact, 0, len(r.Workloads))
+func ListImpacts(r *record.Record) []record.WorkloadImpact {
+	all := make([]record.WorkloadImpact, 0, len(r.Workloads))
 	for name, w := range r.Workloads {
-		if w.Impact != (Impact{}) {
-			all = append(all, WorkloadImpact{name, w.Impact})
+		if w.Impact != (record.Impact{}) {
+			all = append(all, record.WorkloadImpact{Name: name, Impact: w.Impact})
 		}
 	}
-	slices.SortFunc(all, compareImpacts)
+	slices.SortFunc(all, record.CompareImpacts)
 	return all
 }
 
@@ -55,14 +56,14 @@ func (d *decision) noteLack(h *workloadHealth) {
 	}
 	d.notes.Lacking[h.name] = ready == 0
 	if doubtful {
-		d.changeImpact(h.name, func(i *Impact) { i.addTime(max(0, d.w.Now.Sub(since)-d.w.Idle), ready == 0) })
+		d.changeImpact(h.name, func(i *record.Impact) { i.AddTime(max(0, d.w.Now.Sub(since)-d.w.Idle), ready == 0) })
 	}
 }
 
 // addTimes adds the time since the step before to those that lacked pods.
 func (d *decision) addTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
-		d.changeImpact(name, func(i *Impact) { i.addTime(since, none) })
+		d.changeImpact(name, func(i *record.Impact) { i.AddTime(since, none) })
 	}
 }
 
@@ -73,13 +74,13 @@ func (d *decision) addEvictions() {
 		case attempt.InFlight || attempt.Begun.IsZero():
 			d.notes.Evicting[uid] = name
 		case attempt.Outcome == nodegroup.OutcomeDone:
-			d.changeImpact(name, func(i *Impact) { i.Evictions++ })
+			d.changeImpact(name, func(i *record.Impact) { i.Evictions++ })
 		}
 	}
 }
 
 // changeImpact changes what is on record of a workload, if it is one of those.
-func (d *decision) changeImpact(name string, change func(*Impact)) {
+func (d *decision) changeImpact(name string, change func(*record.Impact)) {
 	if w, known := d.rec.Workloads[name]; known {
 		change(&w.Impact)
 		d.rec.Workloads[name] = w

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -25,9 +26,9 @@ func TestImpacts(t *testing.T) {
 		spec.Facts = drain.Webhooks{}.FactsOf([]*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 		}})
-		d := newDriver(t, spec, upgrade.Request{
-			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
-			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: upgrade.Fail,
+		d := newDriver(t, spec, record.Request{
+			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
+			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: record.Fail,
 		})
 		d.watch = func(upgrade.World, upgrade.Step) {}
 		if crash {
@@ -35,16 +36,16 @@ func TestImpacts(t *testing.T) {
 			d.crash()
 		}
 		d.run(time.Time{})
-		record := d.world().Record
-		if record.Result != upgrade.Succeeded {
-			t.Fatalf("it ends with %q: %s", record.Result, record.Message)
+		rec := d.world().Record
+		if rec.Result != record.Succeeded {
+			t.Fatalf("it ends with %q: %s", rec.Result, rec.Message)
 		}
-		ready := upgrade.Duration{Duration: spec.Times.Ready}
-		want := []upgrade.WorkloadImpact{
-			{Name: "shop/ReplicaSet/solo", Impact: upgrade.Impact{Evictions: 1, Below: ready, None: ready}},
-			{Name: "shop/ReplicaSet/web", Impact: upgrade.Impact{Evictions: 3, Below: upgrade.Duration{Duration: 3 * spec.Times.Ready}}},
+		ready := record.Duration{Duration: spec.Times.Ready}
+		want := []record.WorkloadImpact{
+			{Name: "shop/ReplicaSet/solo", Impact: record.Impact{Evictions: 1, Below: ready, None: ready}},
+			{Name: "shop/ReplicaSet/web", Impact: record.Impact{Evictions: 3, Below: record.Duration{Duration: 3 * spec.Times.Ready}}},
 		}
-		got := upgrade.ListImpacts(&record)
+		got := upgrade.ListImpacts(&rec)
 		if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("crash %t: %+v, want %+v", crash, got, want)
 		}
@@ -58,16 +59,16 @@ func TestImpactsOfMany(t *testing.T) {
 		addWorkload(&spec, fmt.Sprintf("app%d", i), "ReplicaSet", 1, -1)
 	}
 	addWorkload(&spec, "web", "ReplicaSet", 3, -1)
-	d := newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
-		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: upgrade.Fail,
+	d := newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: record.Fail,
 	})
 	d.run(time.Time{})
 	all := upgrade.ListImpacts(&d.record)
 	evictions, others := 0, 0
 	for _, w := range all {
 		evictions += w.Evictions
-		if w.Name == upgrade.OtherWorkloads {
+		if w.Name == record.OtherWorkloads {
 			others = w.Evictions
 		}
 	}

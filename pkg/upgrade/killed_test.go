@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // I8: an upgrade that is killed in any of its steps, before, amid or after its actions, ends as one
@@ -35,8 +36,8 @@ func upgraded(t *testing.T, zonal bool, kill, done int) (left string, steps int)
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal}.spec()
 	addWorkload(&spec, "web", "ReplicaSet", 6, 2)
-	d := newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+	d := newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: record.Fail,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 	})
 	d.watch = func(upgrade.World, upgrade.Step) { steps++ }

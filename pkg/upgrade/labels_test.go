@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Before an upgrade a current machine whose node lacks a label is outdated; once it is under way
@@ -22,18 +23,18 @@ func TestJudgeLabels(t *testing.T) {
 	outlived.Instance = nodegroup.Instance{}
 	cases := map[string]struct {
 		member   nodegroup.Member
-		record   upgrade.Record
+		record   record.Record
 		outdated bool
 	}{
-		"with the label":                 {current("cur-a-1"), upgrade.Record{}, false},
-		"without it, before an upgrade":  {lacking("cur-a-1"), upgrade.Record{}, true},
-		"without it since the beginning": {lacking("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
-		"without it, and new":            {lacking("new-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
-		"without it, its node gone":      {booting(current("cur-a-1")), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
-		"labelled meanwhile":             {current("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
-		"an instance without a node":     {booting(current("cur-a-1")), upgrade.Record{}, false},
-		"a node that outlives its machine": {outlived, upgrade.Record{
-			Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Nodes: map[string]upgrade.NodeRecord{"cur-a-1": {Instance: "i-cur-a-1"}},
+		"with the label":                 {current("cur-a-1"), record.Record{}, false},
+		"without it, before an upgrade":  {lacking("cur-a-1"), record.Record{}, true},
+		"without it since the beginning": {lacking("cur-a-1"), record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
+		"without it, and new":            {lacking("new-a-1"), record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
+		"without it, its node gone":      {booting(current("cur-a-1")), record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
+		"labelled meanwhile":             {current("cur-a-1"), record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
+		"an instance without a node":     {booting(current("cur-a-1")), record.Record{}, false},
+		"a node that outlives its machine": {outlived, record.Record{
+			Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Nodes: map[string]record.NodeRecord{"cur-a-1": {Instance: "i-cur-a-1"}},
 		}, true},
 	}
 	for name, c := range cases {
@@ -48,7 +49,7 @@ func TestJudgeLabels(t *testing.T) {
 
 // The way back goes to nodes that need not carry the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
-	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
+	record := record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: record.Request{Current: map[string]string{"image": "ami-2"}}}
 	back := upgrade.RollingBack(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
 	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(back.Request.Current)
@@ -60,16 +61,16 @@ func TestRollbackForgetsLabels(t *testing.T) {
 
 // A record of an older version does not name its provider.
 func TestCloudless(t *testing.T) {
-	labels := upgrade.Request{Current: map[string]string{"image": "ami-2"}}
+	labels := record.Request{Current: map[string]string{"image": "ami-2"}}
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		want   bool
 	}{
-		"manual":              {upgrade.Record{Provider: "manual", Request: labels}, true},
-		"a cloud with labels": {upgrade.Record{Provider: "aws", Request: labels}, false},
-		"older, of labels":    {upgrade.Record{Request: labels}, true},
-		"older, of a cloud":   {upgrade.Record{Request: labels, Sizes: nodegroup.Sizes{Desired: 3}}, false},
-		"older, no labels":    {upgrade.Record{}, false},
+		"manual":              {record.Record{Provider: "manual", Request: labels}, true},
+		"a cloud with labels": {record.Record{Provider: "aws", Request: labels}, false},
+		"older, of labels":    {record.Record{Request: labels}, true},
+		"older, of a cloud":   {record.Record{Request: labels, Sizes: nodegroup.Sizes{Desired: 3}}, false},
+		"older, no labels":    {record.Record{}, false},
 	}
 	for name, c := range cases {
 		if got := c.record.IsCloudless(); got != c.want {

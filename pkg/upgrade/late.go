@@ -136,7 +136,7 @@ func (d *decision) isSuccessor(pod *corev1.Pod) bool {
 // isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
 // tells nothing of the current ones.
 func (d *decision) isOnOutdated(pod *corev1.Pod) bool {
-	i, found := indexOfMember(d.w.Members, pod.Spec.NodeName)
+	i, found := nodegroup.IndexOfMember(d.w.Members, pod.Spec.NodeName)
 	return found && d.w.Members[i].Outdated
 }
 
@@ -174,7 +174,7 @@ func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) strin
 // countBringers counts the nodes in flight whose replacements may have room for the workload's pods. A node
 // in drain with the only ready pod of the workload is not one of them: that pod stays until another is ready.
 func (d *decision) countBringers(h *workloadHealth) int {
-	inFlight := d.rec.countInFlight()
+	inFlight := d.rec.CountInFlight()
 	if d.lastReady(h) != nil {
 		inFlight--
 	}
@@ -187,7 +187,7 @@ func (d *decision) countBringers(h *workloadHealth) int {
 func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
-	case d.rec.Request.isRefilled() || d.w.Group.Can.Refill == nodegroup.RefillByPods:
+	case d.rec.Request.IsRefilled() || d.w.Group.Can.Refill == nodegroup.RefillByPods:
 		return d.rec.Request.BootTimeout.Duration, true
 	case d.w.Group.Can.Refill == nodegroup.RefillByUser:
 		return d.ownersPatience(inFlight, lacking)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // mostVanished is how many nodes the record names that another process removed before their turn.
@@ -34,14 +35,14 @@ func DescribeStandby(members []nodegroup.Member) string {
 // isOverdue reports whether the machine of a node has been seen to be ending for so long that the
 // upgrade does not wait for it any more: a lifecycle hook may hold it for days. A Node object that
 // outlives its machine is deleted.
-func (d *decision) isOverdue(n NodeRecord) bool {
-	return n.State == NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
+func (d *decision) isOverdue(n record.NodeRecord) bool {
+	return n.State == record.NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
 		slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == n.Instance })
 }
 
 // endOfWait returns until when the machine of a node is waited for: as long as for a new one, from
 // the last request that landed.
-func (d *decision) endOfWait(n NodeRecord) time.Time {
+func (d *decision) endOfWait(n record.NodeRecord) time.Time {
 	since := n.Terminated
 	if changed := d.rec.Ledger.Changed(); changed.After(since) {
 		since = changed
@@ -55,7 +56,7 @@ func (d *decision) awaitRemovals() (none bool) {
 	none = true
 	for _, n := range d.rec.Nodes {
 		givenUp := d.rec.Stopping != "" && d.isRefused(nodegroup.Terminate{Instance: n.Instance})
-		if n.State == NodeRemoving && !givenUp && !d.isOverdue(n) {
+		if n.State == record.NodeRemoving && !givenUp && !d.isOverdue(n) {
 			none = false
 			d.requeueAt(d.endOfWait(n))
 		}
@@ -82,12 +83,12 @@ func (d *decision) describeOverdue() string {
 // noteVanished records the outdated nodes that were there a step ago, were not started and are gone:
 // another process removed them before their turn.
 func (d *decision) noteVanished() {
-	if d.rec.Run == "" || d.rec.Request.Strategy != Surge && d.rec.Request.Strategy != BlueGreen {
+	if d.rec.Run == "" || d.rec.Request.Strategy != record.Surge && d.rec.Request.Strategy != record.BlueGreen {
 		return // others are expected to remove nodes
 	}
 	for _, name := range d.w.Notes.Pending {
 		_, started := d.rec.Nodes[name]
-		if _, there := indexOfMember(d.w.Members, name); there || started || len(d.rec.Vanished) == mostVanished || slices.Contains(d.rec.Vanished, name) {
+		if _, there := nodegroup.IndexOfMember(d.w.Members, name); there || started || len(d.rec.Vanished) == mostVanished || slices.Contains(d.rec.Vanished, name) {
 			continue
 		}
 		d.rec.Vanished = append(slices.Clone(d.rec.Vanished), name)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // An instance on Standby belongs to the person who looks at it: it is neither fenced nor drained,
@@ -41,7 +41,7 @@ func TestStandbyIsLeftAlone(t *testing.T) {
 		}
 	}
 	step := s.rest()
-	if want := "on Standby and left alone: i-old-a-2 (node old-a-2)"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "on Standby and left alone: i-old-a-2 (node old-a-2)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -91,7 +91,7 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	for range 6 {
 		s.do(s.next().Actions...)
 	}
-	if got := inState(s.Record, upgrade.NodeRemoving); len(got) != 1 {
+	if got := inState(s.Record, record.NodeRemoving); len(got) != 1 {
 		t.Fatalf("no node is terminating: %v", s.Record.Nodes)
 	}
 	s.Group.Desired = 1
@@ -102,7 +102,7 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	}
 	s.pass(11 * time.Minute)
 	step := s.rest()
-	if want := "still terminating after 20m0s and not waited for any more: i-old-a-1 (node old-a-1)"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "still terminating after 20m0s and not waited for any more: i-old-a-1 (node old-a-1)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -146,14 +146,14 @@ func TestNodesThatVanishAreNamed(t *testing.T) {
 	s.remove("n-a-3")
 	for range 2 {
 		s.rest()
-		drained := inState(s.Record, upgrade.NodeDrained)
+		drained := inState(s.Record, record.NodeDrained)
 		if len(drained) != 1 {
 			t.Fatalf("drained are %v", drained)
 		}
 		s.renew(drained[0])
 	}
 	step := s.rest()
-	if want := "removed by another process before their turn: n-a-3"; step.Record.Result != upgrade.Succeeded || step.Record.Message != want {
+	if want := "removed by another process before their turn: n-a-3"; step.Record.Result != record.Succeeded || step.Record.Message != want {
 		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // detachLimit is how long volumes may take to detach; kube-controller-manager forces it then
@@ -22,7 +23,7 @@ const detachLimit = 6 * time.Minute
 // advanceNode takes one started node one step further.
 func (d *decision) advanceNode(name string) {
 	n, m := d.rec.Nodes[name], d.count.byName[name]
-	if n.isGivenBack() {
+	if n.IsGivenBack() {
 		d.driveReturn(name)
 		return
 	}
@@ -31,9 +32,9 @@ func (d *decision) advanceNode(name string) {
 		return
 	}
 	switch n.State {
-	case NodeDraining, NodeForcing, NodeEmpty:
+	case record.NodeDraining, record.NodeForcing, record.NodeEmpty:
 		d.drainNode(name, n, m)
-	case NodeRemoving:
+	case record.NodeRemoving:
 		d.followTermination(name, n, m)
 	}
 }
@@ -44,14 +45,14 @@ func (d *decision) recordGone(name string) {
 	if !d.resolveTerminator(n) {
 		return
 	}
-	if n.State != NodeDrained {
+	if n.State != record.NodeDrained {
 		d.rec.Replaced++
 	}
 	d.forgetNode(name)
 }
 
 // drainNode takes the drain of a node one step further.
-func (d *decision) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
+func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
 		d.askCloudOften("")
 		return // its machine is going down without us; it is booked when it is gone
@@ -69,26 +70,26 @@ func (d *decision) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	d.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
 		d.waitSettled(name, n, m)
-		if n = d.rec.Nodes[name]; isInDrain(n.State) { // else it is given up in this step
+		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // else it is given up in this step
 			d.ensureStarted(n, m)
 		}
 		return
 	}
-	if n.State == NodeEmpty {
-		n.State, n.EmptyAt = NodeDraining, time.Time{}
+	if n.State == record.NodeEmpty {
+		n.State, n.EmptyAt = record.NodeDraining, time.Time{}
 		d.rec.Nodes[name] = n
 	}
 	d.moveRemaining(name, n, m, view)
 }
 
 // moveRemaining has the pods that are left leave the node, unless that must wait or takes too long.
-func (d *decision) moveRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {
+func (d *decision) moveRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
 	switch {
 	case d.fencing: // what leaves could land on a node that is drained next (EKS E30)
 		d.ensureStarted(n, m)
 		d.pauseDeadline(name, true)
 		return
-	case n.State == NodeForcing:
+	case n.State == record.NodeForcing:
 		d.ensureStarted(n, m)
 		d.deleteRemaining(name, n, m, view)
 		return
@@ -103,7 +104,7 @@ func (d *decision) moveRemaining(name string, n NodeRecord, m *nodegroup.Member,
 }
 
 // ensureStarted writes the start of the drain on the node, once.
-func (d *decision) ensureStarted(n NodeRecord, m *nodegroup.Member) {
+func (d *decision) ensureStarted(n record.NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
@@ -113,7 +114,7 @@ func (d *decision) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 // deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues
 // without those that are still there when the longest grace is over: they are named in the node's
 // reason.
-func (d *decision) deleteRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {
+func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
 	over := n.Deadline.Add(d.notes.Yielded[name])
 	kept := 0
 	for _, pod := range slices.Concat(view.Held, view.Evict) {
@@ -157,9 +158,9 @@ func (p phase) endOf(pod *corev1.Pod) time.Time {
 
 // waitSettled waits, once the node is empty, for load balancers and volumes to let go of it (EKS
 // E44, E45).
-func (d *decision) waitSettled(name string, n NodeRecord, m *nodegroup.Member) {
-	if n.State != NodeEmpty {
-		n.State, n.EmptyAt = NodeEmpty, d.w.Now
+func (d *decision) waitSettled(name string, n record.NodeRecord, m *nodegroup.Member) {
+	if n.State != record.NodeEmpty {
+		n.State, n.EmptyAt = record.NodeEmpty, d.w.Now
 		d.rec.Nodes[name] = n
 	}
 	if m.Node != nil {
@@ -216,14 +217,14 @@ func (d *decision) pauseDeadline(name string, yields bool) {
 }
 
 // giveUpNode applies --on-timeout to a node that was not empty in its time.
-func (d *decision) giveUpNode(name string, n NodeRecord) {
+func (d *decision) giveUpNode(name string, n record.NodeRecord) {
 	switch d.rec.Request.OnTimeout {
-	case Force:
-		n.State, n.Reason = NodeForcing, d.describeForRecord(name)
-	case Skip:
-		n.State, n.Reason = NodeQuarantined, d.describeForRecord(name)
+	case record.Force:
+		n.State, n.Reason = record.NodeForcing, d.describeForRecord(name)
+	case record.Skip:
+		n.State, n.Reason = record.NodeQuarantined, d.describeForRecord(name)
 	default:
-		d.stopUpgradeWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, d.describeRemaining(name)))
+		d.stopUpgradeWith(record.PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, d.describeRemaining(name)))
 		return
 	}
 	d.rec.Nodes[name] = n
@@ -258,10 +259,10 @@ func describeSilent(node *corev1.Node) string {
 // describeForRecord is describeRemaining as it fits into NodeRecord.Reason: one pod is named where three do not fit.
 func (d *decision) describeForRecord(name string) string {
 	text := d.describeRemaining(name)
-	if mine := d.listBlocked(name); textBytes(text) > mostReasonBytes && len(mine) > 1 {
+	if mine := d.listBlocked(name); record.TextBytes(text) > record.MostReasonBytes && len(mine) > 1 {
 		text = fmt.Sprintf("%d pods, such as %s: %s", len(mine), summarizeBlocked(mine[:1], d.w.Now), mine[0].Remedy())
 	}
-	return shortenReason(text)
+	return record.ShortenReason(text)
 }
 
 func (d *decision) listBlocked(name string) []drain.Blocked {

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -372,17 +373,17 @@ func TestPodEvictionFailureSaysWhy(t *testing.T) {
 			s.pass(time.Second)
 			s.next()
 			step := s.next()
-			if !step.Finished || step.Record.Result != upgrade.PodEvictionFailure || !strings.Contains(step.Record.Message, c.want) {
+			if !step.Finished || step.Record.Result != record.PodEvictionFailure || !strings.Contains(step.Record.Message, c.want) {
 				t.Errorf("finished %t with %q: %q\nwant %q", step.Finished, step.Record.Result, step.Record.Message, c.want)
 			}
-			wantState(t, step, "old-a-1", upgrade.NodeDraining)
+			wantState(t, step, "old-a-1", record.NodeDraining)
 		})
 	}
 }
 
 // A node whose time is over is given up in that very step: nothing more is evicted from it.
 func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
-	for _, end := range []upgrade.OnTimeout{upgrade.Fail, upgrade.Force, upgrade.Skip} {
+	for _, end := range []record.OnTimeout{record.Fail, record.Force, record.Skip} {
 		t.Run(string(end), func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
 			s.Record.Request.OnTimeout = end
@@ -398,7 +399,7 @@ func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
 // E43: what is left is deleted, by UID, but not a moment before the limit.
 func TestForceOnlyAfterTheLimit(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("bare", build.Bare))
-	s.Request.OnTimeout, s.Record.Request.OnTimeout = upgrade.Force, upgrade.Force
+	s.Request.OnTimeout, s.Record.Request.OnTimeout = record.Force, record.Force
 	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
 	s.rest()
 	s.pass(15*time.Minute - time.Second)
@@ -406,7 +407,7 @@ func TestForceOnlyAfterTheLimit(t *testing.T) {
 	s.pass(time.Second)
 	step := s.next()
 	wantActions(t, step)
-	if !step.Persist || step.Record.Nodes["old-a-1"].State != upgrade.NodeForcing {
+	if !step.Persist || step.Record.Nodes["old-a-1"].State != record.NodeForcing {
 		t.Errorf("persist %t, state %q: a force is written ahead", step.Persist, step.Record.Nodes["old-a-1"].State)
 	}
 	step = s.next()
@@ -429,12 +430,12 @@ func TestForceOnlyAfterTheLimit(t *testing.T) {
 
 func TestSkipQuarantinesAndGoesOn(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
-	s.Request.OnTimeout = upgrade.Skip
+	s.Request.OnTimeout = record.Skip
 	s.do(s.next().Actions...)
 	s.rest()
 	s.pass(15 * time.Minute)
 	step := s.next()
-	wantState(t, step, "old-a-1", upgrade.NodeQuarantined)
+	wantState(t, step, "old-a-1", record.NodeQuarantined)
 	wantActions(t, step, "start draining node old-a-2")
 	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable {
 		t.Error("a quarantined node takes pods")
@@ -444,8 +445,8 @@ func TestSkipQuarantinesAndGoesOn(t *testing.T) {
 	s.pass(time.Minute)
 	s.rest()
 	s.remove("old-a-2")
-	if step = s.rest(); step.Record.Result != upgrade.LeftBehind {
-		t.Errorf("result %q, want %q", step.Record.Result, upgrade.LeftBehind)
+	if step = s.rest(); step.Record.Result != record.LeftBehind {
+		t.Errorf("result %q, want %q", step.Record.Result, record.LeftBehind)
 	}
 	if !strings.Contains(step.Record.Nodes["old-a-1"].Reason, "pod shop/bare: it has no controller") {
 		t.Errorf("reason %q", step.Record.Nodes["old-a-1"].Reason)
@@ -483,12 +484,12 @@ func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 // L15: a node that was empty is drained again when a pod comes, and its wait begins again.
 func TestEmptyNodeMayFillAgain(t *testing.T) {
 	s := draining(t)
-	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
 	s.pass(50 * time.Second)
 	s.at("old-a-1").Pods = []*corev1.Pod{build.Pod("web-0", build.On("old-a-1"))}
 	step := s.next()
 	wantActions(t, step, "evict pod shop/web-0")
-	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	wantState(t, step, "old-a-1", record.NodeDraining)
 	s.do(step.Actions...)
 	s.empty("old-a-1")
 	s.pass(10 * time.Second)
@@ -519,7 +520,7 @@ func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 		t.Errorf("the first node has %s put by: none of ours is before it", got)
 	}
 	s.pass(5 * time.Minute)
-	if step := s.next(); step.Record.Stopping != upgrade.PodEvictionFailure || !strings.Contains(step.Record.Message, "old-a-1") {
+	if step := s.next(); step.Record.Stopping != record.PodEvictionFailure || !strings.Contains(step.Record.Message, "old-a-1") {
 		t.Errorf("stopping with %q %q: the first node's time is over", step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -537,7 +538,7 @@ func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 // What a node waited for before a crash is not known after it; its limit is then the one on record.
 func TestCrashAddsNoTime(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
-	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, upgrade.Skip
+	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, record.Skip
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2)))
 	s.do(s.next().Actions...)
 	s.do(actionsOf(s.next(), "start draining")...)
@@ -551,8 +552,8 @@ func TestCrashAddsNoTime(t *testing.T) {
 	s.pass(14 * time.Minute)
 	s.crash()
 	step := s.next()
-	wantState(t, step, "old-a-1", upgrade.NodeQuarantined)
-	wantState(t, step, "old-a-2", upgrade.NodeQuarantined)
+	wantState(t, step, "old-a-1", record.NodeQuarantined)
+	wantState(t, step, "old-a-2", record.NodeQuarantined)
 }
 
 // E44, E45: an empty node is left to load balancers for the time of the settle, and says meanwhile
@@ -560,7 +561,7 @@ func TestCrashAddsNoTime(t *testing.T) {
 func TestSettle(t *testing.T) {
 	s := draining(t)
 	step := s.rest()
-	wantState(t, step, "old-a-1", upgrade.NodeEmpty)
+	wantState(t, step, "old-a-1", record.NodeEmpty)
 	if s.at("old-a-1").Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 		t.Error("load balancers still send to the node")
 	}
@@ -629,9 +630,9 @@ func TestLostNodeIsNotWaitedFor(t *testing.T) {
 	s.mark("old-a-1", build.NotReady(start))
 	s.do(s.next().Actions...)
 	s.pass(5*time.Minute - time.Second)
-	wantState(t, s.next(), "old-a-1", upgrade.NodeDraining)
+	wantState(t, s.next(), "old-a-1", record.NodeDraining)
 	s.pass(time.Second)
-	wantState(t, s.next(), "old-a-1", upgrade.NodeEmpty)
+	wantState(t, s.next(), "old-a-1", record.NodeEmpty)
 }
 
 // Since when a pod is blocked outlives the steps between, and begins again when it was free.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -14,7 +14,7 @@ func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 	for name, crashed := range map[string]bool{"after a crash": true, "a laptop that slept": false} {
 		t.Run(name, func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
-			s.Request.OnTimeout, s.Record.Request.OnTimeout = upgrade.Force, upgrade.Force
+			s.Request.OnTimeout, s.Record.Request.OnTimeout = record.Force, record.Force
 			s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
 			s.rest()
 			s.pass(10 * time.Minute)
@@ -33,7 +33,7 @@ func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 			s.pass(5*time.Minute - time.Second)
 			wantActions(t, s.next())
 			s.pass(time.Second)
-			if step = s.next(); step.Record.Nodes["old-a-1"].State != upgrade.NodeForcing {
+			if step = s.next(); step.Record.Nodes["old-a-1"].State != record.NodeForcing {
 				t.Errorf("state %q when what was left is over", step.Record.Nodes["old-a-1"].State)
 			}
 		})

@@ -9,13 +9,14 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // fenceOutdatedNodes fences every outdated node, so that a pod that leaves one does not land on
 // another (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether
 // all are.
 func (d *decision) fenceOutdatedNodes() bool {
-	all, before := true, d.rec.groupBaseline()
+	all, before := true, d.rec.GroupBaseline()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFencedByRun(m) {
@@ -24,8 +25,8 @@ func (d *decision) fenceOutdatedNodes() bool {
 		if d.needsNoFence(m) {
 			continue
 		}
-		if d.rec.wasUncordoned(m.Node) {
-			d.stopUpgradeWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+		if d.rec.WasUncordoned(m.Node) {
+			d.stopUpgradeWith(record.Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false
@@ -39,8 +40,8 @@ func (d *decision) fenceOutdatedNodes() bool {
 // terminates first, has its turn still to come: to fence all is a part of scale up, which such a
 // cloud leaves out (EKS E50).
 func (d *decision) needsNoFence(m *nodegroup.Member) bool {
-	if n, started := d.rec.findStarted(m); started {
-		return n.State == NodeRemoving
+	if n, started := d.rec.FindStarted(m); started {
+		return n.State == record.NodeRemoving
 	}
 	return d.w.Group.Managed != nil && d.w.Group.Managed.TerminateFirst
 }
@@ -53,7 +54,7 @@ func (d *decision) holdNodes() {
 		return
 	}
 	for m := range d.eachUnheld {
-		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.groupBaseline()}
+		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.GroupBaseline()}
 		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
 			d.addAction(action)
 		}
@@ -91,16 +92,16 @@ func (d *decision) findUnheld() (node, refusal string) {
 // mustHold reports whether autoscalers are kept from the member in this phase.
 func (d *decision) mustHold(m *nodegroup.Member) bool {
 	if m.Outdated {
-		return d.phase.held >= outdatedHeld && !d.rec.isTerminating(m)
+		return d.phase.held >= outdatedHeld && !d.rec.IsTerminating(m)
 	}
-	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.isNewMember(m) && d.rec.isNotEnding(m)
+	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.IsNewMember(m) && d.rec.IsNotEnding(m)
 }
 
 // releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too
 // and those that may not be terminated, and reports whether all are.
 func (d *decision) releaseHeldNodes() bool {
 	return d.releaseHolds(func(m *nodegroup.Member) bool {
-		return d.rec.isNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
+		return d.rec.IsNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
 	})
 }
 
@@ -118,7 +119,7 @@ func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 // any more.
 func (d *decision) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
-		on:   d.rec.ownsFence,
+		on:   d.rec.OwnsFence,
 		put:  func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.Fence{NodeVersion: v} },
 		take: func(v nodemark.NodeVersion) nodemark.NodeAction { return nodemark.Unfence{NodeVersion: v} },
 	})
@@ -168,7 +169,7 @@ type ForeignRun struct {
 // namespace, run the one that is recorded for it, "" for none. Marks of older versions name no owner:
 // they are of the record that can be continued with their run. records are those of own's namespace
 // under other names. It returns false when no mark is foreign.
-func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, records map[string]Record) (ForeignRun, bool) {
+func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, records map[string]record.Record) (ForeignRun, bool) {
 	for i := range members {
 		node := members[i].Node
 		if node == nil {
@@ -191,7 +192,7 @@ func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, 
 
 // findRecorded returns the group whose record can be continued with the run; otherwise, when there is
 // none.
-func findRecorded(run, otherwise string, records map[string]Record) string {
+func findRecorded(run, otherwise string, records map[string]record.Record) string {
 	for _, group := range slices.Sorted(maps.Keys(records)) {
 		if record := records[group]; record.Run == run && record.IsResumable() {
 			return group

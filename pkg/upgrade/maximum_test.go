@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches
@@ -29,25 +29,25 @@ func roomMade(t *testing.T) *scene {
 func TestMaxIsLoweredBySomebody(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
-		want   upgrade.Result
+		want   record.Result
 		says   string
 	}{
 		"as we left it": {func(s *scene) { s.pass(time.Minute) }, "", ""},
 		"raised more":   {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute) }, "", ""},
-		"lowered":       {func(s *scene) { s.Group.Max = 3; s.pass(31 * time.Second) }, upgrade.Paused, "from 4 to 3"},
+		"lowered":       {func(s *scene) { s.Group.Max = 3; s.pass(31 * time.Second) }, record.Paused, "from 4 to 3"},
 		"to less than before us": {
-			func(s *scene) { s.Group.Max = 1; s.pass(31 * time.Second) }, upgrade.Paused,
+			func(s *scene) { s.Group.Max = 1; s.pass(31 * time.Second) }, record.Paused,
 			"from 4 to 1 by another actor during the upgrade: run kubectl nodeupgrade resume workers to continue, which raises it again as far as it has to, or kubectl nodeupgrade abort workers",
 		},
 		"an old reading, maybe": {func(s *scene) { s.Group.Max = 2; s.pass(30 * time.Second) }, "", ""},
-		"raised, then lowered":  {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute); s.next(); s.Group.Max = 8; s.pass(time.Minute) }, upgrade.Paused, "from 9 to 8"},
+		"raised, then lowered":  {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute); s.next(); s.Group.Max = 8; s.pass(time.Minute) }, record.Paused, "from 9 to 8"},
 		"while it drains": {func(s *scene) {
 			s.add(current("new-a-1"))
 			s.add(current("new-b-1"))
-			s.until(upgrade.PhaseUpgrade)
+			s.until(record.PhaseUpgrade)
 			s.Group.Max = 3
 			s.pass(time.Minute)
-		}, upgrade.Paused, "from 4 to 3"},
+		}, record.Paused, "from 4 to 3"},
 		"by our own stop": {func(s *scene) {
 			s.editBooks(func(b *ledger.Books) { b.MaxLow = 3 })
 			s.Group.Max = 3
@@ -67,7 +67,7 @@ func TestMaxIsLoweredBySomebody(t *testing.T) {
 			if got := step.Record; got.Stopping != c.want || !strings.Contains(got.Message, c.says) {
 				t.Errorf("%q: %s", got.Stopping, got.Message)
 			}
-			if raised := actionsOf(step, "raise the group's max"); c.want == upgrade.Paused && len(raised) > 0 {
+			if raised := actionsOf(step, "raise the group's max"); c.want == record.Paused && len(raised) > 0 {
 				t.Errorf("%v is done against the one who lowered it", raised)
 			}
 		})
@@ -92,7 +92,7 @@ func TestLoweredMaxIsTheirs(t *testing.T) {
 	s := roomMade(t)
 	s.add(current("new-a-1"))
 	s.add(current("new-b-1"))
-	s.until(upgrade.PhaseUpgrade)
+	s.until(record.PhaseUpgrade)
 	s.Group.Max = 5
 	s.pass(time.Minute)
 	s.next()
@@ -100,7 +100,7 @@ func TestLoweredMaxIsTheirs(t *testing.T) {
 	s.Group.Desired = 3 // AWS lowers it with the maximum
 	s.remove("new-b-1")
 	s.pass(time.Minute)
-	if step := s.rest(); step.Record.Result != upgrade.Paused {
+	if step := s.rest(); step.Record.Result != record.Paused {
 		t.Fatalf("%q: %s", step.Record.Result, step.Record.Message)
 	}
 	s.Record = s.Record.Reopened()

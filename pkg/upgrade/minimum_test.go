@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // A group at its minimum cannot shrink: it replaces a drained node by itself (EKS E09, E50). One
@@ -43,7 +43,7 @@ func TestRefusalToShrinkIsBookedBack(t *testing.T) {
 	s.do(again)
 	s.remove("old-a-1")
 	s.add(current("new-a-1"))
-	if step := s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Ledger.Contribution() != 0 {
+	if step := s.rest(); step.Record.Result != record.Succeeded || step.Record.Ledger.Contribution() != 0 {
 		t.Errorf("result %q, contribution %d", step.Record.Result, step.Record.Ledger.Contribution())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // describeEnding names the first pod of the workload that is ending, and its node if that is not Ready,
@@ -114,7 +115,7 @@ func (d *decision) mayEnd(pod *corev1.Pod) bool {
 		return false
 	}
 	state := d.rec.Nodes[pod.Spec.NodeName].State
-	return isEndingInTime(pod, d.w.Now) || (len(pod.Finalizers) == 0 && (isInDrain(state) || state == NodeRemoving))
+	return isEndingInTime(pod, d.w.Now) || (len(pod.Finalizers) == 0 && (record.IsInDrain(state) || state == record.NodeRemoving))
 }
 
 // isEndingInTime reports whether the pod is being deleted and its grace period is not over.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // A node whose machine is gone stays, since nothing ends it: the last line names it and what takes
@@ -20,7 +20,7 @@ func TestNodeWithoutMachineIsNamed(t *testing.T) {
 		s.pass(time.Minute)
 		step = s.rest()
 	}
-	if step.Record.Result != upgrade.Succeeded || !strings.HasSuffix(step.Record.Message, "kubectl delete node old-a-1") {
+	if step.Record.Result != record.Succeeded || !strings.HasSuffix(step.Record.Message, "kubectl delete node old-a-1") {
 		t.Errorf("result %q: %q", step.Record.Result, step.Record.Message)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // otherManaged returns what a made-up cloud does that differs from EKS in all there is to differ in.
@@ -21,7 +22,7 @@ func otherManaged() *nodegroup.Managed {
 func TestResolveByOtherCloud(t *testing.T) {
 	group := nodegroup.Group{Name: "workers", Provider: "othercloud", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Managed: otherManaged()}
 	req, err := upgrade.Settings{BootTimeout: time.Minute}.ResolveRequest(&group, 10, 9)
-	if err != nil || req.MaxUnavailable != 0 || req.Surge != 1 || req.Window != 1 || req.DrainTimeout.Duration != time.Hour || req.OnTimeout != upgrade.Force {
+	if err != nil || req.MaxUnavailable != 0 || req.Surge != 1 || req.Window != 1 || req.DrainTimeout.Duration != time.Hour || req.OnTimeout != record.Force {
 		t.Errorf("%+v, %v", req, err)
 	}
 	three := nodegroup.Quantity{N: 3}
@@ -32,7 +33,7 @@ func TestResolveByOtherCloud(t *testing.T) {
 	if got := upgrade.DescribeRequest(&req, "othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h0m0s to drain a node, then its pods are deleted past their budgets") {
 		t.Error(got)
 	}
-	_, err = upgrade.Settings{BootTimeout: time.Minute, OnTimeout: upgrade.Fail}.ResolveRequest(&group, 10, 9)
+	_, err = upgrade.Settings{BootTimeout: time.Minute, OnTimeout: record.Fail}.ResolveRequest(&group, 10, 9)
 	checkError(t, err, `--on-timeout=fail: the cloud upgrades group "workers" itself, by its own rules: leave it out`)
 }
 
@@ -40,7 +41,7 @@ func TestResolveByOtherCloud(t *testing.T) {
 func followingOther(t *testing.T) *scene {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Group.Managed, s.Group.Provider = otherManaged(), "othercloud"
-	s.Request.Strategy, s.Request.OnTimeout, s.Request.MaxUnavailable, s.Request.Surge = upgrade.Delegated, upgrade.Force, 2, 1
+	s.Request.Strategy, s.Request.OnTimeout, s.Request.MaxUnavailable, s.Request.Surge = record.Delegated, record.Force, 2, 1
 	step := s.next()
 	if width := step.Actions[0].(nodegroup.Delegate).Width; width != (nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}) {
 		t.Errorf("asked for the width %+v", width)
@@ -63,17 +64,17 @@ func (s *scene) shows(state nodegroup.OperationState) {
 // TestPauseCancelsTheOperation: the cloud cancels its operation for a pause, and another one is begun when the upgrade continues.
 func TestPauseCancelsTheOperation(t *testing.T) {
 	s := followingOther(t)
-	s.Asked = upgrade.Asked{Verb: upgrade.VerbPause, Run: s.Record.Run, By: "alice"}
+	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	step := s.next()
 	if got := actionsOf(step, "have the cloud cancel operation u1"); len(got) != 1 || !step.Persist || step.Finished {
 		t.Fatalf("%v, stored first: %t", step.Actions, step.Persist)
 	}
 	s.shows(nodegroup.OperationCancelled)
 	s.next()
-	if step = s.next(); !step.Finished || step.Record.Result != upgrade.Paused || step.Record.PausedBy != "alice" {
+	if step = s.next(); !step.Finished || step.Record.Result != record.Paused || step.Record.PausedBy != "alice" {
 		t.Fatalf("finished %t, %s: %s", step.Finished, step.Record.Result, step.Record.Message)
 	}
-	s.Asked = upgrade.Asked{}
+	s.Asked = record.Asked{}
 	s.again()
 	if step = s.next(); delegateToken(step) != "r1-force-2" {
 		t.Errorf("again: %v", step.Actions)
@@ -83,9 +84,9 @@ func TestPauseCancelsTheOperation(t *testing.T) {
 // TestPauseIsWithdrawn: an operation that was cancelled for a pause is followed by another if the pause was withdrawn since.
 func TestPauseIsWithdrawn(t *testing.T) {
 	s := followingOther(t)
-	s.Asked = upgrade.Asked{Verb: upgrade.VerbPause, Run: s.Record.Run, By: "alice"}
+	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	s.next()
-	s.Asked = upgrade.Asked{}
+	s.Asked = record.Asked{}
 	s.shows(nodegroup.OperationCancelled)
 	s.next()
 	if step := s.next(); delegateToken(step) != "r1-force-2" || step.Record.Stopping != "" {
@@ -96,6 +97,6 @@ func TestPauseIsWithdrawn(t *testing.T) {
 // TestPauseOfEKS: a cloud that cannot cancel is asked to pause nothing (containers-roadmap#1531).
 func TestPauseOfEKS(t *testing.T) {
 	s := following(t, old("old-a-1"))
-	err := upgrade.Allows(&s.Record, upgrade.VerbPause)
+	err := upgrade.Allows(&s.Record, record.VerbPause)
 	checkError(t, err, "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
 }

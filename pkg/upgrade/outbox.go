@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -28,7 +29,7 @@ type outbox struct {
 	// that are to be tried again later.
 	requested []string
 	// retried is the request that has been tried again for the longest time.
-	retried Retried
+	retried record.Retried
 	// leftOut are the actions that a stop or an abort does not take, because they were refused for good.
 	leftOut []nodegroup.Action
 	// blocked are the pods that stay for now, waiting is what the upgrade waits for.
@@ -36,7 +37,7 @@ type outbox struct {
 	waiting string
 	// unhealthy lists the workloads that do not recover. The runner watches the pods of the workloads in awaited, and
 	// reads the controllers of those in unscaled.
-	unhealthy         []Unhealthy
+	unhealthy         []unhealthy
 	awaited, unscaled []drain.Workload
 	// wake is when the runner decides again if nothing happens before. due is the earliest time that anything asked
 	// for: zero if nothing did, and wake is only the usual look then. The simulator skips the usual looks.

@@ -9,16 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-// groupBaseline is the annotation of this run, "" for a group that has no size.
-func (r *Record) groupBaseline() string {
-	if r.Sizes.Desired == 0 {
-		return ""
-	}
-	s := r.Sizes
-	return nodemark.GroupBaseline{Desired: s.Desired, Min: s.Min, Max: s.Max, Zones: s.Zones, Suspended: r.Suspended}.Text()
-}
 
 // ErrLost is a run of which the marks do not tell what it added to the group.
 var ErrLost = errors.New("its marks do not tell what the group was like before it")
@@ -35,24 +27,24 @@ var ErrLost = errors.New("its marks do not tell what the group was like before i
 // It returns the zero Record where no node has marks of a run, and with it an error that is ErrLost,
 // which names the run, where nodes contradict each other, or the group has a size and a node does
 // not tell it.
-func RebuildRecord(w World) (Record, error) {
+func RebuildRecord(w World) (record.Record, error) {
 	witnesses := w.findWitnesses()
 	if len(witnesses) == 0 {
-		return Record{}, nil
+		return record.Record{}, nil
 	}
 	run := nodemark.RunOf(witnesses[0].Node)
 	for _, m := range witnesses {
 		if unreadable := nodemark.FindUnreadable(m.Node); unreadable != nil {
-			return Record{Run: run}, fmt.Errorf("%w: %w", ErrLost, unreadable)
+			return record.Record{Run: run}, fmt.Errorf("%w: %w", ErrLost, unreadable)
 		}
 		if other := nodemark.RunOf(m.Node); other != run {
-			return Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrLost, witnesses[0].Name(), run, m.Name(), other)
+			return record.Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrLost, witnesses[0].Name(), run, m.Name(), other)
 		}
 	}
 	count := countMembers(&w, &w.Record)
-	rec := Record{
-		Version: w.Request.Strategy.recordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Nodes: map[string]NodeRecord{},
+	rec := record.Record{
+		Version: w.Request.Strategy.RecordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: record.PhaseSetup,
+		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Nodes: map[string]record.NodeRecord{},
 		Unlabelled: withoutLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
@@ -136,7 +128,7 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 // adoptDraining puts a node on record that is being drained, with the limit that it has but no more
 // than the request allows. Which of them were started first is not known any more: the one whose
 // time ends first goes first.
-func adoptDraining(r *Record, m *nodegroup.Member, w *World) {
+func adoptDraining(r *record.Record, m *nodegroup.Member, w *World) {
 	if !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || !w.isFenced(m) {
 		return
 	}
@@ -148,8 +140,8 @@ func adoptDraining(r *Record, m *nodegroup.Member, w *World) {
 		deadline = latest
 	}
 	r.Begun++
-	r.Nodes[m.Name()] = NodeRecord{
-		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ZoneOf(m.Zone()), State: NodeDraining, Batch: 1,
+	r.Nodes[m.Name()] = record.NodeRecord{
+		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ZoneOf(m.Zone()), State: record.NodeDraining, Batch: 1,
 		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
 	}
 }
@@ -205,8 +197,8 @@ func (d *decision) adoptTarget() {
 	earlier := map[string]int{}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		switch launched := d.rec.wasLaunched(m); {
-		case d.rec.isTerminating(m) || l.IsPreexisting(m):
+		switch launched := d.rec.WasLaunched(m); {
+		case d.rec.IsTerminating(m) || l.IsPreexisting(m):
 		case launched && m.Outdated:
 			earlier[l.ZoneOf(m.Zone())]++
 		case !launched && !m.Outdated:
@@ -218,14 +210,8 @@ func (d *decision) adoptTarget() {
 	d.rec.Total = d.countTotal()
 }
 
-// wasLaunched reports whether the member was created after the upgrade, or its rollback, began. Instances that
-// existed before and had no node do not count.
-func (r *Record) wasLaunched(m *nodegroup.Member) bool {
-	return !r.Ledger.IsPreexisting(m) && (m.Node == nil || !m.Node.CreationTimestamp.Time.Before(r.Started))
-}
-
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
 func (d *decision) countTotal() int {
-	started := countNodes(&d.rec, func(n NodeRecord) bool { return !n.Added && n.State != NodeDrained })
+	started := record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return !n.Added && n.State != record.NodeDrained })
 	return d.rec.Replaced + len(d.count.pending) + started
 }

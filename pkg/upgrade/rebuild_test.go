@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -34,10 +35,10 @@ func underWay(t *testing.T) *scene {
 }
 
 // lose has the record gone, and the same command run again a minute later.
-func (s *scene) lose() (upgrade.Record, error) {
+func (s *scene) lose() (record.Record, error) {
 	s.t.Helper()
 	s.crash()
-	s.Record, s.Request.Run = upgrade.Record{}, ""
+	s.Record, s.Request.Run = record.Record{}, ""
 	s.pass(time.Minute)
 	rec, err := upgrade.RebuildRecord(s.World)
 	s.Record = stored(s.t, rec)
@@ -58,7 +59,7 @@ func TestRebuild(t *testing.T) {
 		t.Errorf("run %q, suspended %v, sizes %+v; want those of %q, %v, %+v", rec.Run, rec.Suspended, rec.Sizes, before.Run, before.Suspended, before.Sizes)
 	}
 	name := started(before)
-	if n, want := rec.Nodes[name], before.Nodes[name]; len(rec.Nodes) != 1 || n.State != upgrade.NodeDraining || !n.Deadline.Equal(want.Deadline) || n.UID != want.UID {
+	if n, want := rec.Nodes[name], before.Nodes[name]; len(rec.Nodes) != 1 || n.State != record.NodeDraining || !n.Deadline.Equal(want.Deadline) || n.UID != want.UID {
 		t.Errorf("I8: nodes %+v, want %+v", rec.Nodes, before.Nodes)
 	}
 }
@@ -66,7 +67,7 @@ func TestRebuild(t *testing.T) {
 // A record that is made again is of the version that its strategy needs: an older program would take
 // it for a surge.
 func TestRebuildVersion(t *testing.T) {
-	for _, strategy := range []upgrade.Strategy{upgrade.Surge, upgrade.ShortLived, upgrade.AutoscaledBlueGreen} {
+	for _, strategy := range []record.Strategy{record.Surge, record.ShortLived, record.AutoscaledBlueGreen} {
 		s := underWay(t)
 		s.Request.Strategy = strategy
 		want := newRecordVersion(t, strategy)
@@ -77,7 +78,7 @@ func TestRebuildVersion(t *testing.T) {
 }
 
 // newRecordVersion is the version of the record that a new upgrade by the strategy begins with.
-func newRecordVersion(t *testing.T, strategy upgrade.Strategy) int {
+func newRecordVersion(t *testing.T, strategy record.Strategy) int {
 	t.Helper()
 	s := newScene(t, old("old-a-1"))
 	s.Request.Strategy = strategy
@@ -94,7 +95,7 @@ func TestRecount(t *testing.T) {
 	}
 	s.next()
 	step := s.next()
-	if step.Poll == 0 || len(step.Actions) > 0 || step.Record.Phase != upgrade.PhaseSetup {
+	if step.Poll == 0 || len(step.Actions) > 0 || step.Record.Phase != record.PhaseSetup {
 		t.Fatalf("%v in phase %q, by a reading that may be too old", step.Actions, step.Record.Phase)
 	}
 	s.pass(31 * time.Second)
@@ -111,7 +112,7 @@ func TestRecount(t *testing.T) {
 	if added := actionsOf(step, "add"); len(added) > 0 || s.Group.Desired != 6 {
 		t.Errorf("a second surge: %v", added)
 	}
-	if step.Record.Phase != upgrade.PhaseUpgrade {
+	if step.Record.Phase != record.PhaseUpgrade {
 		t.Errorf("phase %q", step.Record.Phase)
 	}
 }
@@ -195,7 +196,7 @@ func TestLostRunEnds(t *testing.T) {
 		}
 		s.pass(time.Minute)
 	}
-	if s.Record.Result != upgrade.Succeeded || s.Group.Desired != 4 || s.Group.Max != 4 || len(s.Group.Suspended) > 0 {
+	if s.Record.Result != record.Succeeded || s.Group.Desired != 4 || s.Group.Max != 4 || len(s.Group.Suspended) > 0 {
 		t.Errorf("%q (%s), desired %d, max %d, suspended %v", s.Record.Result, s.Record.Message, s.Group.Desired, s.Group.Max, s.Group.Suspended)
 	}
 	for _, m := range s.Members {

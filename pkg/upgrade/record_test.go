@@ -8,27 +8,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 func TestResumable(t *testing.T) {
 	cases := map[string]struct {
-		record             upgrade.Record
+		record             record.Record
 		running, resumable bool
 	}{
-		"none":                 {upgrade.Record{}, false, false},
-		"under way":            {upgrade.Record{Run: "r1"}, true, true},
-		"interrupted":          {upgrade.Record{Run: "r1", Result: upgrade.Interrupted}, false, true},
-		"paused":               {upgrade.Record{Run: "r1", Result: upgrade.Paused}, false, true},
-		"target moved":         {upgrade.Record{Run: "r1", Result: upgrade.TargetMoved}, false, true},
-		"E42 eviction failure": {upgrade.Record{Run: "r1", Result: upgrade.PodEvictionFailure}, false, true},
-		"E33 creation failure": {upgrade.Record{Run: "r1", Result: upgrade.NodeCreationFailure}, false, true},
-		"failed":               {upgrade.Record{Run: "r1", Result: upgrade.Failed}, false, true},
-		"succeeded":            {upgrade.Record{Run: "r1", Result: upgrade.Succeeded}, false, false},
-		"left behind":          {upgrade.Record{Run: "r1", Result: upgrade.LeftBehind}, false, false},
-		"stopped before it":    {upgrade.Record{Result: upgrade.Interrupted}, false, false},
+		"none":                 {record.Record{}, false, false},
+		"under way":            {record.Record{Run: "r1"}, true, true},
+		"interrupted":          {record.Record{Run: "r1", Result: record.Interrupted}, false, true},
+		"paused":               {record.Record{Run: "r1", Result: record.Paused}, false, true},
+		"target moved":         {record.Record{Run: "r1", Result: record.TargetMoved}, false, true},
+		"E42 eviction failure": {record.Record{Run: "r1", Result: record.PodEvictionFailure}, false, true},
+		"E33 creation failure": {record.Record{Run: "r1", Result: record.NodeCreationFailure}, false, true},
+		"failed":               {record.Record{Run: "r1", Result: record.Failed}, false, true},
+		"succeeded":            {record.Record{Run: "r1", Result: record.Succeeded}, false, false},
+		"left behind":          {record.Record{Run: "r1", Result: record.LeftBehind}, false, false},
+		"stopped before it":    {record.Record{Result: record.Interrupted}, false, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -45,24 +45,24 @@ func TestResumable(t *testing.T) {
 // I8: a stop adds no time to a node's limit, unless the limit was why it stopped.
 func TestReopened(t *testing.T) {
 	deadline := start.Add(15 * time.Minute)
-	nodes := map[string]upgrade.NodeRecord{
-		"draining": {State: upgrade.NodeDraining, Deadline: deadline}, "forcing": {State: upgrade.NodeForcing, Deadline: deadline},
-		"empty": {State: upgrade.NodeEmpty, Deadline: deadline}, "removing": {State: upgrade.NodeRemoving, Deadline: deadline},
+	nodes := map[string]record.NodeRecord{
+		"draining": {State: record.NodeDraining, Deadline: deadline}, "forcing": {State: record.NodeForcing, Deadline: deadline},
+		"empty": {State: record.NodeEmpty, Deadline: deadline}, "removing": {State: record.NodeRemoving, Deadline: deadline},
 	}
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		anew   bool
 	}{
-		"interrupted":              {upgrade.Record{Result: upgrade.Interrupted, Message: "m", Ended: start}, false},
-		"crashed while stopping":   {upgrade.Record{Stopping: upgrade.Interrupted}, false},
-		"out of time":              {upgrade.Record{Result: upgrade.PodEvictionFailure, Message: "m", Ended: start}, true},
-		"crashed when out of time": {upgrade.Record{Stopping: upgrade.PodEvictionFailure, Message: "m"}, true},
+		"interrupted":              {record.Record{Result: record.Interrupted, Message: "m", Ended: start}, false},
+		"crashed while stopping":   {record.Record{Stopping: record.Interrupted}, false},
+		"out of time":              {record.Record{Result: record.PodEvictionFailure, Message: "m", Ended: start}, true},
+		"crashed when out of time": {record.Record{Stopping: record.PodEvictionFailure, Message: "m"}, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			c.record.Run, c.record.Phase, c.record.Nodes = "r1", upgrade.PhaseUpgrade, nodes
+			c.record.Run, c.record.Phase, c.record.Nodes = "r1", record.PhaseUpgrade, nodes
 			got := c.record.Reopened()
-			if !got.IsRunning() || got.Stopping != "" || got.Message != "" || !got.Ended.IsZero() || got.Phase != upgrade.PhaseUpgrade {
+			if !got.IsRunning() || got.Stopping != "" || got.Message != "" || !got.Ended.IsZero() || got.Phase != record.PhaseUpgrade {
 				t.Errorf("it is not under way in its phase: %+v", got)
 			}
 			for _, name := range []string{"draining", "forcing"} {
@@ -73,13 +73,13 @@ func TestReopened(t *testing.T) {
 			if !reflect.DeepEqual(got.Nodes["removing"], nodes["removing"]) || !reflect.DeepEqual(got.Nodes["empty"], nodes["empty"]) {
 				t.Errorf("nodes past their drain changed: %+v", got.Nodes)
 			}
-			if forcing := got.Nodes["forcing"].State == upgrade.NodeForcing; forcing == c.anew {
+			if forcing := got.Nodes["forcing"].State == record.NodeForcing; forcing == c.anew {
 				t.Errorf("a node with its time anew is forced: %t", forcing)
 			}
 		})
 	}
 	t.Run("a crash is no stop", func(t *testing.T) {
-		record := upgrade.Record{Run: "r1", Phase: upgrade.PhaseScaleUp, PhaseBegan: start}
+		record := record.Record{Run: "r1", Phase: record.PhaseScaleUp, PhaseBegan: start}
 		if got := record.Reopened(); !got.PhaseBegan.Equal(start) {
 			t.Errorf("the phase began at %s, want %s", got.PhaseBegan, start)
 		}
@@ -87,22 +87,22 @@ func TestReopened(t *testing.T) {
 }
 
 func TestCloneSharesNothing(t *testing.T) {
-	record := upgrade.Record{
-		Nodes: map[string]upgrade.NodeRecord{"old-a-1": {State: upgrade.NodeDraining}}, Suspended: []string{"AZRebalance"},
+	rec := record.Record{
+		Nodes: map[string]record.NodeRecord{"old-a-1": {State: record.NodeDraining}}, Suspended: []string{"AZRebalance"},
 		Ledger: ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Open: []ledger.Launch{{Serial: 1}}}}}),
 	}
-	before := stored(t, record)
-	clone := record.Clone()
-	clone.Nodes["old-a-1"] = upgrade.NodeRecord{}
+	before := stored(t, rec)
+	clone := rec.Clone()
+	clone.Nodes["old-a-1"] = record.NodeRecord{}
 	clone.Suspended[0] = ""
 	clone.Ledger.BookReturn("a", start)
-	if !reflect.DeepEqual(record, before) {
-		t.Errorf("the record became %+v", record)
+	if !reflect.DeepEqual(rec, before) {
+		t.Errorf("the record became %+v", rec)
 	}
 }
 
 func TestDuration(t *testing.T) {
-	var d upgrade.Duration
+	var d record.Duration
 	if err := d.UnmarshalText([]byte("15m")); err != nil || d.Duration != 15*time.Minute {
 		t.Errorf("got %s, %v", d, err)
 	}

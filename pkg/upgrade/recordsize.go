@@ -1,95 +1,33 @@
 package upgrade
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"unicode/utf8"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-const (
-	// mostRecordBytes is how large the record may become, encoded as JSON. It is a ConfigMap, whose data has at most 1 MiB (Kubernetes,
-	// pkg/apis/core/validation, MaxSecretSize); the rest is for texts of errors, and for what else the ConfigMap has.
-	mostRecordBytes = 1<<20 - 64<<10
-	// spareBytes is what CheckRecordSize leaves for what it does not see: DaemonSets, and nodes that join during the upgrade.
-	spareBytes = 64 << 10
-	// mostReasonBytes is how long NodeRecord.Reason may be.
-	mostReasonBytes = 300
-	// nodeBytes is what a NodeRecord has at most beside its name, its texts and its lists; workloadBytes is the same of a WorkloadRecord.
-	nodeBytes     = 440
-	workloadBytes = 260
-)
-
-// CheckRecordSize returns an error if the record of the upgrade could become larger than a ConfigMap may be, whatever happens to the
-// members. It asks before anything is touched: a record that cannot be written would end the upgrade in the middle of a drain.
-func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Member) error {
-	if !r.Strategy.Traits().Drains {
-		return nil // which start no node
-	}
-	rest, outdated := Record{Request: *r}, []*nodegroup.Member{}
-	for i := range members {
-		if m := &members[i]; m.Outdated {
-			outdated = append(outdated, m)
-		} else { // the books know it by name, too
-			rest.Unlabelled = append(rest.Unlabelled, m.Name(), m.Instance.ID)
-		}
-	}
-	busy := max(r.Window, mostDeleted)
-	podsInDrain := sumOfLargest(measureAll(outdated, func(m *nodegroup.Member) int { return len(m.Pods) }), busy)
-	workloads := slices.Collect(maps.Values(sizeOfWorkloads(outdated)))
-	nodes := measureAll(outdated, r.memberBytes)
-	// Of workloads mostWorkloads are kept, and those that have not recovered.
-	size := encodedBytes(rest) + sumOfLargest(measureAll(outdated, drainBytes), busy) + sumOfLargest(workloads, mostWorkloads+podsInDrain)
-	if r.keepsNodes(group) {
-		size += sumOfLargest(nodes, len(nodes))
-	} else { // new nodes that are given back are on record, too
-		size += sumOfLargest(nodes, busy) + r.Surge*sumOfLargest(nodes, 1)
-	}
-	if size <= mostRecordBytes-spareBytes {
-		return nil
-	}
-	remedy := "pass a smaller --max-unavailable or --max-surge"
-	switch {
-	case !group.Can.Terminate:
-		remedy = "name fewer nodes with -l"
-	case r.keepsNodes(group):
-		remedy = fmt.Sprintf("use --strategy=%s with another --on-timeout than %s", Surge, Skip)
-	}
-	return fmt.Errorf("recording an upgrade of %d nodes: the record may take %d KiB, but a ConfigMap holds only %d KiB of it: %s", len(outdated), size>>10, (mostRecordBytes-spareBytes)>>10, remedy)
-}
-
-// keepsNodes reports whether nodes may stay on record until the end: those that blue-green keeps, those that are set aside, and those that
-// their owner or an autoscaler removes.
-func (r *Request) keepsNodes(group *nodegroup.Group) bool {
-	return r.Strategy.Traits().KeepsNodes || r.OnTimeout == Skip || !group.Can.Terminate
-}
 
 // hasRoomInRecord reports whether the record stays small enough if the member is started as well.
 func (d *decision) hasRoomInRecord(m *nodegroup.Member) bool {
 	rest, busy := d.rec, []*nodegroup.Member{m}
 	rest.Nodes, rest.Workloads = nil, nil
-	size := encodedBytes(rest) + d.rec.Request.memberBytes(m) + drainBytes(m)
+	size := record.EncodedBytes(rest) + d.rec.Request.MemberBytes(m) + record.DrainBytes(m)
 	for name, n := range d.rec.Nodes {
-		lists := n.listBytes()
-		if other := d.count.byName[name]; other != nil && isInDrain(n.State) {
-			lists = max(lists, drainBytes(other))
+		lists := n.ListBytes()
+		if other := d.count.byName[name]; other != nil && record.IsInDrain(n.State) {
+			lists = max(lists, record.DrainBytes(other))
 			busy = append(busy, other)
 		}
-		size += n.fixedBytes(name, d.rec.Request.reasonBytes()) + lists
+		size += n.FixedBytes(name, d.rec.Request.ReasonBytes()) + lists
 	}
-	workloads := sizeOfWorkloads(busy)
+	workloads := record.SizeOfWorkloads(busy)
 	for name, w := range d.rec.Workloads {
-		workloads[name] = max(workloads[name], workloadBytes+textBytes(name)+textBytes(w.Canary))
+		workloads[name] = max(workloads[name], record.WorkloadBytes+record.TextBytes(name)+record.TextBytes(w.Canary))
 	}
 	for _, bytes := range workloads {
 		size += bytes
 	}
-	return size <= mostRecordBytes
+	return size <= record.MostRecordBytes
 }
 
 // deferForRecord reports whether the member has to wait until nodes in drain have left the record, as nodes that joined since the start may.
@@ -99,134 +37,9 @@ func (d *decision) deferForRecord(m *nodegroup.Member) bool {
 		return false
 	}
 	d.waitFor("room in the record")
-	if d.rec.countInFlight() == 0 {
+	if d.rec.CountInFlight() == 0 {
 		abort := nodegroup.Command("abort", d.w.Group.Name)
-		d.stopUpgradeWith(Failed, fmt.Sprintf("starting another node: the record has no room beside those of %d nodes: run %s, and upgrade fewer nodes at once", len(d.rec.Nodes), abort))
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("starting another node: the record has no room beside those of %d nodes: run %s, and upgrade fewer nodes at once", len(d.rec.Nodes), abort))
 	}
 	return true
-}
-
-// memberBytes returns how much the member takes of the record at most, without what drainBytes counts.
-func (r *Request) memberBytes(m *nodegroup.Member) int {
-	n := NodeRecord{Instance: m.Instance.ID, Zone: m.Zone()}
-	if m.Node != nil {
-		n.UID = m.Node.UID
-	}
-	return n.fixedBytes(m.Name(), r.reasonBytes())
-}
-
-// reasonBytes returns how much NodeRecord.Reason takes at most: an upgrade that fails at the first node that is not empty in time has none.
-func (r *Request) reasonBytes() int {
-	if r.OnTimeout == Fail && r.BlueGreen == nil {
-		return 0
-	}
-	return mostReasonBytes
-}
-
-// fixedBytes returns how much the node takes of the record at most, without its lists and with so many bytes for the reason.
-func (n NodeRecord) fixedBytes(name string, reason int) int {
-	size := nodeBytes + max(reason, textBytes(n.Reason))
-	for _, text := range []string{name, string(n.UID), n.Instance, n.Zone} {
-		size += textBytes(text)
-	}
-	return size
-}
-
-// listBytes returns how much the lists of the node take.
-func (n NodeRecord) listBytes() int {
-	size := 0
-	for pod := range n.Blocked {
-		size += blockedBytes(pod)
-	}
-	for _, address := range n.Addresses {
-		size += textBytes(address)
-	}
-	return size
-}
-
-// drainBytes returns how much the lists of a node in drain take at most: the pods that are blocked, and the addresses of all.
-func drainBytes(m *nodegroup.Member) int {
-	blocked, addresses := make([]int, 0, len(m.Pods)), 0
-	for _, pod := range m.Pods {
-		blocked = append(blocked, blockedBytes(pod.Namespace+"/"+pod.Name))
-		addresses += textBytes(pod.Status.PodIP)
-	}
-	return addresses + sumOfLargest(blocked, mostBlocked)
-}
-
-// blockedBytes returns how much one pod takes in NodeRecord.Blocked: its name and a time.
-func blockedBytes(pod string) int {
-	return textBytes(pod) + len(`"2006-01-02T15:04:05.999999999+00:00",`)
-}
-
-// sizeOfWorkloads returns how much the workloads of the members take at most, by name.
-func sizeOfWorkloads(members []*nodegroup.Member) map[string]int {
-	sizes, longest := map[string]int{}, 0
-	for _, m := range members {
-		longest = max(longest, textBytes(m.Name())) // which may be a canary
-	}
-	for _, m := range members {
-		for _, pod := range m.Pods {
-			name := drain.WorkloadOf(pod).String()
-			sizes[name] = workloadBytes + textBytes(name) + longest
-		}
-	}
-	return sizes
-}
-
-// sumOfLargest sums the largest of the numbers, of so many.
-func sumOfLargest(numbers []int, count int) int {
-	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(b, a) })
-	total := 0
-	for _, n := range numbers[:min(len(numbers), count)] {
-		total += n
-	}
-	return total
-}
-
-// measureAll applies a measure to each of the members.
-func measureAll(members []*nodegroup.Member, measure func(*nodegroup.Member) int) []int {
-	numbers := make([]int, 0, len(members))
-	for _, m := range members {
-		numbers = append(numbers, measure(m))
-	}
-	return numbers
-}
-
-// encodedBytes returns the size of the record as it is stored.
-func encodedBytes(r Record) int {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return mostRecordBytes // what cannot be encoded has no room
-	}
-	return len(text)
-}
-
-// textBytes returns how much a text takes in JSON at most, with its quotes and a comma.
-func textBytes(text string) int {
-	size := len(`"",`)
-	for _, r := range text {
-		switch r {
-		case '"', '\\', '<', '>', '&', '\u2028', '\u2029', utf8.RuneError:
-			size += len(`\u0000`)
-		default:
-			if size += utf8.RuneLen(r); r < ' ' {
-				size += len(`\u0000`)
-			}
-		}
-	}
-	return size
-}
-
-// shortenReason cuts a text off so that it fits into NodeRecord.Reason.
-func shortenReason(text string) string {
-	if textBytes(text) <= mostReasonBytes {
-		return text
-	}
-	const more = "…"
-	for textBytes(text+more) > mostReasonBytes {
-		_, last := utf8.DecodeLastRuneInString(text)
-		text = text[:len(text)-last]
-	}
-	return text + more
 }

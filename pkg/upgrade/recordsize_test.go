@@ -13,8 +13,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -41,20 +41,20 @@ func largeGroup(nodes int) []nodegroup.Member {
 
 // worstRecord is the largest record of the upgrade that can come to be: so many nodes are on record and so many of these in drain, with
 // texts and lists that are as long as they may be.
-func worstRecord(r upgrade.Request, members []nodegroup.Member, kept, busy int) upgrade.Record {
+func worstRecord(r record.Request, members []nodegroup.Member, kept, busy int) record.Record {
 	at := time.Date(2026, 11, 27, 12, 34, 56, 123456789, time.FixedZone("", 3600))
-	record := upgrade.Record{
-		Version: upgrade.RecordVersion, Run: "r1", Request: r, Started: at, Phase: upgrade.PhaseDrainBlue, PhaseBegan: at, Message: strings.Repeat("m", 1000),
-		Nodes: map[string]upgrade.NodeRecord{}, Workloads: map[string]upgrade.WorkloadRecord{},
+	rec := record.Record{
+		Version: record.Version, Run: "r1", Request: r, Started: at, Phase: record.PhaseDrainBlue, PhaseBegan: at, Message: strings.Repeat("m", 1000),
+		Nodes: map[string]record.NodeRecord{}, Workloads: map[string]record.WorkloadRecord{},
 	}
-	record.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"eu-central-1a": {Surge: r.Surge, Launched: r.Surge, Open: []ledger.Launch{{Serial: 1, N: r.Surge}}}}})
+	rec.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"eu-central-1a": {Surge: r.Surge, Launched: r.Surge, Open: []ledger.Launch{{Serial: 1, N: r.Surge}}}}})
 	for i := range members[:kept] {
 		m := &members[i]
-		n := upgrade.NodeRecord{
-			UID: m.Node.UID, Instance: m.Instance.ID, Zone: m.Zone(), State: upgrade.NodeQuarantined, Batch: 12345, Began: at, Deadline: at, EmptyAt: at,
+		n := record.NodeRecord{
+			UID: m.Node.UID, Instance: m.Instance.ID, Zone: m.Zone(), State: record.NodeQuarantined, Batch: 12345, Began: at, Deadline: at, EmptyAt: at,
 			Terminated: at, Shrink: true, Landed: true, Added: true,
 		}
-		if r.OnTimeout != upgrade.Fail {
+		if r.OnTimeout != record.Fail {
 			n.Reason = strings.Repeat("r", 297)
 		}
 		if i < busy {
@@ -63,9 +63,9 @@ func worstRecord(r upgrade.Request, members []nodegroup.Member, kept, busy int) 
 				names = append(names, pod.Namespace+"/"+pod.Name)
 				n.Addresses = append(n.Addresses, pod.Status.PodIP)
 				w := drain.WorkloadOf(pod)
-				record.Workloads[w.Namespace+"/"+w.Kind+"/"+w.Name] = upgrade.WorkloadRecord{
+				rec.Workloads[w.Namespace+"/"+w.Kind+"/"+w.Name] = record.WorkloadRecord{
 					Ready: 100000, Proven: true, Canary: m.Name(), Usual: duration(1234567891234),
-					Impact: upgrade.Impact{Evictions: 10000, Below: duration(1234567891234), None: duration(1234567891234), Lacks: 10000, Out: true},
+					Impact: record.Impact{Evictions: 10000, Below: duration(1234567891234), None: duration(1234567891234), Lacks: 10000, Out: true},
 				}
 			}
 			n.Blocked, n.BlockedMore = map[string]time.Time{}, len(names)-5
@@ -74,12 +74,12 @@ func worstRecord(r upgrade.Request, members []nodegroup.Member, kept, busy int) 
 				n.Blocked[name] = at
 			}
 		}
-		record.Nodes[m.Name()] = n
+		rec.Nodes[m.Name()] = n
 	}
-	return record
+	return rec
 }
 
-func encodedSize(t *testing.T, record upgrade.Record) int {
+func encodedSize(t *testing.T, record record.Record) int {
 	t.Helper()
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -91,25 +91,25 @@ func encodedSize(t *testing.T, record upgrade.Record) int {
 // TestRecordSizeAtTheLimit encodes the worst record of the largest group that is accepted, and of one that is refused.
 func TestRecordSizeAtTheLimit(t *testing.T) {
 	sized := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}
-	blueGreen := func(batch int) upgrade.Request {
-		return upgrade.Request{Group: "workers", Strategy: upgrade.BlueGreen, Window: batch, BlueGreen: &upgrade.BlueGreenRequest{Batch: batch}}
+	blueGreen := func(batch int) record.Request {
+		return record.Request{Group: "workers", Strategy: record.BlueGreen, Window: batch, BlueGreen: &record.BlueGreenRequest{Batch: batch}}
 	}
 	cases := map[string]struct {
 		group   nodegroup.Group
-		request func(nodes int) upgrade.Request
+		request func(nodes int) record.Request
 		busy    func(nodes int) int
 		least   int
 	}{
-		"blue-green, one by one":  {sized, func(int) upgrade.Request { return blueGreen(1) }, func(int) int { return 20 }, 1000},
+		"blue-green, one by one":  {sized, func(int) record.Request { return blueGreen(1) }, func(int) int { return 20 }, 1000},
 		"blue-green, all at once": {sized, blueGreen, func(nodes int) int { return nodes }, 500},
-		"surge that skips": {sized, func(int) upgrade.Request {
-			return upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Window: 100, Surge: 100, OnTimeout: upgrade.Skip}
+		"surge that skips": {sized, func(int) record.Request {
+			return record.Request{Group: "workers", Strategy: record.Surge, Window: 100, Surge: 100, OnTimeout: record.Skip}
 		}, func(int) int { return 100 }, 900},
-		"without a cloud": {nodegroup.Group{Name: "workers", Provider: "manual"}, func(int) upgrade.Request {
-			return upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Window: 10, OnTimeout: upgrade.Force}
+		"without a cloud": {nodegroup.Group{Name: "workers", Provider: "manual"}, func(int) record.Request {
+			return record.Request{Group: "workers", Strategy: record.Surge, Window: 10, OnTimeout: record.Force}
 		}, func(int) int { return 20 }, 1000},
-		"without a cloud or reasons": {nodegroup.Group{Name: "workers", Provider: "manual"}, func(int) upgrade.Request {
-			return upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Window: 10, OnTimeout: upgrade.Fail}
+		"without a cloud or reasons": {nodegroup.Group{Name: "workers", Provider: "manual"}, func(int) record.Request {
+			return record.Request{Group: "workers", Strategy: record.Surge, Window: 10, OnTimeout: record.Fail}
 		}, func(int) int { return 20 }, 1500},
 	}
 	const most = 3000
@@ -140,7 +140,7 @@ func TestRecordSizeAtTheLimit(t *testing.T) {
 
 // TestLargeSurgeIsAccepted checks that nodes which leave the record do not count.
 func TestLargeSurgeIsAccepted(t *testing.T) {
-	r := upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Window: 100, Surge: 100, OnTimeout: upgrade.Fail}
+	r := record.Request{Group: "workers", Strategy: record.Surge, Window: 100, Surge: 100, OnTimeout: record.Fail}
 	group := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}
 	if err := r.CheckRecordSize(&group, largeGroup(5000)); err != nil {
 		t.Error(err)
@@ -149,7 +149,7 @@ func TestLargeSurgeIsAccepted(t *testing.T) {
 
 // TestLongNamesTakeRoom checks that the size counts, not the number of nodes.
 func TestLongNamesTakeRoom(t *testing.T) {
-	r := upgrade.Request{Group: "workers", Strategy: upgrade.BlueGreen, Window: 1, BlueGreen: &upgrade.BlueGreenRequest{Batch: 1}}
+	r := record.Request{Group: "workers", Strategy: record.BlueGreen, Window: 1, BlueGreen: &record.BlueGreenRequest{Batch: 1}}
 	group, members := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl()}, largeGroup(1000)
 	if err := r.CheckRecordSize(&group, members); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestNodeRecordIsBounded(t *testing.T) {
 			pods = append(pods, build.Pod(fmt.Sprintf("web-%s-%02d", strings.Repeat("x", long), i)))
 		}
 		s := draining(t, pods...)
-		s.Record.Request.OnTimeout = upgrade.Skip
+		s.Record.Request.OnTimeout = record.Skip
 		s.budgets(build.Budget("web", build.Counts(20, 20, 20)))
 		s.do(s.next().Actions...)
 		s.pass(90 * time.Second)
@@ -184,7 +184,7 @@ func TestNodeRecordIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n.State != upgrade.NodeQuarantined || len(text) > 300 || !strings.Contains(n.Reason, "web-x") {
+		if n.State != record.NodeQuarantined || len(text) > 300 || !strings.Contains(n.Reason, "web-x") {
 			t.Errorf("in state %s for %d bytes: %s", n.State, len(text), n.Reason)
 		}
 		if !strings.Contains(n.Reason, "20 pods, such as pod shop/web-x") {
@@ -218,7 +218,7 @@ func TestFullRecordStartsNoNode(t *testing.T) {
 		s := newScene(t, old("old-a-1", build.Pod("web-0")), current("cur-a-1"))
 		s.Request.IgnoreUnready = long
 		step := s.rest()
-		if step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "the record has no room") || !strings.Contains(step.Record.Message, "kubectl nodeupgrade abort workers") {
+		if step.Record.Result != record.Failed || !strings.Contains(step.Record.Message, "the record has no room") || !strings.Contains(step.Record.Message, "kubectl nodeupgrade abort workers") {
 			t.Errorf("it ended with %q: %s", step.Record.Result, step.Record.Message)
 		}
 		if len(step.Record.Nodes) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -21,17 +22,17 @@ const refusedLimit = 2 * time.Minute
 
 // reachedBy are the ways in which requests are made: each prepares a driver at the moment at which the command begins.
 func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
-	begin := func(change func(*upgrade.Request)) *driver {
+	begin := func(change func(*record.Request)) *driver {
 		spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()
 		addWorkload(&spec, "web", "ReplicaSet", 6, 2)
-		req := upgrade.Request{
-			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+		req := record.Request{
+			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: record.Fail,
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		}
 		change(&req)
 		return newDriver(t, spec, req)
 	}
-	same := func(*upgrade.Request) {}
+	same := func(*record.Request) {}
 	stoppedAt := func(at time.Duration) *driver {
 		d := begin(same)
 		d.run(start.Add(at))
@@ -40,8 +41,8 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 	return map[string]func() *driver{
 		"upgrade": func() *driver { return begin(same) },
 		"blue-green upgrade": func() *driver {
-			return begin(func(r *upgrade.Request) {
-				r.Strategy, r.Surge, r.BlueGreen = upgrade.BlueGreen, 3, &upgrade.BlueGreenRequest{Batch: 1}
+			return begin(func(r *record.Request) {
+				r.Strategy, r.Surge, r.BlueGreen = record.BlueGreen, 3, &record.BlueGreenRequest{Batch: 1}
 			})
 		},
 		"stop while nodes come up": func() *driver { d := stoppedAt(time.Minute); d.stop = true; return d },
@@ -53,7 +54,7 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 		},
 		"abort while nodes drain": func() *driver { d := stoppedAt(3*time.Minute + 20*time.Second); d.abort(); return d },
 		"abort while a node is missing": func() *driver {
-			d := begin(func(r *upgrade.Request) { r.Surge = 0 })
+			d := begin(func(r *record.Request) { r.Surge = 0 })
 			d.faults = []fault{{key: "add", outcome: nodegroup.OutcomeFatal, detail: "not now", times: 1 << 20}}
 			d.run(time.Time{})
 			d.faults = nil
@@ -62,7 +63,7 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 		},
 		"rollback": func() *driver { d := stoppedAt(5 * time.Minute); d.rollBack(); return d },
 		"nodes that do not come up": func() *driver {
-			d := begin(func(r *upgrade.Request) { r.BootTimeout = duration(time.Minute) })
+			d := begin(func(r *record.Request) { r.BootTimeout = duration(time.Minute) })
 			return d
 		},
 	}
@@ -102,7 +103,7 @@ func mayBeLeftOut(kind string) bool { return slices.Contains([]string{"hold", "r
 func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	t.Helper()
 	const detail = "you may not do that"
-	undoing, back := d.record.Stopping == upgrade.Aborted, d.record.Back
+	undoing, back := d.record.Stopping == record.Aborted, d.record.Back
 	d.faults = []fault{{key: kind, after: at, outcome: nodegroup.OutcomeFatal, detail: detail, times: 1 << 20}}
 	var refused time.Time
 	d.watch = func(w upgrade.World, _ upgrade.Step) {
@@ -123,18 +124,18 @@ func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	if !mayBeLeftOut(kind) && !strings.Contains(d.record.Message, detail) {
 		t.Errorf("it ended %q and does not say what was refused: %q", d.record.Result, d.record.Message)
 	}
-	if d.record.Result == upgrade.Succeeded || d.record.Result == upgrade.Aborted {
+	if d.record.Result == record.Succeeded || d.record.Result == record.Aborted {
 		if !mayBeLeftOut(kind) {
 			t.Errorf("it ended %q without what was refused", d.record.Result)
 		}
 		return
 	}
 	d.faults = nil
-	want := upgrade.Succeeded
+	want := record.Succeeded
 	switch {
 	case undoing:
 		d.abort()
-		want = upgrade.Aborted
+		want = record.Aborted
 	case back:
 		d.rollBack()
 	default:
@@ -187,7 +188,7 @@ func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	start := action[nodemark.StartDrain](t, s.next())
 	s.Open[start.Key()] = nodegroup.Attempt{Action: start, InFlight: true, Begun: s.Now, Tries: 1}
-	s.ask(upgrade.VerbAbort)
+	s.ask(record.VerbAbort)
 	s.next()
 	s.answer(start, nodegroup.OutcomeFatal, "you may not do that")
 	want := "gave way to an abort asked by alice@host; to start draining node old-a-1: you may not do that"
@@ -213,7 +214,7 @@ func TestForgottenTerminationIsNamed(t *testing.T) {
 	}
 	s.pass(time.Second)
 	s.forget()
-	if step := s.rest(); step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "to "+terminations[0].String()+": not authorized") {
+	if step := s.rest(); step.Record.Result != record.Failed || !strings.Contains(step.Record.Message, "to "+terminations[0].String()+": not authorized") {
 		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
 	}
 }
@@ -253,7 +254,7 @@ func TestNodesThatMayNotEndAreReleased(t *testing.T) {
 	s.do(terminations[1])
 	s.pass(time.Minute)
 	step := s.rest()
-	if step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "not authorized") {
+	if step.Record.Result != record.Failed || !strings.Contains(step.Record.Message, "not authorized") {
 		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
 	}
 	unmarked(t, s.at(kept).Node)
@@ -263,7 +264,7 @@ func TestNodesThatMayNotEndAreReleased(t *testing.T) {
 func TestRefusalsAreToldTogether(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-a-5"))
 	s.Group.Quiesce = []string{"AZRebalance"}
-	s.until(upgrade.PhaseUpgrade)
+	s.until(record.PhaseUpgrade)
 	s.Stop = true
 	for _, action := range s.next().Actions {
 		detail := "no rights in the cloud"

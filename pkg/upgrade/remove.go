@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
@@ -13,24 +14,24 @@ const nodeObjectGrace = time.Minute
 
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
-func (d *decision) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
+func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	zone := d.rec.Ledger.ZoneOf(m.Zone())
 	if d.bookKeeper().AwaitsLaunch(zone) {
 		d.askCloudOften("the answer to a launch")
 		return
 	}
 	if m.Instance.ID == "" {
-		n.State = NodeDrained
+		n.State = record.NodeDrained
 		d.rec.Replaced++
 	} else {
-		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
+		n.State, n.Terminated, n.Shrink = record.NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 		n.Instance = m.Instance.ID
 	}
-	n.Zone, n.Addresses, n.Earlier = zone, nil, d.rec.Ledger.HasEarlier(zone) && d.rec.wasLaunched(m)
-	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), n.Earlier, d.w.Now)
+	n.Zone, n.Addresses, n.Earlier = zone, nil, d.rec.Ledger.HasEarlier(zone) && d.rec.WasLaunched(m)
+	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.IsRefilled(), n.Earlier, d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
-	if n.State == NodeRemoving {
+	if n.State == record.NodeRemoving {
 		d.followTermination(name, n, m)
 	}
 }
@@ -38,7 +39,7 @@ func (d *decision) terminateNode(name string, n NodeRecord, m *nodegroup.Member)
 // followTermination sees a termination through: asked for once, asked for again only when the
 // instance is seen in service after an answer that left its effect open, and over when machine and
 // node are gone. The instance that is terminated is the one that the group shows for the member.
-func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
+func (d *decision) followTermination(name string, n record.NodeRecord, m *nodegroup.Member) {
 	d.askCloudOften("")
 	action := nodegroup.Terminate{Instance: m.Instance.ID, Node: name, Shrink: n.Shrink}
 	attempt := d.lastAttempt(action)
@@ -49,7 +50,7 @@ func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Mem
 		n = d.undoShrink(n)
 		n.Landed = true
 		d.rec.Nodes[name] = n
-	case !n.Landed && !n.isGivenBack() && refusedToShrink(n, attempt):
+	case !n.Landed && !n.IsGivenBack() && refusedToShrink(n, attempt):
 		n = d.undoShrink(n)
 		d.rec.Nodes[name] = n
 		d.requeueNow() // and ask for it without shrinking
@@ -58,7 +59,7 @@ func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Mem
 		d.deleteNode(n, m)
 	case n.Terminated.Equal(d.w.Now):
 		d.addAction(action) // decided in this step, by the pods that the node has now
-	case d.hadNoEffect(n, attempt, m) && (n.isGivenBack() || d.isDrained(n, m)):
+	case d.hadNoEffect(n, attempt, m) && (n.IsGivenBack() || d.isDrained(n, m)):
 		d.addAction(action)
 	case attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated):
 		d.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
@@ -71,9 +72,9 @@ func (d *decision) followTermination(name string, n NodeRecord, m *nodegroup.Mem
 // keepUndrained removes terminations from the ledger that certainly did not happen, for nodes that must be
 // drained again before they can be terminated, and for machines that have no node.
 func (d *decision) keepUndrained() {
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
-		if m == nil || n.State != NodeRemoving || n.Landed || n.isGivenBack() || (m.Node != nil && d.isDrained(n, m)) {
+		if m == nil || n.State != record.NodeRemoving || n.Landed || n.IsGivenBack() || (m.Node != nil && d.isDrained(n, m)) {
 			continue
 		}
 		attempt := d.lastAttempt(nodegroup.Terminate{Instance: m.Instance.ID})
@@ -87,7 +88,7 @@ func (d *decision) keepUndrained() {
 // no kubelet may write, the deadline of the drain, and no pods except those that the record says it
 // is terminated with. Others can write records. A node that joined after its instance was started
 // only has to have no pods.
-func (d *decision) isDrained(n NodeRecord, m *nodegroup.Member) bool {
+func (d *decision) isDrained(n record.NodeRecord, m *nodegroup.Member) bool {
 	if m.Node == nil {
 		return true
 	}
@@ -99,7 +100,7 @@ func (d *decision) isDrained(n NodeRecord, m *nodegroup.Member) bool {
 }
 
 // markTerminationStarted books that the machine of a node is on its way out because of us.
-func (d *decision) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (d *decision) markTerminationStarted(name string, n record.NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
@@ -111,15 +112,15 @@ func (d *decision) markTerminationStarted(name string, n NodeRecord, attempt nod
 // terminatedByOthers reports whether another actor terminated the instance: it was gone when we
 // asked, or it leaves although our last request is known to have had no effect. An earlier one had
 // none either, or it would not have been repeated.
-func (d *decision) terminatedByOthers(n NodeRecord, leaving bool) bool {
+func (d *decision) terminatedByOthers(n record.NodeRecord, leaving bool) bool {
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
 // resolveTerminator books who ended the machine of a node that is no longer there, and reports
 // whether that is known: an answer under way will tell.
-func (d *decision) resolveTerminator(n NodeRecord) bool {
-	if n.State != NodeRemoving || n.Landed {
+func (d *decision) resolveTerminator(n record.NodeRecord) bool {
+	if n.State != record.NodeRemoving || n.Landed {
 		return true
 	}
 	if d.lastAttempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
@@ -133,14 +134,14 @@ func (d *decision) resolveTerminator(n NodeRecord) bool {
 
 // refusedToShrink reports whether the termination was refused because the group is at its minimum.
 // It had no effect.
-func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
+func refusedToShrink(n record.NodeRecord, attempt nodegroup.Attempt) bool {
 	sent, _ := attempt.Action.(nodegroup.Terminate)
 	return n.Shrink && sent.Shrink && attempt.Outcome == nodegroup.OutcomeExhausted
 }
 
 // undoShrink takes a termination off the books that did not shrink the group after all.
-func (d *decision) undoShrink(n NodeRecord) NodeRecord {
-	if n.Shrink && !d.rec.Request.isRefilled() {
+func (d *decision) undoShrink(n record.NodeRecord) record.NodeRecord {
+	if n.Shrink && !d.rec.Request.IsRefilled() {
 		d.rec.Ledger.UnbookShrink(n.Zone)
 	}
 	n.Shrink = false
@@ -149,7 +150,7 @@ func (d *decision) undoShrink(n NodeRecord) NodeRecord {
 
 // hadNoEffect reports whether the termination is known not to have happened, so that asking for it
 // again cannot shrink the group twice.
-func (d *decision) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (d *decision) hadNoEffect(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
 }
 
@@ -167,7 +168,7 @@ func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Memb
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone
 // (Kubernetes K08).
-func (d *decision) deleteNode(n NodeRecord, m *nodegroup.Member) {
+func (d *decision) deleteNode(n record.NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}
@@ -180,7 +181,7 @@ func (d *decision) deleteNode(n NodeRecord, m *nodegroup.Member) {
 }
 
 // isOnItsWayOut reports whether the machine is known to be on its way out.
-func isOnItsWayOut(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func isOnItsWayOut(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
 	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -104,7 +104,7 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 			}
 			s.remove("old-a-1")
 			s.add(current("new-a-1"))
-			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 {
+			if step = s.rest(); step.Record.Result != record.Succeeded || step.Record.Replaced != 1 {
 				t.Errorf("result %q, replaced %d", step.Record.Result, step.Record.Replaced)
 			}
 		})
@@ -129,7 +129,7 @@ func TestNodeGoesBeforeItsInstance(t *testing.T) {
 			s.do(step.Actions...)
 			s.remove("i-old-a-1")
 			s.add(current("new-a-1"))
-			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
+			if step = s.rest(); step.Record.Result != record.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
 				t.Errorf("result %q, replaced %d, contribution %d", step.Record.Result, step.Record.Replaced, step.Record.Ledger.Contribution())
 			}
 		})
@@ -160,7 +160,7 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	s.Group.Max = 3
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
-	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	s.do(s.until(record.PhaseUpgrade).Actions...)
 	terminate := action[nodegroup.Terminate](t, s.next())
 	s.begun(terminate)
 	if step := s.next(); len(actionsOf(step, "add")) > 0 {
@@ -212,7 +212,7 @@ func TestMachineGoesDownByItself(t *testing.T) {
 		t.Errorf("it is stopping with %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 	s.remove("old-a-1")
-	if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
+	if step = s.rest(); step.Record.Result != record.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
 		t.Errorf("result %q, replaced %d, contribution %d", step.Record.Result, step.Record.Replaced, step.Record.Ledger.Contribution())
 	}
 }

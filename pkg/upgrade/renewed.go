@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // releaseNodes takes our fence from nodes that became current in place, and books them as replaced.
@@ -26,14 +27,14 @@ func (d *decision) releaseNodes() bool {
 // releaseNode releases one current node that is Ready, and reports whether it does not have our
 // fence any more.
 func (d *decision) releaseNode(m *nodegroup.Member) bool {
-	name, started := d.rec.recordNameOf(m)
-	fenced := d.rec.ownsFence(m)
+	name, started := d.rec.RecordNameOf(m)
+	fenced := d.rec.OwnsFence(m)
 	switch {
-	case started && d.rec.Nodes[name].State == NodeRemoving:
+	case started && d.rec.Nodes[name].State == record.NodeRemoving:
 		return true // its machine ends all the same
 	case started:
 		d.bookDrained(name)
-	case fenced && d.rec.isNewMember(m):
+	case fenced && d.rec.IsNewMember(m):
 		d.rec.Ledger.BookKnown(m.Name())
 		d.rec.Replaced++
 		d.recount()
@@ -60,28 +61,21 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 // it takes no pods until its fence is gone.
 func (d *decision) bookDrained(name string) {
 	n := d.rec.Nodes[name]
-	if n.State == NodeDrained {
+	if n.State == record.NodeDrained {
 		return
 	}
-	n.State, n.Reason, n.Blocked = NodeDrained, "", nil
+	n.State, n.Reason, n.Blocked = record.NodeDrained, "", nil
 	d.rec.Replaced++
 	d.rec.Ledger.BookRemoval(n.Zone, false, false, d.w.Now)
 	d.rec.Nodes[name] = n
 }
 
-// ownsFence reports whether this run, or an earlier one of the group that is over, fenced the
-// member's node.
-func (r *Record) ownsFence(m *nodegroup.Member) bool {
-	run := m.FencedBy()
-	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
-}
-
 // FencedCurrent returns the names of the current nodes that are Ready and still have the fence of
 // the upgrade that is recorded.
-func FencedCurrent(r *Record, members []nodegroup.Member) []string {
+func FencedCurrent(r *record.Record, members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
-		if m := &members[i]; !m.Outdated && m.IsReady() && r.ownsFence(m) {
+		if m := &members[i]; !m.Outdated && m.IsReady() && r.OwnsFence(m) {
 			names = append(names, m.Name())
 		}
 	}
@@ -90,21 +84,13 @@ func FencedCurrent(r *Record, members []nodegroup.Member) []string {
 
 // EarlierRuns returns the runs of the recorded upgrade and of those before it whose fence nodes of
 // the group still have.
-func EarlierRuns(r *Record, members []nodegroup.Member) []string {
+func EarlierRuns(r *record.Record, members []nodegroup.Member) []string {
 	var runs []string
 	for i := range members {
-		if m := &members[i]; r.ownsFence(m) && !slices.Contains(runs, m.FencedBy()) {
+		if m := &members[i]; r.OwnsFence(m) && !slices.Contains(runs, m.FencedBy()) {
 			runs = append(runs, m.FencedBy())
 		}
 	}
 	slices.Sort(runs)
 	return runs
-}
-
-// Releasing returns the record of an upgrade that is over as it is opened once more, only to
-// release nodes that became current since.
-func (r *Record) Releasing(wanted nodegroup.Revision) Record {
-	c := r.Reopened()
-	c.Target, c.Phase = wanted, PhaseScaleDown
-	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -47,7 +48,7 @@ func (s *scene) closed() []string {
 }
 
 // inState are the names of the nodes that the record has in the state.
-func inState(record upgrade.Record, state upgrade.NodeState) []string {
+func inState(record record.Record, state record.NodeState) []string {
 	var names []string
 	for name, n := range record.Nodes {
 		if n.State == state {
@@ -64,7 +65,7 @@ func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	for range 3 {
 		step := s.rest()
-		drained := inState(step.Record, upgrade.NodeDrained)
+		drained := inState(step.Record, record.NodeDrained)
 		if step.Finished || len(drained) != 1 {
 			t.Fatalf("drained nodes %v, finished %t: want one node that is waited for", drained, step.Finished)
 		}
@@ -75,7 +76,7 @@ func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 		s.do(step.Actions...)
 	}
 	step := s.rest()
-	if step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 3 || len(step.Record.Nodes) > 0 {
+	if step.Record.Result != record.Succeeded || step.Record.Replaced != 3 || len(step.Record.Nodes) > 0 {
 		t.Errorf("it ends %q with %d replaced and %v on record, want 3 replaced and none on record", step.Record.Result, step.Record.Replaced, step.Record.Nodes)
 	}
 	if closed := s.closed(); len(closed) > 0 {
@@ -86,7 +87,7 @@ func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 // Whatever was done with a node when it becomes current, it is left alone and takes pods again, and
 // no more nodes are unavailable than allowed.
 func TestRenewedNodesAreLeftAlone(t *testing.T) {
-	holding := func(state upgrade.NodeState) func(*scene) string {
+	holding := func(state record.NodeState) func(*scene) string {
 		return func(s *scene) string {
 			s.at("n-a-1").Pods = []*corev1.Pod{build.Pod("web-1", build.On("n-a-1"))}
 			s.budgets(build.Budget("web-1", build.Counts(1, 1, 1)))
@@ -104,12 +105,12 @@ func TestRenewedNodesAreLeftAlone(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		timeout upgrade.OnTimeout
+		timeout record.OnTimeout
 		reach   func(*scene) string
 	}{
-		"before its turn":   {upgrade.Fail, func(s *scene) string { s.do(s.next().Actions...); return "n-a-3" }},
-		"while it drains":   {upgrade.Fail, holding(upgrade.NodeDraining)},
-		"after it was lost": {upgrade.Skip, holding(upgrade.NodeQuarantined)},
+		"before its turn":   {record.Fail, func(s *scene) string { s.do(s.next().Actions...); return "n-a-3" }},
+		"while it drains":   {record.Fail, holding(record.NodeDraining)},
+		"after it was lost": {record.Skip, holding(record.NodeQuarantined)},
 	}
 	for name, c := range cases {
 		for _, provider := range []string{"manual", "aws"} {
@@ -183,7 +184,7 @@ func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newManualScene(t, "n-a-1", "n-a-2")
-			drained := inState(s.rest().Record, upgrade.NodeDrained)
+			drained := inState(s.rest().Record, record.NodeDrained)
 			s.renew(drained[0])
 			s.mark(drained[0], change)
 			step := s.next()
@@ -199,7 +200,7 @@ func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 // current one. The next node is drained once the taint is seen to be gone.
 func TestHalfFencedNodesAreUnavailable(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
-	drained := inState(s.rest().Record, upgrade.NodeDrained)
+	drained := inState(s.rest().Record, record.NodeDrained)
 	s.pass(time.Hour)
 	s.renew(drained[0])
 	s.mark(drained[0], func(node *corev1.Node) {
@@ -212,7 +213,7 @@ func TestHalfFencedNodesAreUnavailable(t *testing.T) {
 		t.Errorf("nodes %s are started while %s has our taint", names, drained[0])
 	}
 	s.do(step.Actions...)
-	if step = s.rest(); len(inState(step.Record, upgrade.NodeDrained)) != 1 || started(step.Record) == drained[0] {
+	if step = s.rest(); len(inState(step.Record, record.NodeDrained)) != 1 || started(step.Record) == drained[0] {
 		t.Errorf("no further node is drained: it waits for %q", step.Status.Waiting)
 	}
 }
@@ -223,12 +224,12 @@ func TestStopReleasesRenewedNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 			s.Request.KeepFence = keep
-			drained := inState(s.rest().Record, upgrade.NodeDrained)
+			drained := inState(s.rest().Record, record.NodeDrained)
 			s.renew(drained[0])
 			s.renew("n-a-3")
 			s.Stop = true
 			step := s.rest()
-			if step.Record.Result != upgrade.Interrupted {
+			if step.Record.Result != record.Interrupted {
 				t.Errorf("it ends %q", step.Record.Result)
 			}
 			if closed := s.closed(); len(closed) > 0 {
@@ -243,7 +244,7 @@ func TestStopReleasesRenewedNodes(t *testing.T) {
 func TestReleaseAfterTheEnd(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	s.Request.WaitReplacement = false
-	if step := s.rest(); step.Record.Result != upgrade.Succeeded {
+	if step := s.rest(); step.Record.Result != record.Succeeded {
 		t.Fatalf("it ends %q: %s", step.Record.Result, step.Record.Message)
 	}
 	if names := upgrade.FencedCurrent(&s.Record, s.Members); len(names) > 0 {
@@ -257,7 +258,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 	s.crash()
 	s.Record = s.Record.Releasing(s.Group.Wanted)
 	step := s.rest()
-	if step.Record.Result != upgrade.Succeeded || len(s.closed()) > 0 {
+	if step.Record.Result != record.Succeeded || len(s.closed()) > 0 {
 		t.Errorf("it ends %q with %v closed", step.Record.Result, s.closed())
 	}
 	if node := s.at("n-a-2").Node; !node.Spec.Unschedulable {
@@ -273,10 +274,10 @@ func TestLaterUpgradeReleasesNodesOfTheEarlier(t *testing.T) {
 	s.renew("n-a-1")
 	earlier := s.Record
 	s.crash()
-	s.Record = upgrade.Record{Earlier: upgrade.EarlierRuns(&earlier, s.Members)}
+	s.Record = record.Record{Earlier: upgrade.EarlierRuns(&earlier, s.Members)}
 	s.Request.Run = "r2"
 	step := s.rest()
-	if step.Record.Run != "r2" || step.Record.Result != upgrade.Succeeded || len(s.closed()) > 0 {
+	if step.Record.Run != "r2" || step.Record.Result != record.Succeeded || len(s.closed()) > 0 {
 		t.Errorf("run %q ends %q with %v closed", step.Record.Run, step.Record.Result, s.closed())
 	}
 	if node := s.at("n-a-2").Node; node.Annotations[nodemark.AnnotationRun] != "r2" {

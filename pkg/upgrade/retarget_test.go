@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -24,7 +25,7 @@ func retargeted(t *testing.T) *scene {
 	interim := old("new-a-1")
 	interim.Node.CreationTimestamp = metav1.NewTime(s.Now)
 	s.add(interim)
-	s.Record.Phase, s.Record.Replaced, s.Record.Begun = upgrade.PhaseUpgrade, 1, 1
+	s.Record.Phase, s.Record.Replaced, s.Record.Begun = record.PhaseUpgrade, 1, 1
 	s.editBooks(func(b *ledger.Books) {
 		b.Zones, b.Changed = map[string]ledger.Zone{"a": {Launched: 1, Shrunk: 1, Removed: 1}}, s.Now
 	})
@@ -55,7 +56,7 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	s := retargeted(t)
 	*s.at("new-a-1") = unready(*s.at("new-a-1"))
 	s.do(s.next().Actions...)
-	wantState(t, s.next(), "new-a-1", upgrade.NodeEmpty)
+	wantState(t, s.next(), "new-a-1", record.NodeEmpty)
 	if started := len(s.Record.Nodes); started != 1 {
 		t.Errorf("%d nodes are started, want 1", started)
 	}
@@ -79,7 +80,7 @@ func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
 			s.mark("younger-a-1", closing)
 			s.at("old-a-2").Pods = []*corev1.Pod{build.Pod("web-1", build.On("old-a-2"))}
 			s.do(s.next().Actions...)
-			wantState(t, s.next(), "younger-a-1", upgrade.NodeEmpty)
+			wantState(t, s.next(), "younger-a-1", record.NodeEmpty)
 			if started := len(s.Record.Nodes); started != 1 {
 				t.Errorf("%d nodes are started, want 1", started)
 			}
@@ -109,11 +110,11 @@ func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 // A target that moves when the surge was given back has it launched again.
 func TestRetargetedAfterScaleDown(t *testing.T) {
 	s := retargeted(t)
-	s.Record.Phase = upgrade.PhaseScaleDown
+	s.Record.Phase = record.PhaseScaleDown
 	s.Record.Request.Surge = 1
 	step := s.next()
 	action[nodegroup.AddCapacity](t, step)
-	if step.Record.Phase != upgrade.PhaseScaleUp {
+	if step.Record.Phase != record.PhaseScaleUp {
 		t.Errorf("it is in phase %q", step.Record.Phase)
 	}
 }
@@ -128,8 +129,8 @@ func TestRetargetedKeepsTheSurgeThatIsThere(t *testing.T) {
 	interim.Node.CreationTimestamp = metav1.NewTime(s.Now)
 	s.add(interim)
 	s.Group.Desired = 2
-	s.Record.Nodes = map[string]upgrade.NodeRecord{"new-a-1": {
-		UID: interim.Node.UID, Instance: interim.Instance.ID, Zone: "a", State: upgrade.NodeRemoving, Added: true, Shrink: true, Terminated: s.Now,
+	s.Record.Nodes = map[string]record.NodeRecord{"new-a-1": {
+		UID: interim.Node.UID, Instance: interim.Instance.ID, Zone: "a", State: record.NodeRemoving, Added: true, Shrink: true, Terminated: s.Now,
 	}}
 	s.editBooks(func(b *ledger.Books) {
 		b.Zones, b.Changed = map[string]ledger.Zone{"a": {Surge: 1, Launched: 1, Shrunk: 1}, "b": {}}, s.Now
@@ -154,7 +155,7 @@ func TestRetargetedWaitsForACurrentNode(t *testing.T) {
 		if d.run(start.Add(at)) {
 			t.Fatal(d.record.Message)
 		}
-		if d.record.Phase != upgrade.PhaseScaleUp {
+		if d.record.Phase != record.PhaseScaleUp {
 			t.Fatalf("phase %q", d.record.Phase)
 		}
 		d.wanted = "3"
@@ -183,8 +184,8 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 	for _, at := range []time.Duration{130 * time.Second, 160 * time.Second, 4 * time.Minute} {
 		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
 		addWorkload(&spec, "web", "ReplicaSet", 3, 1)
-		d := newDriver(t, spec, upgrade.Request{
-			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+		d := newDriver(t, spec, record.Request{
+			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: record.Fail,
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		})
 		told := false // that is said once for each case
@@ -198,7 +199,7 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 			d.run(start.Add(at + time.Duration(i)*30*time.Second))
 			d.wanted = to
 			d.run(time.Time{})
-			if d.record.Result != upgrade.TargetMoved {
+			if d.record.Result != record.TargetMoved {
 				t.Fatalf("it ends %q: %s", d.record.Result, d.record.Message)
 			}
 			d.reopen()
@@ -211,8 +212,8 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 // TestRetargetedAtTheEnd: the target moves while the end waits for workloads. The outdated nodes are replaced.
 func TestRetargetedAtTheEnd(t *testing.T) {
 	s := retargeted(t)
-	s.Record.Phase = upgrade.PhaseDone // it waited for a workload there when the target moved
-	if step := s.next(); step.Record.Result == upgrade.Succeeded {
+	s.Record.Phase = record.PhaseDone // it waited for a workload there when the target moved
+	if step := s.next(); step.Record.Result == record.Succeeded {
 		t.Errorf("it ends %q with %d outdated nodes", step.Record.Result, step.Status.Outdated)
 	}
 }
@@ -266,7 +267,7 @@ func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
 	s.at("new-a-1").Pods = []*corev1.Pod{build.Pod("web", build.On("new-a-1"))}
 	step := s.next()
 	s.do(step.Actions...)
-	wantState(t, s.next(), "new-a-1", upgrade.NodeDraining)
+	wantState(t, s.next(), "new-a-1", record.NodeDraining)
 }
 
 // TestAbortLeavesTheOwnersTarget: the target moved because the owner of the group pointed it at another revision. An abort leaves it there.
@@ -318,12 +319,12 @@ func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 }
 
 // serving counts the nodes that are Ready and not being replaced, fenced or not.
-func serving(w upgrade.World, record upgrade.Record) int {
+func serving(w upgrade.World, rec record.Record) int {
 	n := 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		state := record.Nodes[m.Name()].State
-		leaving := state != "" && state != upgrade.NodeQuarantined
+		state := rec.Nodes[m.Name()].State
+		leaving := state != "" && state != record.NodeQuarantined
 		if m.Node != nil && !leaving && m.HasStarted(nil) {
 			n++
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -17,26 +18,6 @@ const (
 	// retriesInStop is how long a stop or an undoing tries a request before it leaves it out.
 	retriesInStop = 5 * time.Minute
 )
-
-// Retried is a request that is tried again and again; the zero value is none.
-type Retried struct {
-	// Action is the request in words, Detail the last answer to it.
-	Action string `json:"action"`
-	Detail string `json:"detail"`
-	// Since is when it was asked for first.
-	Since time.Time `json:"since"`
-	// More counts the other requests that are tried again.
-	More int `json:"more,omitempty"`
-}
-
-// String says it to a person.
-func (r Retried) String() string {
-	text := "to " + r.Action + ": " + r.Detail
-	if r.More > 0 {
-		text += fmt.Sprintf(" (and %d more requests)", r.More)
-	}
-	return text
-}
 
 // Retry is what is remembered of a request that has not had its effect.
 type Retry struct {
@@ -71,7 +52,7 @@ func (d *decision) watchRetries() {
 	if longest.Action == nil {
 		return
 	}
-	d.retried = Retried{Action: longest.Action.String(), Detail: found.describe(longest), Since: found.Since, More: told - 1}
+	d.retried = record.Retried{Action: longest.Action.String(), Detail: found.describe(longest), Since: found.Since, More: told - 1}
 	d.limitRetry(longest.Action, found)
 }
 
@@ -126,7 +107,7 @@ func (d *decision) limitRetry(action nodegroup.Action, retry Retry) {
 	if d.w.Now.Before(limit) {
 		return
 	}
-	d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: it has had no effect for %s: %s", action, d.w.Now.Sub(retry.Since).Round(time.Second), d.retried.Detail))
+	d.stopUpgradeWith(record.Failed, fmt.Sprintf("to %s: it has had no effect for %s: %s", action, d.w.Now.Sub(retry.Since).Round(time.Second), d.retried.Detail))
 }
 
 // hasOwnLimit reports whether the time that the action may take is limited elsewhere.

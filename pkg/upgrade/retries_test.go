@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // S21: TestRetriedRequestsAreNamed has requests of each kind be refused for now, without an end: within half a minute it is said which and why,
@@ -59,7 +60,7 @@ func TestRetriedRequestsAreNamed(t *testing.T) {
 // another state, and the upgrade stops in the limit nevertheless.
 func TestRetriesOutlastAStateOfTheNode(t *testing.T) {
 	d := reachedBy(t, true)["upgrade"]()
-	d.req.BootTimeout, d.req.DrainTimeout, d.req.OnTimeout = duration(3*time.Minute), duration(2*time.Minute), upgrade.Force
+	d.req.BootTimeout, d.req.DrainTimeout, d.req.OnTimeout = duration(3*time.Minute), duration(2*time.Minute), record.Force
 	d.record.Request = d.req
 	d.faults = []fault{
 		{key: "start-drain/", outcome: nodegroup.OutcomeLater, detail: "not now", times: 1 << 20},
@@ -74,11 +75,11 @@ func TestRetriesOutlastAStateOfTheNode(t *testing.T) {
 			}
 		}
 		for _, n := range step.Record.Nodes {
-			forced = forced || n.State == upgrade.NodeForcing
+			forced = forced || n.State == record.NodeForcing
 		}
 	}
 	d.run(time.Time{})
-	if took := d.cluster.Now().Sub(refused); !forced || refused.IsZero() || took > 4*time.Minute || d.record.Result != upgrade.Failed {
+	if took := d.cluster.Now().Sub(refused); !forced || refused.IsZero() || took > 4*time.Minute || d.record.Result != record.Failed {
 		t.Errorf("%s after the first refusal it ended %q, a node was forced: %t: %s", took, d.record.Result, forced, d.record.Message)
 	}
 }
@@ -100,7 +101,7 @@ func TestUnansweredEvictionIsBlamed(t *testing.T) {
 	d.run(start.Add(2*time.Minute + 30*time.Second))
 	inFlight = true
 	d.run(time.Time{})
-	if m := d.record.Message; d.record.Result != upgrade.PodEvictionFailure || strings.Contains(m, "finalizers") || !strings.Contains(m, "eviction") {
+	if m := d.record.Message; d.record.Result != record.PodEvictionFailure || strings.Contains(m, "finalizers") || !strings.Contains(m, "eviction") {
 		t.Errorf("it ended %q: %s", d.record.Result, m)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -117,7 +117,7 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 			s.do(s.next().Actions...)
 			s.add(current("new-a-1"))
 			s.do(s.next().Actions...) // the fence
-			s.Record.Phase = upgrade.PhaseUpgrade
+			s.Record.Phase = record.PhaseUpgrade
 			s.remove("new-a-1") // its machine was taken, and another is on its way
 			if !ready {
 				build.NotReady(start)(s.at("old-a-1").Node)
@@ -164,7 +164,7 @@ func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 		t.Errorf("stopping with %q, poll %s, by a reading from before", step.Record.Stopping, step.Poll)
 	}
 	s.pass(time.Second)
-	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+	if step = s.next(); step.Record.Stopping != record.NodeCreationFailure {
 		t.Errorf("stopping with %q, want NodeCreationFailure", step.Record.Stopping)
 	}
 }

@@ -14,7 +14,7 @@ func (d *decision) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
 	d.waitFor("the nodes not replaced yet to be unfenced")
 	kept := d.keepSurvivingSurge()
-	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
+	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) }) && kept
 }
 
 // carryOverSurge begins the books of the way back, when all that was added before is known.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -84,15 +84,15 @@ func TestHoldNew(t *testing.T) {
 
 // I4: however the upgrade ends, the nodes are given back to autoscalers before it has ended.
 func TestHeldNodesAreFreed(t *testing.T) {
-	stop := func(result upgrade.Result) func(*scene) { return func(s *scene) { s.Record.Stopping = result } }
+	stop := func(result record.Result) func(*scene) { return func(s *scene) { s.Record.Stopping = result } }
 	cases := map[string]func(*scene){
-		"done":    func(s *scene) { s.Record.Phase = upgrade.PhaseScaleDown },
+		"done":    func(s *scene) { s.Record.Phase = record.PhaseScaleDown },
 		"stopped": func(s *scene) { s.Stop = true },
 		"aborted": func(s *scene) { s.Record = s.Record.Aborting() },
-		"failed":  stop(upgrade.Failed),
-		"timeout": stop(upgrade.PodEvictionFailure),
+		"failed":  stop(record.Failed),
+		"timeout": stop(record.PodEvictionFailure),
 		"by a run": func(s *scene) {
-			s.Record.Phase = upgrade.PhaseScaleDown
+			s.Record.Phase = record.PhaseScaleDown
 			s.at("cur-a-1").Node.Annotations[nodemark.AnnotationHeld] = "r0"
 		},
 	}
@@ -127,7 +127,7 @@ func TestHeldNodesAreFreed(t *testing.T) {
 func TestLateNodeIsNotHeld(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.next()
-	s.Record.Phase = upgrade.PhaseUpgrade
+	s.Record.Phase = record.PhaseUpgrade
 	s.remove("old-a-1")
 	s.add(current("new-a-1"))
 	s.pass(time.Minute)

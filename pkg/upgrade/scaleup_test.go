@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -16,11 +17,11 @@ func TestNothingToDo(t *testing.T) {
 	cases := map[string]struct {
 		member nodegroup.Member
 		stop   bool
-		want   upgrade.Result
+		want   record.Result
 	}{
-		"E31 nothing is outdated":   {current("cur-a-1"), false, upgrade.Succeeded},
-		"stopped before it began":   {old("old-a-1"), true, upgrade.Interrupted},
-		"stopped with nothing left": {current("cur-a-1"), true, upgrade.Interrupted},
+		"E31 nothing is outdated":   {current("cur-a-1"), false, record.Succeeded},
+		"stopped before it began":   {old("old-a-1"), true, record.Interrupted},
+		"stopped with nothing left": {current("cur-a-1"), true, record.Interrupted},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,13 +73,13 @@ func TestQuiesceRecordsOnlyWhatWasOurs(t *testing.T) {
 		t.Errorf("recorded %q as suspended by us, persist %t", got, step.Persist)
 	}
 	s.do(step.Actions...)
-	s.until(upgrade.PhaseUpgrade)
+	s.until(record.PhaseUpgrade)
 
 	s.Members = nil // whatever became of the node
 	step = s.next()
 	wantActions(t, step, "resume AZRebalance")
 	s.do(step.Actions...)
-	if step = s.next(); step.Record.Result != upgrade.Succeeded || strings.Join(s.Group.Suspended, " ") != "AlarmNotification Launch" {
+	if step = s.next(); step.Record.Result != record.Succeeded || strings.Join(s.Group.Suspended, " ") != "AlarmNotification Launch" {
 		t.Errorf("result %q, suspended %v", step.Record.Result, s.Group.Suspended)
 	}
 }
@@ -206,7 +207,7 @@ func TestNodeCreationFailure(t *testing.T) {
 			}
 			s.pass(time.Second)
 			step := s.next()
-			if step.Record.Stopping != upgrade.NodeCreationFailure || !step.Persist {
+			if step.Record.Stopping != record.NodeCreationFailure || !step.Persist {
 				t.Errorf("stopping with %q, persist %t", step.Record.Stopping, step.Persist)
 			}
 			head := "after 20m0s "
@@ -233,7 +234,7 @@ func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 		t.Fatalf("stopping with %q: %s, and does %v", step.Record.Stopping, step.Record.Message, step.Actions)
 	}
 	s.pass(20 * time.Minute)
-	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+	if step = s.next(); step.Record.Stopping != record.NodeCreationFailure {
 		t.Errorf("without an answer it continues without end: %v", step.Actions)
 	}
 	if want := "the cloud has not answered 2 of the launches: see whether it can be reached"; !strings.HasSuffix(step.Record.Message, want) {
@@ -288,7 +289,7 @@ func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
 	wantActions(t, step, "lower the group's max from 4 to 3")
 	s.do(step.Actions...)
 	step = s.next()
-	if !step.Finished || step.Record.Result != upgrade.NodeCreationFailure || step.Record.Ledger.Contribution() != 1 {
+	if !step.Finished || step.Record.Result != record.NodeCreationFailure || step.Record.Ledger.Contribution() != 1 {
 		t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
 	}
 	if len(step.Record.Nodes) != 0 || step.Record.Replaced != 0 {
@@ -302,7 +303,7 @@ func TestScaleUpIsTriedAgain(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.pass(20 * time.Minute)
 	s.rest()
-	if s.Record.Result != upgrade.NodeCreationFailure {
+	if s.Record.Result != record.NodeCreationFailure {
 		t.Fatalf("result %q", s.Record.Result)
 	}
 	s.pass(time.Hour)
@@ -316,7 +317,7 @@ func TestScaleUpIsTriedAgain(t *testing.T) {
 		t.Fatalf("it fails early: %s", step.Record.Message)
 	}
 	s.pass(time.Second)
-	if step := s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+	if step := s.next(); step.Record.Stopping != record.NodeCreationFailure {
 		t.Error("it waits for ever")
 	}
 }

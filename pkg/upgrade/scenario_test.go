@@ -22,6 +22,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -183,31 +184,31 @@ func (s *scenario) begin(t *testing.T, c command) {
 	if window == 0 || like == "gke" {
 		window += surge // GKE G12
 	}
-	request := upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: like,
+	request := record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: like,
 		MaxUnavailable: unavailable, Window: window, Surge: surge,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
-		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
+		OnTimeout: record.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
-		Move: upgrade.Move(c.text("move", "")), NoImplicitBudgets: !c.flag("implicit-budgets", true),
+		Move: record.Move(c.text("move", "")), NoImplicitBudgets: !c.flag("implicit-budgets", true),
 	}
 	if ignored := c.text("ignore-unready", ""); ignored != "" {
 		request.IgnoreUnready = []string{ignored}
 	}
-	if c.text("strategy", "") == string(upgrade.BlueGreen) {
+	if c.text("strategy", "") == string(record.BlueGreen) {
 		batch := c.number("batch", 1)
-		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = upgrade.BlueGreen, outdated, 0, max(1, batch)
-		request.BlueGreen = &upgrade.BlueGreenRequest{Batch: batch, BatchSoak: duration(c.duration("batch-soak", 0)), Soak: duration(c.duration("soak", time.Hour))}
+		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = record.BlueGreen, outdated, 0, max(1, batch)
+		request.BlueGreen = &record.BlueGreenRequest{Batch: batch, BatchSoak: duration(c.duration("batch-soak", 0)), Soak: duration(c.duration("soak", time.Hour))}
 	}
-	if c.text("strategy", "") == string(upgrade.AutoscaledBlueGreen) {
-		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = upgrade.AutoscaledBlueGreen, 0, 0, 20
-		request.DrainTimeout, request.OnTimeout, request.WaitForDrain = duration(time.Hour), upgrade.Force, duration(c.duration("wait-for-drain", 72*time.Hour))
+	if c.text("strategy", "") == string(record.AutoscaledBlueGreen) {
+		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = record.AutoscaledBlueGreen, 0, 0, 20
+		request.DrainTimeout, request.OnTimeout, request.WaitForDrain = duration(time.Hour), record.Force, duration(c.duration("wait-for-drain", 72*time.Hour))
 		s.spec.Autoscaled = true
 	}
 	s.driver = newDriver(t, s.spec, request)
 	s.driver.leave = c.flag("leave", false)
 	s.driver.faults = s.faults
-	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}, evictions: c.flag("evictions", false)}
+	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]record.NodeState{}, told: map[string]bool{}, evictions: c.flag("evictions", false)}
 	s.driver.watch = s.transcript.add
 }
 
@@ -241,24 +242,24 @@ func (s *scenario) run(c command) string {
 // verb has another actor on another machine ask for something in the middle of the run.
 func (s *scenario) verb(c command) {
 	d := s.driver
-	verb, carryOn := upgrade.VerbPause, func() {}
+	verb, carryOn := record.VerbPause, func() {}
 	switch {
 	case c.HasArg("abort-at"):
-		verb, carryOn = upgrade.VerbAbort, d.abort
+		verb, carryOn = record.VerbAbort, d.abort
 	case c.HasArg("rollback-at"):
-		verb, carryOn = upgrade.VerbRollback, d.rollBack
+		verb, carryOn = record.VerbRollback, d.rollBack
 	case c.HasArg("complete-at"):
-		verb = upgrade.VerbComplete
+		verb = record.VerbComplete
 	}
 	d.run(start.Add(c.duration(string(verb)+"-at", 0)))
 	s.transcript.line(string(verb))
 	d.ask(verb)
 	if c.HasArg("withdraw-at") && !d.run(start.Add(c.duration("withdraw-at", 0))) {
 		s.transcript.line("withdrawn")
-		d.asked = upgrade.Asked{}
+		d.asked = record.Asked{}
 	}
 	d.run(time.Time{})
-	if verb == upgrade.VerbPause || verb == upgrade.VerbComplete {
+	if verb == record.VerbPause || verb == record.VerbComplete {
 		return
 	}
 	s.transcript.line(fmt.Sprintf("%s %s", d.record.Result, d.record.Message))
@@ -276,9 +277,9 @@ type transcript struct {
 	cluster *simulate.Cluster
 	text    strings.Builder
 	sizes   string
-	phase   upgrade.Phase
+	phase   record.Phase
 	waiting string
-	states  map[string]upgrade.NodeState
+	states  map[string]record.NodeState
 	told    map[string]bool
 	// evictions has what is sent to pods written down, too.
 	evictions bool
@@ -305,10 +306,10 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 			tr.line(waiting)
 		}
 	}
-	states := map[string]upgrade.NodeState{}
+	states := map[string]record.NodeState{}
 	for _, n := range step.Status.Nodes {
 		states[n.Name] = n.State
-		if tr.states[n.Name] != n.State && n.State != upgrade.NodePending && n.State != upgrade.NodeFenced {
+		if tr.states[n.Name] != n.State && n.State != record.NodePending && n.State != record.NodeFenced {
 			tr.line(fmt.Sprintf("%s %s", n.Name, n.State))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -36,8 +37,8 @@ func newScene(t *testing.T, members ...nodegroup.Member) *scene {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	return &scene{t: t, World: upgrade.World{
 		Now: start,
-		Request: upgrade.Request{
-			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+		Request: record.Request{
+			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		},
 		Group: nodegroup.Group{
@@ -92,13 +93,13 @@ func (s *scene) next() upgrade.Step {
 }
 
 // stored is the record as it comes back from the cluster.
-func stored(t *testing.T, record upgrade.Record) upgrade.Record {
+func stored(t *testing.T, rec record.Record) record.Record {
 	t.Helper()
-	text, err := json.Marshal(record)
+	text, err := json.Marshal(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back upgrade.Record
+	var back record.Record
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func (s *scene) terminate(a nodegroup.Terminate) {
 
 // until takes steps, and has what they ask for succeed, up to the one that enters the phase; what
 // that one asks for is left to the test.
-func (s *scene) until(phase upgrade.Phase) upgrade.Step {
+func (s *scene) until(phase record.Phase) upgrade.Step {
 	s.t.Helper()
 	for range 20 {
 		step := s.next()
@@ -283,7 +284,7 @@ func action[A nodegroup.Action](t *testing.T, step upgrade.Step) A {
 	return found[0]
 }
 
-func wantState(t *testing.T, step upgrade.Step, node string, want upgrade.NodeState) {
+func wantState(t *testing.T, step upgrade.Step, node string, want record.NodeState) {
 	t.Helper()
 	got, _ := step.Status.FindNode(node)
 	if got.State != want {

@@ -6,6 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // deferForCurrentNode returns true while the node must wait for a current node that takes pods. After the
@@ -17,11 +18,11 @@ func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 	if !moved || len(d.sampleNodes()) > 0 || d.urgencyOf(m) < urgencies-1 || len(d.classifyPodsOf(m).Evict) == 0 {
 		return false
 	}
-	until := d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)
+	until := d.rec.LastChange().Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(until) {
 		return false // no node became ready in that time
 	}
-	coming := d.rec.Ledger.PendingLaunches() > 0 || d.rec.countInFlight() > 0 || d.count.Fresh > 0
+	coming := d.rec.Ledger.PendingLaunches() > 0 || d.rec.CountInFlight() > 0 || d.count.Fresh > 0
 	if !coming && !slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return len(d.classifyPodsOf(m).Evict) == 0 }) {
 		return false
 	}
@@ -70,13 +71,13 @@ func (d *decision) makePlan(givenUp string) *schedule.Plan {
 		Policy: req.Policy(), Recoveries: d.recoveries, Guarded: !req.NoImplicitBudgets, Memory: d.w.Notes.Memory,
 	}
 	in.Budgets = d.budgetsToKeep()
-	if req.Move == MoveBySurge {
+	if req.Move == record.MoveBySurge {
 		in.Movable = d.w.Movable
 	}
-	started := d.rec.startedNames()
+	started := d.rec.StartedNames()
 	in.Draining = make([]schedule.Node, 0, len(started)+1) // and one that is started now
 	for _, name := range started {
-		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
+		if m := d.count.byName[name]; m != nil && record.IsInDrain(d.rec.Nodes[name].State) {
 			node := d.describeNode(name, m)
 			if name == givenUp {
 				node.Stage = schedule.Evicting
@@ -140,7 +141,7 @@ func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 // that is not known.
 func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	opens := in.Kind == drain.BudgetSpent || in.Kind == drain.BudgetUnhealthy || in.Kind == drain.LastReady || in.Kind == drain.Canary
-	i := slices.IndexFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == w })
+	i := slices.IndexFunc(d.unhealthy, func(u unhealthy) bool { return u.Workload == w })
 	if !opens || i < 0 {
 		return ""
 	}

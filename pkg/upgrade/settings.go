@@ -9,13 +9,14 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Settings are a user's wishes, each of which may be left open: nil, or empty.
 type Settings struct {
 	// Like is "eks" or "gke"; empty for what fits the provider.
 	Like           string
-	Strategy       Strategy
+	Strategy       record.Strategy
 	To             string
 	Current        map[string]string
 	MaxUnavailable *nodegroup.Quantity
@@ -31,9 +32,9 @@ type Settings struct {
 	DrainTimeout *time.Duration
 	Settle       *time.Duration
 	BootTimeout  time.Duration
-	OnTimeout    OnTimeout
+	OnTimeout    record.OnTimeout
 	// Move is "" for MoveByEviction.
-	Move Move
+	Move record.Move
 	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, or AllWorkloads.
 	IgnoreUnready []string
 
@@ -45,15 +46,15 @@ type defaults struct {
 	maxUnavailable nodegroup.Quantity
 	drainTimeout   time.Duration
 	settle         time.Duration
-	onTimeout      OnTimeout
+	onTimeout      record.OnTimeout
 }
 
 func defaultsOf(like string) defaults {
 	if like == "gke" { // GKE G10, G15
-		return defaults{maxUnavailable: nodegroup.Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}
+		return defaults{maxUnavailable: nodegroup.Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: record.Force}
 	}
 	// EKS E05, E41, E42, E44
-	return defaults{maxUnavailable: nodegroup.Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}
+	return defaults{maxUnavailable: nodegroup.Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: record.Fail}
 }
 
 // Check refuses values that no group could make sense of, so that nothing need be asked for them to
@@ -62,12 +63,12 @@ func (s Settings) Check() error {
 	switch {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
 		return fmt.Errorf("--like=%s is neither eks nor gke", s.Like)
-	case s.Strategy != "" && !slices.Contains(Strategies(), s.Strategy):
+	case s.Strategy != "" && !slices.Contains(record.Strategies(), s.Strategy):
 		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinStrategyNames())
-	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
+	case !slices.Contains([]record.OnTimeout{"", record.Fail, record.Force, record.Skip}, s.OnTimeout):
 		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
-	case !slices.Contains([]Move{"", MoveByEviction, MoveBySurge}, s.Move):
-		return fmt.Errorf("--move=%s is not known: use %s or %s", s.Move, MoveByEviction, MoveBySurge)
+	case !slices.Contains([]record.Move{"", record.MoveByEviction, record.MoveBySurge}, s.Move):
+		return fmt.Errorf("--move=%s is not known: use %s or %s", s.Move, record.MoveByEviction, record.MoveBySurge)
 	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
 		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", s.DrainTimeout)
 	case s.BootTimeout <= 0:
@@ -81,7 +82,7 @@ func (s Settings) Check() error {
 // checkStrategy returns an error for settings that the strategy does not take.
 func (s *Settings) checkStrategy() error {
 	asked := strategyOf(s.Strategy, false)
-	for _, name := range Strategies() {
+	for _, name := range record.Strategies() {
 		other := strategyOf(name, false)
 		if other.claim == nil || other.name == asked.name {
 			continue
@@ -98,11 +99,11 @@ func (s *Settings) checkStrategy() error {
 
 func (s *Settings) checkIgnored() error {
 	for _, name := range s.IgnoreUnready {
-		if name == AllWorkloads {
+		if name == record.AllWorkloads {
 			continue
 		}
 		if _, err := drain.ParseWorkload(name); err != nil {
-			return fmt.Errorf("--ignore-unready=%s: %w, or %s for all", name, err, AllWorkloads)
+			return fmt.Errorf("--ignore-unready=%s: %w, or %s for all", name, err, record.AllWorkloads)
 		}
 	}
 	return nil
@@ -123,7 +124,7 @@ func (s *Settings) checkUpdateStrategy() error {
 	case !slices.Contains(UpdateStrategies(), s.UpdateStrategy):
 		return fmt.Errorf("--update-strategy=%s is not known: use %s", s.UpdateStrategy, strings.Join(UpdateStrategies(), " or "))
 	case !s.Strategy.Traits().TakesWidth:
-		return fmt.Errorf("--update-strategy=%s is of the strategy %s: leave it or --strategy=%s out", s.UpdateStrategy, Surge, s.Strategy)
+		return fmt.Errorf("--update-strategy=%s is of the strategy %s: leave it or --strategy=%s out", s.UpdateStrategy, record.Surge, s.Strategy)
 	case s.UpdateStrategy == minimal && s.MaxSurge != nil && s.MaxSurge.N > 0:
 		return fmt.Errorf("--update-strategy=%s adds no node: leave --max-surge=%s out", minimal, s.MaxSurge)
 	}
@@ -141,23 +142,23 @@ func checkSoak(flag string, soak *time.Duration) error {
 // number of nodes, outdated how many of them are to be replaced. It returns an error for what Check
 // refuses, on wishes that contradict each other and on those that leave no node that could ever be
 // drained.
-func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Request, error) {
+func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	err := s.Check()
 	if err != nil {
-		return Request{}, err
+		return record.Request{}, err
 	}
 	if group.Managed != nil {
 		return s.resolveDelegated(group, size)
 	}
 	like := cmp.Or(s.Like, nodegroup.InfoOf(group.Provider).Model)
 	model := defaultsOf(like)
-	req := Request{
-		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
+	req := record.Request{
+		Group: group.Name, Strategy: cmp.Or(s.Strategy, record.Surge), Like: like, To: s.To, Current: s.Current,
 		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged, RespectDoNotDisrupt: s.RespectDoNotDisrupt,
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
 		NoImplicitBudgets: s.NoImplicitBudgets, IgnoreUnready: s.IgnoreUnready, Move: s.Move,
-		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
-		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
+		DrainTimeout: record.Duration{Duration: valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: record.Duration{Duration: valueOrDefault(s.Settle, model.settle)},
+		BootTimeout: record.Duration{Duration: s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
 	if resolve := strategyOf(s.Strategy, false).resolve; resolve != nil {
 		return resolve(s, req, group, size, outdated)
@@ -168,12 +169,12 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 // resolveWidth completes the request for a surge upgrade: how many nodes are added, and how many
 // are upgraded at once. GKE's numbers are those of a zone, one of which has its turn at a time, so
 // that they hold for the whole group, too (GKE G10, G12, G14).
-func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+func (s Settings) resolveWidth(req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	unavailable := valueOrDefault(s.MaxUnavailable, defaultsOf(req.Like).maxUnavailable)
 	surge := valueOrDefault(s.MaxSurge, nodegroup.Quantity{N: 1})
 	err := cmp.Or(checkPerZone("max-unavailable", unavailable, group), checkPerZone("max-surge", surge, group))
 	if err != nil {
-		return Request{}, err
+		return record.Request{}, err
 	}
 	if req.TakesTurns() {
 		unavailable.PerZone, surge.PerZone = false, false
@@ -182,22 +183,22 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 		}
 	}
 	if req.MaxUnavailable, err = unavailable.ResolveUnavailable(size); err != nil {
-		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
+		return record.Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
 	if req.Surge, err = s.resolveSurge(group, req.MaxUnavailable, size, outdated); err != nil {
-		return Request{}, err
+		return record.Request{}, err
 	}
 	req.Window = req.MaxUnavailable
 	switch {
 	case req.TakesTurns():
-		req.Surge = min(req.Surge, maxSurgeWindow)
-		req.MaxUnavailable = min(req.MaxUnavailable, maxSurgeWindow-req.Surge)
+		req.Surge = min(req.Surge, record.MaxSurgeWindow)
+		req.MaxUnavailable = min(req.MaxUnavailable, record.MaxSurgeWindow-req.Surge)
 		req.Window = req.Surge + req.MaxUnavailable
 	case req.Window == 0:
-		req.Window = min(req.Surge, maxSurgeWindow)
+		req.Window = min(req.Surge, record.MaxSurgeWindow)
 	}
 	if req.Window == 0 && outdated > 0 {
-		return Request{}, s.describeNoWidth(group, req.Like)
+		return record.Request{}, s.describeNoWidth(group, req.Like)
 	}
 	return req, nil
 }
@@ -245,7 +246,7 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 		return surge, nil
 	}
 	remedy := "pass --max-surge=0 or leave --keep-max out"
-	if s.Strategy == BlueGreen { // which takes no width
+	if s.Strategy == record.BlueGreen { // which takes no width
 		remedy = "leave --keep-max out"
 	}
 	room := max(0, group.Max-group.Desired)
@@ -265,13 +266,13 @@ func (s *Settings) firstForOthers(like string) string {
 		flag string
 		is   bool
 	}{
-		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
+		{"strategy", s.Strategy != "" && s.Strategy != record.Delegated},
 		{"like", s.Like != "" && s.Like != like},
 		{"update-strategy", s.UpdateStrategy != ""},
 		{"current", len(s.Current) > 0},
 		{"drain-timeout", s.DrainTimeout != nil},
 		{"settle", s.Settle != nil},
-		{"on-timeout=skip", s.OnTimeout == Skip},
+		{"on-timeout=skip", s.OnTimeout == record.Skip},
 		{"batch", s.Batch != nil},
 		{"batch-soak", s.BatchSoak != nil},
 		{"soak", s.Soak != nil},
@@ -280,7 +281,7 @@ func (s *Settings) firstForOthers(like string) string {
 		{"unmanaged-pods", s.EvictUnmanaged},
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
 		{"implicit-budgets", s.NoImplicitBudgets},
-		{"move", s.Move == MoveBySurge},
+		{"move", s.Move == record.MoveBySurge},
 		{"ignore-unready", len(s.IgnoreUnready) > 0},
 		{"keep-max", s.KeepMax},
 		{"keep-fence", s.KeepFence},
@@ -303,7 +304,7 @@ func valueOrDefault[T any](value *T, otherwise T) T {
 // joinStrategyNames writes all strategies as a choice: "surge, short-lived or delegated".
 func joinStrategyNames() string {
 	var names []string
-	for _, strategy := range Strategies() {
+	for _, strategy := range record.Strategies() {
 		names = append(names, string(strategy))
 	}
 	last := len(names) - 1

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 func settings(change func(*upgrade.Settings)) upgrade.Settings {
@@ -84,7 +85,7 @@ func TestUpdateStrategies(t *testing.T) {
 		"MINIMAL, said twice":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(0) }, 0, ""},
 		"MINIMAL with a surge":        {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(2) }, 0, "--update-strategy=minimal adds no node: leave --max-surge=2 out"},
 		"none of EKS's":               {func(s *upgrade.Settings) { s.UpdateStrategy = "rolling" }, 0, "--update-strategy=rolling is not known: use default or minimal"},
-		"of another strategy":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.Strategy = "minimal", upgrade.BlueGreen }, 0, "leave it or --strategy=blue-green out"},
+		"of another strategy":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.Strategy = "minimal", record.BlueGreen }, 0, "leave it or --strategy=blue-green out"},
 		"MINIMAL, none may be missed": {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxUnavailable = "minimal", number(0) }, 0, "leaves no node that could be drained"},
 	}
 	for name, c := range cases {
@@ -102,11 +103,11 @@ func TestUpdateStrategies(t *testing.T) {
 func TestResolveDefaults(t *testing.T) {
 	cases := map[string]struct {
 		provider string
-		want     upgrade.Request
+		want     record.Request
 	}{
-		"E41 E42 E44 as EKS": {"aws", upgrade.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: upgrade.Fail}},
-		"G10 G15 as GKE":     {"gke", upgrade.Request{Like: "gke", DrainTimeout: duration(time.Hour), OnTimeout: upgrade.Force}},
-		"manual as EKS":      {"manual", upgrade.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: upgrade.Fail}},
+		"E41 E42 E44 as EKS": {"aws", record.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: record.Fail}},
+		"G10 G15 as GKE":     {"gke", record.Request{Like: "gke", DrainTimeout: duration(time.Hour), OnTimeout: record.Force}},
+		"manual as EKS":      {"manual", record.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: record.Fail}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestResolveDefaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Like != c.want.Like || got.DrainTimeout != c.want.DrainTimeout || got.Settle != c.want.Settle || got.OnTimeout != c.want.OnTimeout || got.Strategy != upgrade.Surge {
+			if got.Like != c.want.Like || got.DrainTimeout != c.want.DrainTimeout || got.Settle != c.want.Settle || got.OnTimeout != c.want.OnTimeout || got.Strategy != record.Surge {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
@@ -176,7 +177,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := settings(func(s *upgrade.Settings) { s.Strategy, s.KeepMax = upgrade.BlueGreen, c.keepMax }).ResolveRequest(&c.group, 9, 9)
+			_, err := settings(func(s *upgrade.Settings) { s.Strategy, s.KeepMax = record.BlueGreen, c.keepMax }).ResolveRequest(&c.group, 9, 9)
 			checkError(t, err, c.want)
 			if err != nil && strings.Contains(err.Error(), "--max-") {
 				t.Errorf("it names a flag of another strategy: %v", err)
@@ -198,15 +199,15 @@ func TestKeepMaxLimitsTheSurge(t *testing.T) {
 }
 
 func TestDifferences(t *testing.T) {
-	mine := upgrade.Request{Run: "r1", Surge: 4, MaxUnavailable: 1, Settle: duration(time.Minute)}
+	mine := record.Request{Run: "r1", Surge: 4, MaxUnavailable: 1, Settle: duration(time.Minute)}
 	cases := map[string]struct {
-		change func(*upgrade.Request)
+		change func(*record.Request)
 		want   string
 	}{
-		"none":                     {func(*upgrade.Request) {}, ""},
-		"what the size made of it": {func(r *upgrade.Request) { r.Run, r.Surge = "r2", 6 }, ""},
-		"one":                      {func(r *upgrade.Request) { r.MaxUnavailable = 3 }, "--max-unavailable 1, now 3"},
-		"two":                      {func(r *upgrade.Request) { r.MaxUnavailable, r.Settle = 3, duration(0) }, "--max-unavailable 1, now 3; --settle 1m0s, now 0s"},
+		"none":                     {func(*record.Request) {}, ""},
+		"what the size made of it": {func(r *record.Request) { r.Run, r.Surge = "r2", 6 }, ""},
+		"one":                      {func(r *record.Request) { r.MaxUnavailable = 3 }, "--max-unavailable 1, now 3"},
+		"two":                      {func(r *record.Request) { r.MaxUnavailable, r.Settle = 3, duration(0) }, "--max-unavailable 1, now 3; --settle 1m0s, now 0s"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -221,24 +222,24 @@ func TestDifferences(t *testing.T) {
 
 // TestWith has settings that are given again beside those of the run.
 func TestWith(t *testing.T) {
-	mine := upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute), KeepMax: true}
-	other := upgrade.Request{Run: "r2", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 6, OnTimeout: upgrade.Force}
+	mine := record.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute), KeepMax: true}
+	other := record.Request{Run: "r2", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 6, OnTimeout: record.Force}
 	cases := map[string]struct {
 		given []string
-		want  upgrade.Request
+		want  record.Request
 	}{
 		"none": {nil, mine},
 		"one": {
 			[]string{"max-unavailable"},
-			upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 2, Window: 6, Surge: 4, Settle: duration(time.Minute), KeepMax: true},
+			record.Request{Run: "r1", Like: "eks", MaxUnavailable: 2, Window: 6, Surge: 4, Settle: duration(time.Minute), KeepMax: true},
 		},
 		"a switch that is turned off": {
 			[]string{"keep-max"},
-			upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute)},
+			record.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute)},
 		},
 		"another model, with its numbers": {
 			[]string{"like"},
-			upgrade.Request{Run: "r1", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 4, OnTimeout: upgrade.Force, KeepMax: true},
+			record.Request{Run: "r1", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 4, OnTimeout: record.Force, KeepMax: true},
 		},
 	}
 	for name, c := range cases {

@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
-
-// PhaseExpire is the phase of the short-lived strategy after PhaseSetup.
-const PhaseExpire Phase = "expire"
 
 // mostExpiry is how long outdated nodes may take to end by themselves (GKE G90).
 const mostExpiry = 7 * 24 * time.Hour
@@ -18,17 +16,17 @@ const mostExpiry = 7 * 24 * time.Hour
 // shortLivedStrategy is that of GKE for nodes that end by themselves within a week: the group is
 // pointed at the wanted revision, and no node is fenced, drained or removed (GKE G90).
 func shortLivedStrategy() strategy {
-	abort := []Verb{VerbAbort}
+	abort := []record.Verb{record.VerbAbort}
 	return strategy{
 		begin: func(*decision) {},
 		check: checkShortLived, resolve: resolveShortLived, describe: describeShortLived,
 		phases: []phase{
 			{
-				name: PhaseSetup, untouched: true, calm: true, verbs: abort,
+				name: record.PhaseSetup, untouched: true, calm: true, verbs: abort,
 				run: (*decision).setRevision,
 			},
 			{
-				name: PhaseExpire, calm: true, verbs: abort,
+				name: record.PhaseExpire, calm: true, verbs: abort,
 				run: (*decision).awaitExpiry,
 			},
 		},
@@ -42,31 +40,31 @@ func checkShortLived(s *Settings) error {
 	others := *s
 	others.Strategy, others.Current = "", nil
 	if flag := others.firstForOthers("eks"); flag != "" {
-		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: remove the flag", flag, ShortLived)
+		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: remove the flag", flag, record.ShortLived)
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
-		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: remove the flags")
+		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(record.ShortLived) + " drains and removes no node: remove the flags")
 	}
 	return nil
 }
 
 // resolveShortLived completes the request.
-func resolveShortLived(s Settings, req Request, group *nodegroup.Group, _, outdated int) (Request, error) {
+func resolveShortLived(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
 	req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
 	return req, fitsShortLived(group, &req, outdated)
 }
 
 // describeShortLived is the line of a plan.
-func describeShortLived(r *Request, _ string) string {
+func describeShortLived(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", r.Strategy)
 }
 
 // fitsShortLived returns an error where nothing but this tool would end a node.
-func fitsShortLived(group *nodegroup.Group, _ *Request, _ int) error {
+func fitsShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
 	if group.Can.Resize {
 		return nil
 	}
-	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", ShortLived, group.Provider, Surge)
+	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", record.ShortLived, group.Provider, record.Surge)
 }
 
 // awaitExpiry waits until no outdated node is left or a week is over, and names those that are
@@ -88,9 +86,9 @@ func (d *decision) awaitExpiry() bool {
 	text := fmt.Sprintf("%d of %d nodes are left (%s)", left, d.rec.Total, abbreviateNames(names))
 	switch {
 	case !d.w.Now.Before(end):
-		d.endUpgradeWith(LeftBehind, text+": the week in which they were to end is over")
+		d.endUpgradeWith(record.LeftBehind, text+": the week in which they were to end is over")
 	case !d.w.Stay && d.hasNothingOpen() && end.Sub(d.w.Now) > longWait:
-		d.endUpgradeWith(Waiting, text+", and have until "+end.UTC().Format(time.RFC3339)+" to end by themselves")
+		d.endUpgradeWith(record.Waiting, text+", and have until "+end.UTC().Format(time.RFC3339)+" to end by themselves")
 	default:
 		d.waitFor("outdated nodes to end by themselves, until " + end.UTC().Format(time.RFC3339))
 		d.requeueAt(end)

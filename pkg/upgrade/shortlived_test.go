@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -16,7 +17,7 @@ func newShortLived(t *testing.T) *scene {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"), current("cur-c-1"))
 	s.Group.Pointed = revisionOf("1")
 	s.Group.Quiesce = []string{"AZRebalance"}
-	s.Request.Strategy = upgrade.ShortLived
+	s.Request.Strategy = record.ShortLived
 	return s
 }
 
@@ -53,7 +54,7 @@ func (s *scene) lookAfter(after time.Duration) upgrade.Step {
 func TestShortLived(t *testing.T) {
 	s := newShortLived(t)
 	step := s.look()
-	if s.Group.Pointed.ID != "2" || step.Record.Result != upgrade.Waiting || step.Record.Version != 4 {
+	if s.Group.Pointed.ID != "2" || step.Record.Result != record.Waiting || step.Record.Version != 4 {
 		t.Fatalf("pointed at %q, result %q, version %d", s.Group.Pointed.ID, step.Record.Result, step.Record.Version)
 	}
 	checkMessage(t, step, "2 of 2 nodes are left (old-a-1, old-b-1), and have until 2026-01-08T00:00:00Z to end by themselves")
@@ -66,7 +67,7 @@ func TestShortLived(t *testing.T) {
 	}
 	late := *s
 	late.remove("old-b-1")
-	if step = late.lookAfter(24 * time.Hour); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 {
+	if step = late.lookAfter(24 * time.Hour); step.Record.Result != record.Succeeded || step.Record.Replaced != 2 {
 		t.Errorf("without outdated nodes it ends with %q, %d replaced", step.Record.Result, step.Record.Replaced)
 	}
 }
@@ -84,7 +85,7 @@ func TestShortLivedForAWeek(t *testing.T) {
 		t.Fatalf("it ends early, with %q", step.Record.Result)
 	}
 	s.pass(time.Second)
-	if step = s.look(); step.Record.Result != upgrade.LeftBehind {
+	if step = s.look(); step.Record.Result != record.LeftBehind {
 		t.Errorf("it ends with %q", step.Record.Result)
 	}
 	checkMessage(t, step, "2 of 2 nodes are left (old-a-1, old-b-1)")
@@ -99,7 +100,7 @@ func TestShortLivedAborted(t *testing.T) {
 	s.Record = s.Record.Aborting()
 	if step := s.look(); step.Record.Result == "" {
 		s.pass(time.Minute)
-		if step = s.look(); step.Record.Result != upgrade.Aborted {
+		if step = s.look(); step.Record.Result != record.Aborted {
 			t.Errorf("it ends with %q", step.Record.Result)
 		}
 	}
@@ -120,7 +121,7 @@ func TestShortLivedHasNoSettings(t *testing.T) {
 		"a target":     {func(s *upgrade.Settings) { s.To = "7" }, true, ""},
 		"a surge":      {func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{N: 1} }, true, "--max-surge"},
 		"a limit":      {func(s *upgrade.Settings) { s.DrainTimeout = &minute }, true, "--drain-timeout: --strategy=short-lived drains and removes no node: remove the flag"},
-		"an end":       {func(s *upgrade.Settings) { s.OnTimeout = upgrade.Force }, true, "--on-timeout"},
+		"an end":       {func(s *upgrade.Settings) { s.OnTimeout = record.Force }, true, "--on-timeout"},
 		"a soak":       {func(s *upgrade.Settings) { s.Soak = &minute }, true, "--soak"},
 		"GKE's":        {func(s *upgrade.Settings) { s.Like = "gke" }, true, "--like"},
 		"MINIMAL":      {func(s *upgrade.Settings) { s.UpdateStrategy = "minimal" }, true, "--update-strategy=minimal"},
@@ -129,7 +130,7 @@ func TestShortLivedHasNoSettings(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized], Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
-			req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.ShortLived; c.change(s) }).ResolveRequest(group, 9, 9)
+			req, err := settings(func(s *upgrade.Settings) { s.Strategy = record.ShortLived; c.change(s) }).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
 			if err == nil && (req.Surge != 0 || req.To == "") {
 				t.Errorf("surge %d, to %q", req.Surge, req.To)

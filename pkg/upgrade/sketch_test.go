@@ -12,12 +12,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func duration(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+func duration(d time.Duration) record.Duration { return record.Duration{Duration: d} }
 
 // groupSketch is a node group in a few words: how many outdated and current nodes each zone has.
 type groupSketch struct {
@@ -108,18 +109,18 @@ type fault struct {
 type driver struct {
 	t       *testing.T
 	cluster *simulate.Cluster
-	req     upgrade.Request
+	req     record.Request
 	watch   func(upgrade.World, upgrade.Step)
 	faults  []fault
 	stop    bool
-	asked   upgrade.Asked
+	asked   record.Asked
 	// leave is for a process that does not stay through a long wait.
 	leave bool
 	// wanted is the revision that the group is observed with, if not the newest.
 	wanted string
 
 	// record and notes are the process's; saved is what the cluster stores.
-	record, saved upgrade.Record
+	record, saved record.Record
 	notes         upgrade.Notes
 	// failed are the answers that faults gave; forgotten counts the tries of each action that a
 	// dead process made.
@@ -127,7 +128,7 @@ type driver struct {
 	forgotten map[string]int
 }
 
-func newDriver(t *testing.T, spec simulate.Spec, req upgrade.Request) *driver {
+func newDriver(t *testing.T, spec simulate.Spec, req record.Request) *driver {
 	return &driver{
 		t: t, cluster: simulate.New(spec), req: req, watch: func(upgrade.World, upgrade.Step) {},
 		failed: map[string]nodegroup.Attempt{}, forgotten: map[string]int{},
@@ -164,8 +165,8 @@ func (d *driver) observe(w *upgrade.World) {
 }
 
 // ask leaves a verb for the process that upgrades.
-func (d *driver) ask(verb upgrade.Verb) {
-	d.asked = upgrade.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
+func (d *driver) ask(verb record.Verb) {
+	d.asked = record.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
 }
 
 // abort is the command of that name, once the process before has given way.
@@ -277,5 +278,5 @@ func (d *driver) crash() {
 // reopen is the same command again.
 func (d *driver) reopen() {
 	d.crash()
-	d.record, d.asked = d.record.Reopened(), upgrade.Asked{}
+	d.record, d.asked = d.record.Reopened(), record.Asked{}
 }

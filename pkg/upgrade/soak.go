@@ -3,6 +3,8 @@ package upgrade
 import (
 	"cmp"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -22,9 +24,9 @@ func (d *decision) soakFor(length time.Duration) bool {
 		s.Until = d.w.Now.Add(s.Left.Duration)
 	default:
 		length = max(0, min(length, mostSoak-s.Spent.Duration))
-		s.Until, s.Spent = d.w.Now.Add(length), Duration{s.Spent.Duration + length}
+		s.Until, s.Spent = d.w.Now.Add(length), record.Duration{Duration: s.Spent.Duration + length}
 	}
-	s.Left = Duration{}
+	s.Left = record.Duration{}
 	if !d.w.Now.Before(s.Until) {
 		return true
 	}
@@ -41,7 +43,7 @@ func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= 
 
 // pauseSoak stops the upgrade in its soak.
 func (d *decision) pauseSoak() {
-	d.rec.Soak.pauseAt(d.w.Now)
+	d.rec.Soak.PauseAt(d.w.Now)
 	d.stopAsAsked()
 }
 
@@ -50,39 +52,12 @@ func (d *decision) pauseSoak() {
 // before, to stop the upgrade should they not recover.
 func (d *decision) leaveUpgrade() {
 	until := d.rec.Soak.Until
-	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
 		return
 	}
-	if d.rec.Phase == PhaseDrainBlue && d.isSoakExhausted() {
+	if d.rec.Phase == record.PhaseDrainBlue && d.isSoakExhausted() {
 		d.requeueNow() // it is the last soak, whose phase frees the new nodes first
 		return
 	}
-	d.endUpgradeWith(Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))
-}
-
-// Soak is a wait in which users may see how the new nodes serve. It outlives processes: its end is
-// a time of day, on record before it begins.
-type Soak struct {
-	// Until is when the soak under way ends; zero when none is. Left is what was left of it when
-	// the upgrade was paused.
-	Until time.Time `json:"until,omitzero"`
-	Left  Duration  `json:"left,omitzero"`
-	// Spent is how long all soaks take, with the one under way.
-	Spent Duration `json:"spent,omitzero"`
-	// Batches are the nodes, in number, whose batch has soaked.
-	Batches int `json:"batches,omitempty"`
-}
-
-// pauseAt keeps what is left of a soak under way for whoever resumes the upgrade.
-func (s *Soak) pauseAt(now time.Time) {
-	if s.Until.After(now) {
-		s.Left, s.Until = Duration{s.Until.Sub(now)}, time.Time{}
-	}
-}
-
-// completeAt ends a soak under way (GKE G52).
-func (s *Soak) completeAt(now time.Time) {
-	if s.Until.After(now) {
-		s.Until = now
-	}
+	d.endUpgradeWith(record.Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))
 }

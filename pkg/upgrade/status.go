@@ -11,12 +11,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // summarizeStatus sums the step up for people.
-func (d *decision) summarizeStatus() Status {
+func (d *decision) summarizeStatus() record.Status {
 	g := &d.w.Group
-	s := Status{
+	s := record.Status{
 		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
 		New: d.count.Fresh, NewReady: d.count.Usable,
@@ -26,14 +27,16 @@ func (d *decision) summarizeStatus() Status {
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
-	s.Unhealthy = d.unhealthy
+	for _, u := range d.unhealthy {
+		s.Unhealthy = append(s.Unhealthy, u.Unhealthy)
+	}
 	if d.rec.Delegation != nil {
 		s.Manager = d.managerName()
 	}
 	if d.w.Brief {
 		return s
 	}
-	s.Nodes = make([]NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
+	s.Nodes = make([]record.NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
 	// Both are in order of name already; a large group would take longer to sort than all else
 	// does.
 	started := slices.Sorted(maps.Keys(d.rec.Nodes))
@@ -51,26 +54,26 @@ func (d *decision) summarizeStatus() Status {
 			s.Nodes = append(s.Nodes, d.pendingStatus(m))
 		}
 		// One may have kept the name of a Node that is gone.
-		slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(s.Nodes, func(a, b record.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return s
 }
 
-func (d *decision) pendingStatus(m *nodegroup.Member) NodeStatus {
-	state := NodePending
+func (d *decision) pendingStatus(m *nodegroup.Member) record.NodeStatus {
+	state := record.NodePending
 	switch {
 	case d.rec.Run == "":
 	case d.rec.Delegation != nil:
 		return d.nodeStatus(m)
 	case d.isFencedByRun(m):
-		state = NodeFenced
+		state = record.NodeFenced
 	}
-	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
+	return record.NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
 }
 
-func (d *decision) startedStatus(name string) NodeStatus {
+func (d *decision) startedStatus(name string) record.NodeStatus {
 	n := d.rec.Nodes[name]
-	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
+	status := record.NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
 	if m := d.count.byName[name]; m != nil {
 		view := d.classifyPodsOf(m)
 		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
@@ -84,15 +87,15 @@ func (d *decision) startedStatus(name string) NodeStatus {
 // WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
 // from its cloud: the nodes that were started, and what keeps their pods from leaving. Sizes and
 // zones of the group are not known then. The view needs the pods of Record.InFlight alone.
-func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []drain.Blocked) {
-	s := Status{
+func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
+	s := record.Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
 		Total: r.Total, Replaced: r.Replaced, Outdated: max(0, r.Total-r.Replaced), Owed: r.Ledger.Contribution(),
 	}
 	var blocked []drain.Blocked
 	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) {
 		n := r.Nodes[name]
-		status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
+		status := record.NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
 		for _, pod := range view.Pods[name] {
 			verdict := drain.Judge(pod, r.Request.Policy(), false)
 			if verdict.Fate == drain.Stay {
@@ -100,12 +103,12 @@ func WithoutCloud(r *Record, view *drain.Snapshot, now time.Time) (Status, []dra
 				continue
 			}
 			status.Pods++
-			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && isInDrain(n.State) {
+			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && record.IsInDrain(n.State) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-				blocked = append(blocked, drain.Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == Force})
+				blocked = append(blocked, drain.Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == record.Force})
 			}
 		}
-		if !n.Added && n.State != NodeDrained {
+		if !n.Added && n.State != record.NodeDrained {
 			s.Outdated = max(0, s.Outdated-1)
 		}
 		s.Nodes = append(s.Nodes, status)

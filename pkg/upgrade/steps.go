@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
@@ -34,8 +35,8 @@ func (d *decision) setRevision() bool {
 		return true
 	}
 	d.askCloudOften("the group to take revision " + wanted.Name)
-	if !d.rec.hasSet(d.w.Group.Pointed.ID) {
-		d.rec.originallyPointed(d.w.Group.Pointed) // its owner may have pointed it there meanwhile
+	if !d.rec.HasSet(d.w.Group.Pointed.ID) {
+		d.rec.OriginallyPointed(d.w.Group.Pointed) // its owner may have pointed it there meanwhile
 	}
 	if !slices.Contains(d.rec.SetTo, wanted.ID) {
 		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
@@ -60,13 +61,13 @@ func (d *decision) addSurge() bool {
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
 		d.askCloudOften(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge) + d.describeShortage())
-		since := d.rec.lastChange()
+		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
 			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
 		if d.w.isDeadlinePassed(deadline) {
-			d.stopUpgradeWith(NodeCreationFailure, d.describeBootFailure(surge, since))
+			d.stopUpgradeWith(record.NodeCreationFailure, d.describeBootFailure(surge, since))
 		}
 		d.requeueAt(deadline)
 		return false
@@ -84,7 +85,7 @@ func (d *decision) isSurgeLaunched(surge int) bool {
 // plans which pods are evicted.
 func (d *decision) continueDrains() {
 	d.fencing = !d.fenceOutdatedNodes()
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		if d.rec.Stopping == "" {
 			d.advanceNode(name)
 		}
@@ -98,7 +99,7 @@ func (d *decision) continueDrains() {
 // workloads whose pods left nodes must have their ready pods again, too. A group without a cloud gets
 // nodes from its owner, who is waited for where that was asked for.
 func (d *decision) awaitReplaced() (over bool) {
-	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked) || !d.awaitRemovals() {
+	if len(d.count.pending) > 0 || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeParked) || !d.awaitRemovals() {
 		return false
 	}
 	if d.rec.Ledger.PendingLaunches() == 0 && d.countUnavailable() <= 0 {
@@ -124,9 +125,9 @@ func (d *decision) concludeUpgrade() {
 		}
 		return
 	}
-	d.rec.Result = Succeeded
-	if !d.rec.noneInState(NodeQuarantined) {
-		d.rec.Result = LeftBehind
+	d.rec.Result = record.Succeeded
+	if !d.rec.NoneInState(record.NodeQuarantined) {
+		d.rec.Result = record.LeftBehind
 	}
 	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeReturned(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
 	d.rec.Ended, d.finished = d.w.Now, true
@@ -140,7 +141,7 @@ func (d *decision) describeOrphans() string {
 	}
 	var orphans []string
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
-		if m := d.count.byName[name]; d.rec.Nodes[name].State == NodeDrained && m != nil && m.Node != nil {
+		if m := d.count.byName[name]; d.rec.Nodes[name].State == record.NodeDrained && m != nil && m.Node != nil {
 			orphans = append(orphans, name)
 		}
 	}
@@ -154,8 +155,8 @@ func (d *decision) describeOrphans() string {
 // go with the machines.
 func (d *decision) describeReturned() string {
 	var pods []*corev1.Pod
-	for _, name := range d.rec.startedNames() {
-		if m := d.count.byName[name]; m != nil && d.rec.Nodes[name].State == NodeDrained {
+	for _, name := range d.rec.StartedNames() {
+		if m := d.count.byName[name]; m != nil && d.rec.Nodes[name].State == record.NodeDrained {
 			pods = append(pods, d.classifyPodsOf(m).Evict...)
 		}
 	}
@@ -171,8 +172,8 @@ func (d *decision) pauseWhenIdle() {
 	if !d.pausing {
 		return
 	}
-	started := countNodes(&d.rec, func(n NodeRecord) bool {
-		return isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack() && !d.isOverdue(n))
+	started := record.CountNodes(&d.rec, func(n record.NodeRecord) bool {
+		return record.IsInDrain(n.State) || (n.State == record.NodeRemoving && !n.IsGivenBack() && !d.isOverdue(n))
 	})
 	switch {
 	case started == 1:

@@ -9,6 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not
@@ -16,7 +17,7 @@ import (
 // the surge is returned. What was started stays as it is, for the same command to continue with.
 func (d *decision) bringToRest() {
 	freed := d.releaseHolds(func(m *nodegroup.Member) bool {
-		return d.rec.isNotEnding(m) || !d.isFencedByRun(m) // one that was started may have been made schedulable
+		return d.rec.IsNotEnding(m) || !d.isFencedByRun(m) // one that was started may have been made schedulable
 	})
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
@@ -35,7 +36,7 @@ func (d *decision) bringToRest() {
 
 // returnsSurge reports whether the stop gives back what was added: no old node was touched yet.
 func (d *decision) returnsSurge() bool {
-	return d.rec.Stopping == NodeCreationFailure && d.phase.untouched
+	return d.rec.Stopping == record.NodeCreationFailure && d.phase.untouched
 }
 
 // returnRoom gives back what was added where no old node was touched yet, and with it our raise of
@@ -44,7 +45,7 @@ func (d *decision) returnRoom() bool {
 	switch {
 	case d.returnsSurge():
 		return d.returnSurge() && d.lowerMaximum()
-	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
+	case d.rec.Stopping == record.Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
 		return d.lowerMaximum()
 	default:
 		return true
@@ -57,11 +58,11 @@ func (d *decision) returnRoom() bool {
 func (d *decision) unfenceUnstarted() bool {
 	renewed := d.releaseNodes()
 	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
-		_, started := d.rec.findStarted(m)
+		_, started := d.rec.FindStarted(m)
 		if !m.Outdated {
 			return d.rec.Back && !started // the way back was to unfence it
 		}
-		return (!started && !d.rec.Request.KeepFence) || d.rec.wasUncordoned(m.Node)
+		return (!started && !d.rec.Request.KeepFence) || d.rec.WasUncordoned(m.Node)
 	})
 }
 
@@ -78,14 +79,14 @@ func (d *decision) undoUpgrade() {
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
 	shrunk := !d.w.Stop && d.launchMissing() && d.returnSurge() && d.lowerMaximum() && d.restoreRevision()
 	freed := d.releaseHeldNodes()
-	unfenced := d.removeFences(d.rec.isNotEnding) && freed
+	unfenced := d.removeFences(d.rec.IsNotEnding) && freed
 	rested := d.resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
 	case rested:
 		d.leftOut = append(d.leftOut, d.w.listRefused()...)
-		d.endUpgradeWith(Interrupted, fmt.Sprintf("%s: run %s to continue",
+		d.endUpgradeWith(record.Interrupted, fmt.Sprintf("%s: run %s to continue",
 			joinNotes("stopped while it was being aborted", d.describeRefused("")), nodegroup.Command("abort", d.w.Group.Name)))
 	}
 }
@@ -93,12 +94,12 @@ func (d *decision) undoUpgrade() {
 // giveDrainedBack forgets the nodes that are drained and still there: an abort unfences them, so
 // that they were not replaced. A drained node that is gone, or current by now, was replaced.
 func (d *decision) giveDrainedBack() {
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		n := d.rec.Nodes[name]
-		if n.State != NodeDrained {
+		if n.State != record.NodeDrained {
 			continue
 		}
-		if i, there := indexOfMember(d.w.Members, name); there && d.w.Members[i].Outdated {
+		if i, there := nodegroup.IndexOfMember(d.w.Members, name); there && d.w.Members[i].Outdated {
 			d.rec.Replaced--
 			d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
 		}
@@ -121,9 +122,9 @@ func (d *decision) concludeUndo(done bool) {
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
-		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
+		d.endUpgradeWith(record.Failed, fmt.Sprintf("%s: put that right, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
 	case done:
-		d.endUpgradeWith(Aborted, joinNotes(d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
+		d.endUpgradeWith(record.Aborted, joinNotes(d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}
 }
 
@@ -139,8 +140,8 @@ func (d *decision) launchMissing() bool {
 // restoreRevision points the group at the revision it had before us, if it is still where we
 // pointed it. Its owner may have pointed it elsewhere.
 func (d *decision) restoreRevision() bool {
-	to, pointed := d.rec.originalRevision(), d.w.Group.Pointed.ID
-	if pointed == to.ID || !d.rec.hasSet(pointed) {
+	to, pointed := d.rec.OriginalRevision(), d.w.Group.Pointed.ID
+	if pointed == to.ID || !d.rec.HasSet(pointed) {
 		return true
 	}
 	d.askCloudOften("")
@@ -234,7 +235,7 @@ func (d *decision) describeKeptNodes() string {
 		return ledger.DescribeSize(owed) + ": launching them was refused"
 	}
 	kept := 0 // that were to be terminated
-	for _, n := range d.rec.openShrinks(false) {
+	for _, n := range d.rec.OpenShrinks(false) {
 		kept += n
 	}
 	if owed = min(owed+kept, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -16,7 +17,7 @@ import (
 func interrupted(t *testing.T, step upgrade.Step) {
 	t.Helper()
 	wantActions(t, step)
-	if !step.Finished || !step.Persist || step.Record.Result != upgrade.Interrupted || step.Record.Ended.IsZero() {
+	if !step.Finished || !step.Persist || step.Record.Result != record.Interrupted || step.Record.Ended.IsZero() {
 		t.Errorf("finished %t, persist %t, result %q, waiting for %q", step.Finished, step.Persist, step.Record.Result, step.Status.Waiting)
 	}
 }
@@ -151,7 +152,7 @@ func TestStopInUpgrade(t *testing.T) {
 	s.Stop = true
 	step := s.next()
 	wantActions(t, step, "unfence node old-a-2")
-	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	wantState(t, step, "old-a-1", record.NodeDraining)
 	s.do(step.Actions...)
 	interrupted(t, s.next())
 	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != "r1" {
@@ -162,7 +163,7 @@ func TestStopInUpgrade(t *testing.T) {
 	s.Stop, s.Record = false, s.Record.Reopened()
 	step = s.next()
 	wantActions(t, step, "fence node old-a-2")
-	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	wantState(t, step, "old-a-1", record.NodeDraining)
 }
 
 func TestStopKeepsTheFence(t *testing.T) {
@@ -191,7 +192,7 @@ func TestStopAfterAFailure(t *testing.T) {
 	step := s.next()
 	wantActions(t, step, "unfence node old-a-2")
 	s.do(step.Actions...)
-	if step = s.next(); step.Record.Result != upgrade.PodEvictionFailure || step.Record.Message == "" {
+	if step = s.next(); step.Record.Result != record.PodEvictionFailure || step.Record.Message == "" {
 		t.Errorf("result %q: %q", step.Record.Result, step.Record.Message)
 	}
 }
@@ -220,11 +221,11 @@ func TestUncordonedNodeStops(t *testing.T) {
 			s.crash()
 			step := s.next()
 			wantActions(t, step)
-			if step.Record.Stopping != upgrade.Paused {
+			if step.Record.Stopping != record.Paused {
 				t.Fatalf("stopping with %q", step.Record.Stopping)
 			}
 			step = s.rest()
-			if !step.Finished || step.Record.Result != upgrade.Paused {
+			if !step.Finished || step.Record.Result != record.Paused {
 				t.Fatalf("finished %t with %q", step.Finished, step.Record.Result)
 			}
 			node := s.at(c.node).Node
@@ -256,7 +257,7 @@ func TestMovedTargetStops(t *testing.T) {
 	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
 	step := s.rest()
 	want := "the group's target moved from workers:2 to workers:3 during the upgrade: pass --replan to continue to workers:3"
-	if !step.Finished || step.Record.Result != upgrade.TargetMoved || step.Record.Message != want {
+	if !step.Finished || step.Record.Result != record.TargetMoved || step.Record.Message != want {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}
 }

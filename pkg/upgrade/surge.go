@@ -1,28 +1,32 @@
 package upgrade
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
 
 // surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence
 // the outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
 func surgeStrategy() strategy {
-	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
+	verbs := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	return strategy{
 		begin: (*decision).beginSurge,
 		phases: []phase{
 			{
-				name: PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
+				name: record.PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
 				run: (*decision).setUpGroup,
 			},
 			{
-				name: PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "the surge", verbs: verbs,
+				name: record.PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "the surge", verbs: verbs,
 				run: (*decision).scaleUpGroup,
 			},
 			{
-				name: PhaseUpgrade, watched: true, held: newHeld, verbs: verbs,
+				name: record.PhaseUpgrade, watched: true, held: newHeld, verbs: verbs,
 				run: (*decision).replaceNodes, emptied: (*decision).terminateNode, late: (*decision).giveUpNode,
 			},
 			{
-				name: PhaseScaleDown, givesBack: true, verbs: verbs,
+				name: record.PhaseScaleDown, givesBack: true, verbs: verbs,
 				run: (*decision).scaleDownGroup,
 			},
 		},
@@ -32,7 +36,7 @@ func surgeStrategy() strategy {
 }
 
 // describeSurge is the line of a plan.
-func describeSurge(r *Request, _ string) string {
+func describeSurge(r *record.Request, _ string) string {
 	turns := ""
 	if r.TakesTurns() {
 		turns = ", one zone at a time"

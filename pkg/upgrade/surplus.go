@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
@@ -28,7 +29,7 @@ func (d *decision) returnSurge() bool {
 			continue
 		}
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
-		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: d.w.Now, Terminated: d.w.Now, Shrink: true, Added: true}
+		n := record.NodeRecord{Instance: m.Instance.ID, Zone: zone, State: record.NodeRemoving, Began: d.w.Now, Terminated: d.w.Now, Shrink: true, Added: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
 		}
@@ -40,13 +41,13 @@ func (d *decision) returnSurge() bool {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
-	return d.awaitRemovals() && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
+	return d.awaitRemovals() && (!needed || d.w.isDeadlinePassed(d.rec.LastChange().Add(d.rec.Request.BootTimeout.Duration)))
 }
 
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
 // the group had.
 func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
-	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
+	if _, returning := d.rec.FindStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
 	}
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
@@ -69,15 +70,15 @@ func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 // addedMembers are the new nodes, as far as they can be told: where the target moved, or a way back
 // has not taken stock yet, any node may count as outdated or as new.
 func (d *decision) addedMembers() []*nodegroup.Member {
-	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == PhaseSetup) {
+	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == record.PhaseSetup) {
 		return nil
 	}
-	return d.rec.newMembers(d.w.Members)
+	return d.rec.NewMembers(d.w.Members)
 }
 
 func (d *decision) driveReturns() {
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
-		if d.rec.Nodes[name].isGivenBack() {
+		if d.rec.Nodes[name].IsGivenBack() {
 			d.driveReturn(name)
 		}
 	}
@@ -95,7 +96,7 @@ func (d *decision) driveReturn(name string) {
 		d.forgetReturn(name, n, attempt)
 		return
 	}
-	if !n.isMachineOf(m) {
+	if !n.IsMachineOf(m) {
 		d.keepInstance(name, n)
 		return
 	}
@@ -114,7 +115,7 @@ func (d *decision) driveReturn(name string) {
 }
 
 // forgetReturn ends the record of a node that was given back and that the group no longer shows.
-func (d *decision) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (d *decision) forgetReturn(name string, n record.NodeRecord, attempt nodegroup.Attempt) {
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
 		d.askCloudOften("") // a reading from before it came up does not show it either
@@ -127,12 +128,12 @@ func (d *decision) forgetReturn(name string, n NodeRecord, attempt nodegroup.Att
 // terminationFailed reports whether the termination of a node that is given back is known not to
 // have happened: no one may ask for it again before a reading that is younger than the last time
 // another actor can have asked.
-func (d *decision) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (d *decision) terminationFailed(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
 	asked := n.Terminated
-	if undoing := d.rec.Back || d.rec.Stopping == Aborted; undoing && d.rec.PhaseBegan.After(asked) {
+	if undoing := d.rec.Back || d.rec.Stopping == record.Aborted; undoing && d.rec.PhaseBegan.After(asked) {
 		asked = d.rec.PhaseBegan // the one that is undone may have asked until then
 	}
 	return d.isStillInService(attempt, m, asked)
@@ -140,7 +141,7 @@ func (d *decision) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m 
 
 // keepInstance forgets the termination of a node that is there still. One that was drained is to be
 // replaced again, and may not have our fence: the next step sees to both.
-func (d *decision) keepInstance(name string, n NodeRecord) {
+func (d *decision) keepInstance(name string, n record.NodeRecord) {
 	d.undoShrink(n)
 	if !n.Added {
 		d.rec.Ledger.UnbookRemoval(n.Zone, n.Earlier)
@@ -154,7 +155,7 @@ func (d *decision) keepInstance(name string, n NodeRecord) {
 func (d *decision) keepSurvivingSurge() bool {
 	d.driveReturns()
 	for _, n := range d.rec.Nodes {
-		if n.isGivenBack() && !n.Landed {
+		if n.IsGivenBack() && !n.Landed {
 			d.askCloudOften("")
 			return false
 		}

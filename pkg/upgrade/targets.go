@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -107,7 +108,7 @@ func (d *decision) drainingSince(target *nodegroup.Target) time.Time {
 // deferForBalancers has an empty node stay while a load balancer keeps
 // connections to it, and while load balancers were not read since it was empty: what they know of
 // it is unknown then.
-func (d *decision) deferForBalancers(name string, n NodeRecord, m *nodegroup.Member) (deferred bool) {
+func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
@@ -136,7 +137,7 @@ func (d *decision) awaitBalancerReading() {
 	d.waitFor("load balancers to be read")
 	limit := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(limit) {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send to nodes that are drained: see why, which the progress said", d.rec.Request.BootTimeout))
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send to nodes that are drained: see why, which the progress said", d.rec.Request.BootTimeout))
 		return
 	}
 	d.pollTargetsEvery(pollInterval)
@@ -146,7 +147,7 @@ func (d *decision) awaitBalancerReading() {
 // deferForOverdue has an empty node stay while a target of it is still there that
 // should have gone by now. It is named, and when the node's time is over it is given up as
 // --on-timeout says. A node whose pods are deleted in the end is terminated all the same.
-func (d *decision) deferForOverdue(name string, n NodeRecord, m *nodegroup.Member) (deferred bool) {
+func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
 		if end := d.endOfTarget(name, n, target); !end.IsZero() {
@@ -163,7 +164,7 @@ func (d *decision) deferForOverdue(name string, n NodeRecord, m *nodegroup.Membe
 	switch {
 	case !d.chargeTime(name):
 		return true
-	case d.rec.Request.OnTimeout == Force:
+	case d.rec.Request.OnTimeout == record.Force:
 		return false
 	}
 	d.phase.late(d, name, n)
@@ -182,7 +183,7 @@ func (d *decision) sinceExcluded(name string, since time.Time) time.Time {
 
 // findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
 // for, and what is said of it meanwhile.
-func (d *decision) findLastTarget(name string, n NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
+func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
 	for _, target := range d.listTargetsOf(name, m) {
 		end := d.endOfTarget(name, n, target)
 		if !end.After(until) {
@@ -201,7 +202,7 @@ func (d *decision) findLastTarget(name string, n NodeRecord, m *nodegroup.Member
 // endOfTarget is until when a target is waited for: its group's delay from when it was seen to
 // drain or, where it is to be taken out, from when that could be done. What its provider takes out
 // by itself it takes out when the machine is to end, and waits.
-func (d *decision) endOfTarget(name string, n NodeRecord, target *nodegroup.Target) time.Time {
+func (d *decision) endOfTarget(name string, n record.NodeRecord, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {
 	case target.Draining:

@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -93,7 +94,7 @@ func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration
 	for waited := time.Duration(0); waited < time.Hour; waited += 5 * time.Second {
 		step := s.rest()
 		if step.Record.Stopping != "" {
-			if m := step.Record.Message; step.Record.Stopping != upgrade.PodEvictionFailure || !strings.Contains(m, "target group web still has target") {
+			if m := step.Record.Message; step.Record.Stopping != record.PodEvictionFailure || !strings.Contains(m, "target group web still has target") {
 				s.t.Errorf("it stops as %q: %s", step.Record.Stopping, m)
 			}
 			return never
@@ -141,11 +142,11 @@ func TestTargetsAreReadSince(t *testing.T) {
 	late := draining(t)
 	late.Record.Request.Settle = duration(0)
 	late.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}}
-	wantState(t, late.rest(), "old-a-1", upgrade.NodeEmpty)
+	wantState(t, late.rest(), "old-a-1", record.NodeEmpty)
 	late.pass(20*time.Minute - 1)
 	wantActions(t, late.next())
 	late.pass(1)
-	if step := late.next(); step.Record.Stopping != upgrade.Failed || !strings.Contains(step.Record.Message, "load balancers") {
+	if step := late.next(); step.Record.Stopping != record.Failed || !strings.Contains(step.Record.Message, "load balancers") {
 		t.Errorf("it stops as %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -183,7 +184,7 @@ func TestTargetsOutlastAStep(t *testing.T) {
 	s.next()
 	s.at("old-a-1").Node = fenced
 	s.pass(time.Second)
-	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
 	s.pass(2 * time.Minute)
 	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "10.0.0.7", Draining: true}}
 	wantActions(t, s.next())
@@ -197,7 +198,7 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 	s := draining(t)
 	group := bound(5 * time.Minute)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
-	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
 	s.pass(10 * time.Minute)
 	s.Notes = upgrade.Notes{}
 	if step := s.next(); step.Status.Waiting != "load balancers to be read" {

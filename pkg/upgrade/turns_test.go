@@ -7,6 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // G14, G16: where a zone is upgraded without surge its last node is recreated and Ready before one of the next zone is
@@ -14,9 +15,9 @@ import (
 func TestNextZoneWaitsForTheNodeThatIsRecreated(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 2}, provider: "aws", zonal: true, pointed: "2"}.spec()
 	addWorkload(&spec, "web", "ReplicaSet", 8, 1)
-	d := newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "gke", Window: 2, MaxUnavailable: 2,
-		DrainTimeout: duration(time.Hour), BootTimeout: duration(20 * time.Minute), OnTimeout: upgrade.Force,
+	d := newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "gke", Window: 2, MaxUnavailable: 2,
+		DrainTimeout: duration(time.Hour), BootTimeout: duration(20 * time.Minute), OnTimeout: record.Force,
 	})
 	begun := false
 	d.watch = func(w upgrade.World, step upgrade.Step) {
@@ -38,7 +39,7 @@ func TestNextZoneWaitsForTheNodeThatIsRecreated(t *testing.T) {
 		}
 	}
 	d.run(start.Add(6 * time.Hour))
-	if !begun || d.record.Result != upgrade.Succeeded {
+	if !begun || d.record.Result != record.Succeeded {
 		t.Errorf("got %q (%s), zone b begun: %t", d.record.Result, d.record.Message, begun)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -125,7 +126,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 		}
 		s.pass(31 * time.Second)
 		step := s.rest()
-		if !step.Finished || step.Record.Result != upgrade.Aborted || step.Record.Ledger.Contribution() != 0 {
+		if !step.Finished || step.Record.Result != record.Aborted || step.Record.Ledger.Contribution() != 0 {
 			t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
 		}
 	})
@@ -145,7 +146,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s.pass(time.Minute)
 	step := s.rest()
 	want := "to unfence node old-a-1: the annotation cannot be read: put that right, and run kubectl nodeupgrade abort workers to continue"
-	if !step.Finished || step.Record.Result != upgrade.Failed || step.Record.Message != want || step.Record.Undoing() != upgrade.VerbAbort {
+	if !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want || step.Record.Undoing() != record.VerbAbort {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}
 	unmarked(t, s.at("old-a-2").Node)
@@ -155,7 +156,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s.pass(time.Minute)
 	s.do(s.next().Actions...)
 	s.pass(time.Minute)
-	if step = s.rest(); step.Record.Result != upgrade.Aborted || step.Record.Message != "" {
+	if step = s.rest(); step.Record.Result != record.Aborted || step.Record.Message != "" {
 		t.Errorf("put right it ends with %q: %q", step.Record.Result, step.Record.Message)
 	}
 	unmarked(t, s.at("old-a-1").Node)
@@ -190,7 +191,7 @@ func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	}
 	s.do(again...)
 	s.pass(time.Minute)
-	if step := s.rest(); !step.Finished || step.Record.Result != upgrade.Failed {
+	if step := s.rest(); !step.Finished || step.Record.Result != record.Failed {
 		t.Errorf("finished %t with %q", step.Finished, step.Record.Result)
 	}
 }
@@ -199,13 +200,13 @@ func TestAbortPointsBack(t *testing.T) {
 	cases := map[string]struct {
 		pointed string
 		answer  nodegroup.Outcome
-		result  upgrade.Result
+		result  record.Result
 		acts    bool
 	}{
-		"it points where we pointed it":  {"2", nodegroup.OutcomeDone, upgrade.Aborted, true},
-		"somebody pointed it elsewhere":  {"3", "", upgrade.Aborted, false},
-		"it was never pointed elsewhere": {"1", "", upgrade.Aborted, false},
-		"the cloud refuses":              {"2", nodegroup.OutcomeFatal, upgrade.Failed, true},
+		"it points where we pointed it":  {"2", nodegroup.OutcomeDone, record.Aborted, true},
+		"somebody pointed it elsewhere":  {"3", "", record.Aborted, false},
+		"it was never pointed elsewhere": {"1", "", record.Aborted, false},
+		"the cloud refuses":              {"2", nodegroup.OutcomeFatal, record.Failed, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +248,7 @@ func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
 	s.rest() // the launches are asked for again
 	s.pass(time.Minute)
 	step := s.rest()
-	if !step.Finished || step.Record.Result != upgrade.Aborted || !strings.Contains(step.Record.Message, "2 more nodes than before") {
+	if !step.Finished || step.Record.Result != record.Aborted || !strings.Contains(step.Record.Message, "2 more nodes than before") {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}
 }
@@ -292,15 +293,15 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("new-a-1"), old("new-a-2"), current("old-a-1"), current("old-a-2"), booting(current("any-a-1")))
 			s.Group.Can.NameZone, s.Group.Desired, s.Group.Wanted, s.Group.Pointed = false, c.desired, revisionOf("1"), revisionOf("1")
-			record := upgrade.Record{
-				Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
+			rec := record.Record{
+				Run: "r1", Request: s.Request, Phase: record.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
 				Ledger: ledger.FromBooks(ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": {Surge: 2, Launched: 2, Removed: c.removed}}}),
 			}
-			s.Record = upgrade.RollingBack(&record, revisionOf("1"), s.Now)
+			s.Record = upgrade.RollingBack(&rec, revisionOf("1"), s.Now)
 			s.Request.Surge = 2
 			s.pass(c.waits)
 			step := s.next()
-			if got := step.Record.Ledger.Books().Zones[""].Carried; got != c.carried || (step.Record.Phase == upgrade.PhaseSetup) != (c.carried == 0) {
+			if got := step.Record.Ledger.Books().Zones[""].Carried; got != c.carried || (step.Record.Phase == record.PhaseSetup) != (c.carried == 0) {
 				t.Errorf("carried %d in phase %q, want %d", got, step.Record.Phase, c.carried)
 			}
 		})
@@ -314,13 +315,13 @@ func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 	bare.Node = nil
 	s := newScene(t, bare, current("old-a-1"), old("new-a-1"))
 	s.Group.Desired, s.Group.Wanted, s.Group.Pointed = 3, revisionOf("1"), revisionOf("1")
-	record := upgrade.Record{
-		Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
+	rec := record.Record{
+		Run: "r1", Request: s.Request, Phase: record.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
 		Ledger: ledger.FromBooks(ledger.Books{
 			Changed: start, Known: []string{bare.Instance.ID}, Zonal: true, Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 1}},
 		}),
 	}
-	s.Record = upgrade.RollingBack(&record, revisionOf("1"), s.Now)
+	s.Record = upgrade.RollingBack(&rec, revisionOf("1"), s.Now)
 	s.pass(time.Minute)
 	step := s.next()
 	if known, want := step.Record.Ledger.Books().Known, []string{bare.Instance.ID, "old-a-1"}; !slices.Equal(known, want) {
@@ -331,7 +332,7 @@ func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 	s.editBooks(func(b *ledger.Books) {
 		b.Zones = map[string]ledger.Zone{"a": {Surge: 1, Launched: 1, Shrunk: 1, Carried: 1, Removed: 1}}
 	})
-	s.Record.Phase = upgrade.PhaseUpgrade
+	s.Record.Phase = record.PhaseUpgrade
 	s.pass(time.Minute)
 	s.Request.Like, s.Record.Request.Like = "gke", "gke"
 	if step = s.next(); len(step.Record.Nodes) != 1 {
@@ -342,7 +343,7 @@ func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 // I8: an undoing that is killed after any of its steps ends as one that was not.
 func TestUndoneAnywhere(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
-		for _, verb := range []upgrade.Verb{upgrade.VerbAbort, upgrade.VerbRollback} {
+		for _, verb := range []record.Verb{record.VerbAbort, record.VerbRollback} {
 			for _, at := range []time.Duration{time.Second, time.Minute, 2*time.Minute + time.Second, 3*time.Minute + 20*time.Second, 5 * time.Minute} {
 				t.Run(fmt.Sprintf("zonal=%t %s at %s", zonal, verb, at), func(t *testing.T) {
 					whole, steps := undone(t, zonal, verb, at, -1)
@@ -359,16 +360,16 @@ func TestUndoneAnywhere(t *testing.T) {
 
 // undone is what a group is left as by an undoing that is killed after so many steps, never if that
 // is negative, and how many steps it takes.
-func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill int) (left string, steps int) {
+func undone(t *testing.T, zonal bool, verb record.Verb, at time.Duration, kill int) (left string, steps int) {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()
 	addWorkload(&spec, "web", "ReplicaSet", 6, 2)
-	d := newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+	d := newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: record.Fail,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 	})
 	undo := d.abort
-	if verb == upgrade.VerbRollback {
+	if verb == record.VerbRollback {
 		undo = d.rollBack
 	}
 	d.run(start.Add(at))
@@ -400,7 +401,7 @@ func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill 
 			unmarked(t, m.Node)
 		}
 	}
-	if verb == upgrade.VerbAbort && evicted > 0 {
+	if verb == record.VerbAbort && evicted > 0 {
 		t.Errorf("%d pods are evicted by an abort", evicted)
 	}
 	owed := d.record.Ledger.Contribution()
@@ -408,7 +409,7 @@ func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill 
 		t.Errorf("the group is left at %d of %d, pointing at %s, owing %d", w.Group.Desired, w.Group.Max, w.Group.Pointed.Name, owed)
 	}
 	left = string(d.record.Result)
-	if verb == upgrade.VerbRollback {
+	if verb == record.VerbRollback {
 		left += " " + d.record.Message
 		for i := range w.Members {
 			left += " " + w.Members[i].Instance.Revision.ID
@@ -423,21 +424,21 @@ func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
 			s.Members = append(s.Members, manual("zz-current", false))
-			record := s.rest().Record
-			first := inState(record, upgrade.NodeDrained)
+			rec := s.rest().Record
+			first := inState(rec, record.NodeDrained)
 			if len(first) != 1 {
 				t.Fatalf("drained are %v, want one node", first)
 			}
 			if replaced > 0 {
 				s.replaceNode(first[0], "manual", nil)
-				record = s.rest().Record
+				rec = s.rest().Record
 			}
-			if drained := inState(record, upgrade.NodeDrained); len(drained) != 1 {
+			if drained := inState(rec, record.NodeDrained); len(drained) != 1 {
 				t.Fatalf("drained are %v, want one node", drained)
 			}
-			s.Record = record.Aborting()
+			s.Record = rec.Aborting()
 			step := s.rest()
-			if r := &step.Record; r.Result != upgrade.Aborted || r.Replaced != replaced || r.Total != 3 || r.Ledger.Removed() != replaced {
+			if r := &step.Record; r.Result != record.Aborted || r.Replaced != replaced || r.Total != 3 || r.Ledger.Removed() != replaced {
 				t.Errorf("%s: %d of %d nodes replaced, %d removed (%q); want %d of 3", r.Result, r.Replaced, r.Total, r.Ledger.Removed(), r.Message, replaced)
 			}
 		})
@@ -502,8 +503,8 @@ func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 // TestAbortAfterTheTargetMoved: the cloud refuses to point the group at the new target. The abort points it back from the earlier target.
 func TestAbortAfterTheTargetMoved(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true, pointed: "1"}.spec()
-	d := newDriver(t, spec, upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: upgrade.Fail,
+	d := newDriver(t, spec, record.Request{
+		Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: record.Fail,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 	})
 	d.run(start.Add(30 * time.Second))

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestDelegateSaysWhyNodesAreMissing has machines that cannot be launched, and one that never joins, while the cloud carries the upgrade
@@ -36,7 +36,7 @@ func TestDelegateSaysWhyNodesAreMissing(t *testing.T) {
 		}
 		step = s.next()
 	}
-	if m := step.Record.Message; step.Record.Result != upgrade.NodeCreationFailure || !strings.Contains(m, capacity) || !strings.Contains(m, id) {
+	if m := step.Record.Message; step.Record.Result != record.NodeCreationFailure || !strings.Contains(m, capacity) || !strings.Contains(m, id) {
 		t.Errorf("it ended %q: %s", step.Record.Result, m)
 	}
 }

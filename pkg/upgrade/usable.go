@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // tolerances remembers, for one step, a pod of the group that does not tolerate a taint; nil where
@@ -21,15 +22,15 @@ type tolerances map[corev1.Taint]*corev1.Pod
 
 // isUsable reports whether the member takes the pods that are to be moved. A node that carries our
 // fence, or what another actor left of it, does not until it is seen without.
-func (w *World) isUsable(m *nodegroup.Member, rec *Record) bool {
-	if !w.Group.IsUsable(m) || rec.ownsFence(m) {
+func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
+	if !w.Group.IsUsable(m) || rec.OwnsFence(m) {
 		return false
 	}
 	return w.isOpen(m, rec)
 }
 
 // isOpen reports whether no taint other than our fence keeps pods from the member's node.
-func (w *World) isOpen(m *nodegroup.Member, rec *Record) bool {
+func (w *World) isOpen(m *nodegroup.Member, rec *record.Record) bool {
 	_, pod := w.findClosingTaint(m, rec)
 	return pod == nil
 }
@@ -37,10 +38,10 @@ func (w *World) isOpen(m *nodegroup.Member, rec *Record) bool {
 // findClosingTaint returns a taint of the node that the outdated nodes did not have, and a pod that
 // does not tolerate it. The pod is nil if every pod tolerates every such taint. An agent may remove
 // the taint once it has started; or the new revision has the taint by mistake.
-func (w *World) findClosingTaint(m *nodegroup.Member, rec *Record) (corev1.Taint, *corev1.Pod) {
+func (w *World) findClosingTaint(m *nodegroup.Member, rec *record.Record) (corev1.Taint, *corev1.Pod) {
 	for _, taint := range m.Node.Spec.Taints {
 		taint.TimeAdded = nil
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.Contains(rec.Taints, taint) || isFence(taint) && rec.ownsFence(m) {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.Contains(rec.Taints, taint) || isFence(taint) && rec.OwnsFence(m) {
 			continue
 		}
 		pod, known := w.tolerances[taint]
@@ -59,7 +60,7 @@ func (w *World) findClosingTaint(m *nodegroup.Member, rec *Record) (corev1.Taint
 
 // findIntolerant finds a pod that does not tolerate the taint among those that are to be moved or
 // were moved: the pods on the group's nodes, and those of workloads on record that wait for a node.
-func (w *World) findIntolerant(taint corev1.Taint, rec *Record) *corev1.Pod {
+func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.Pod {
 	for pod := range w.eachBoundPod() {
 		if drain.Judge(pod, drain.Policy{}, false).Fate != drain.Stay && !drain.ToleratesTaint(pod, taint) {
 			return pod
@@ -122,7 +123,7 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 		return fmt.Sprintf("instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
 	case !nodegroup.IsNodeReady(m.Node):
 		return fmt.Sprintf("node %s: %s: see %s", m.Name(), cmp.Or(nodegroup.DescribeTrouble(m.Node), "not Ready"), shell.Command("kubectl describe", "node", m.Name()))
-	case m.Node.Spec.Unschedulable && !d.rec.ownsFence(m):
+	case m.Node.Spec.Unschedulable && !d.rec.OwnsFence(m):
 		return fmt.Sprintf("node %s is cordoned: run %s", m.Name(), shell.Command("kubectl uncordon", m.Name()))
 	}
 	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
@@ -138,7 +139,7 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 // describeShortage describes the first new node that does not take pods, in parentheses; "" if all
 // do, or while it is only starting.
 func (d *decision) describeShortage() string {
-	for _, m := range d.rec.newMembers(d.w.Members) {
+	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if m.IsReady() {
 			if why := d.describeUnusable(m); why != "" {
 				return " (" + why + ")"

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -67,7 +67,7 @@ func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
 					return
 				}
 				s.pass(time.Hour)
-				if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure || !strings.Contains(step.Record.Message, c.want) {
+				if step = s.next(); step.Record.Stopping != record.NodeCreationFailure || !strings.Contains(step.Record.Message, c.want) {
 					t.Errorf("after an hour it stops with %q: %s", step.Record.Stopping, step.Record.Message)
 				}
 			})
@@ -100,11 +100,11 @@ func TestSurgeOfCordonedNodesIsNotUp(t *testing.T) {
 	s.add(fresh)
 	s.pass(time.Minute)
 	step := s.rest()
-	if step.Record.Phase != upgrade.PhaseScaleUp || !strings.Contains(step.Status.Waiting, "new-a-1 is cordoned") {
+	if step.Record.Phase != record.PhaseScaleUp || !strings.Contains(step.Status.Waiting, "new-a-1 is cordoned") {
 		t.Errorf("in phase %q it waits for %q", step.Record.Phase, step.Status.Waiting)
 	}
 	s.mark("new-a-1", func(node *corev1.Node) { node.Spec.Unschedulable = false })
-	if step = s.rest(); step.Record.Phase != upgrade.PhaseUpgrade {
+	if step = s.rest(); step.Record.Phase != record.PhaseUpgrade {
 		t.Errorf("in phase %q it waits for %q", step.Record.Phase, step.Status.Waiting)
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // halfway is the record of an upgrade from one revision to another that came to rest with the
 // result.
-func halfway(result upgrade.Result, from, to string) upgrade.Record {
-	return upgrade.Record{
-		Run: "r1", Request: upgrade.Request{Run: "r1", Group: "workers", To: "latest"}, Phase: upgrade.PhaseUpgrade, Result: result,
+func halfway(result record.Result, from, to string) record.Record {
+	return record.Record{
+		Run: "r1", Request: record.Request{Run: "r1", Group: "workers", To: "latest"}, Phase: record.PhaseUpgrade, Result: result,
 		Previous: nodegroup.Revision{ID: from, Name: from}, Target: nodegroup.Revision{ID: to, Name: to}, Total: 4, Replaced: 1, Begun: 2,
 	}
 }
@@ -26,25 +27,25 @@ func halfway(result upgrade.Result, from, to string) upgrade.Record {
 // G28, G58: only what stopped half-way is rolled back, and to a revision that --to can name.
 func TestWayBack(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
-	back := halfway(upgrade.Interrupted, from, to)
+	back := halfway(record.Interrupted, from, to)
 	back = upgrade.RollingBack(&back, nodegroup.Revision{ID: from, Name: from}, start)
-	aborting := halfway(upgrade.Paused, from, to)
+	aborting := halfway(record.Paused, from, to)
 	aborting = aborting.Aborting()
 	cases := map[string]struct {
-		record upgrade.Record
+		record record.Record
 		want   string
 		err    string
 	}{
-		"nothing recorded":            {upgrade.Record{}, "", "no upgrade is recorded"},
+		"nothing recorded":            {record.Record{}, "", "no upgrade is recorded"},
 		"a dead holder":               {halfway("", from, to), "7", ""},
-		"paused":                      {halfway(upgrade.Paused, from, to), "7", ""},
-		"to an image":                 {halfway(upgrade.Failed, "workers@ami-0a", "workers@ami-0b"), "ami-0a", ""},
-		"completed":                   {halfway(upgrade.Succeeded, from, to), "", "only an upgrade that stopped half-way"},
-		"completed, with nodes left":  {halfway(upgrade.LeftBehind, from, to), "", "only an upgrade that stopped half-way"},
-		"aborted":                     {halfway(upgrade.Aborted, from, to), "", "only an upgrade that stopped half-way"},
+		"paused":                      {halfway(record.Paused, from, to), "7", ""},
+		"to an image":                 {halfway(record.Failed, "workers@ami-0a", "workers@ami-0b"), "ami-0a", ""},
+		"completed":                   {halfway(record.Succeeded, from, to), "", "only an upgrade that stopped half-way"},
+		"completed, with nodes left":  {halfway(record.LeftBehind, from, to), "", "only an upgrade that stopped half-way"},
+		"aborted":                     {halfway(record.Aborted, from, to), "", "only an upgrade that stopped half-way"},
 		"being aborted":               {aborting, "", "run kubectl nodeupgrade abort workers to continue"},
-		"from where it is to":         {halfway(upgrade.Paused, to, to), "", "which revision the nodes of run r1 had before is not known"},
-		"from what --to cannot name":  {halfway(upgrade.Paused, "launch-configuration", to), "", "which revision the nodes of run r1 had before is not known"},
+		"from where it is to":         {halfway(record.Paused, to, to), "", "which revision the nodes of run r1 had before is not known"},
+		"from what --to cannot name":  {halfway(record.Paused, "launch-configuration", to), "", "which revision the nodes of run r1 had before is not known"},
 		"the way back itself goes on": {back, "7", ""},
 	}
 	for name, c := range cases {
@@ -58,25 +59,25 @@ func TestWayBack(t *testing.T) {
 }
 
 func TestUndoing(t *testing.T) {
-	paused := halfway(upgrade.Paused, "workers:7", "workers:8")
+	paused := halfway(record.Paused, "workers:7", "workers:8")
 	back, aborting := upgrade.RollingBack(&paused, paused.Previous, start), paused.Aborting()
-	with := func(record upgrade.Record, result upgrade.Result) upgrade.Record {
+	with := func(record record.Record, result record.Result) record.Record {
 		record.Result = result
 		return record
 	}
 	cases := map[string]struct {
-		record upgrade.Record
-		want   upgrade.Verb
+		record record.Record
+		want   record.Verb
 	}{
-		"nothing recorded":          {upgrade.Record{}, ""},
+		"nothing recorded":          {record.Record{}, ""},
 		"an upgrade":                {paused, ""},
-		"a way back":                {back, upgrade.VerbRollback},
-		"a way back that stopped":   {with(back, upgrade.Interrupted), upgrade.VerbRollback},
-		"a way back at its end":     {with(back, upgrade.Succeeded), ""},
-		"an abort":                  {aborting, upgrade.VerbAbort},
-		"an abort that was refused": {with(aborting, upgrade.Failed), upgrade.VerbAbort},
-		"an abort at its end":       {with(aborting, upgrade.Aborted), ""},
-		"an abort of a way back":    {back.Aborting(), upgrade.VerbAbort},
+		"a way back":                {back, record.VerbRollback},
+		"a way back that stopped":   {with(back, record.Interrupted), record.VerbRollback},
+		"a way back at its end":     {with(back, record.Succeeded), ""},
+		"an abort":                  {aborting, record.VerbAbort},
+		"an abort that was refused": {with(aborting, record.Failed), record.VerbAbort},
+		"an abort at its end":       {with(aborting, record.Aborted), ""},
+		"an abort of a way back":    {back.Aborting(), record.VerbAbort},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,16 +90,16 @@ func TestUndoing(t *testing.T) {
 
 // Of the nodes that were started a verb that undoes knows only those that are being terminated.
 func TestUndoingKeepsWhatEnds(t *testing.T) {
-	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
-	record.PausedBy, record.Message, record.Ended = "alice", "m", start
-	record.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}})
-	record.Nodes = map[string]upgrade.NodeRecord{
-		"draining": {State: upgrade.NodeDraining, Batch: 1}, "empty": {State: upgrade.NodeEmpty, Batch: 1},
-		"removing": {State: upgrade.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: upgrade.NodeQuarantined, Batch: 2},
+	rec := halfway(record.Interrupted, "workers:7", "workers:8")
+	rec.PausedBy, rec.Message, rec.Ended = "alice", "m", start
+	rec.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}})
+	rec.Nodes = map[string]record.NodeRecord{
+		"draining": {State: record.NodeDraining, Batch: 1}, "empty": {State: record.NodeEmpty, Batch: 1},
+		"removing": {State: record.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: record.NodeQuarantined, Batch: 2},
 	}
-	back, aborting := upgrade.RollingBack(&record, record.Previous, start), record.Aborting()
-	for name, got := range map[string]upgrade.Record{"back": back, "aborting": aborting} {
-		if len(got.Nodes) != 1 || got.Nodes["removing"].State != upgrade.NodeRemoving {
+	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
+	for name, got := range map[string]record.Record{"back": back, "aborting": aborting} {
+		if len(got.Nodes) != 1 || got.Nodes["removing"].State != record.NodeRemoving {
 			t.Errorf("%s: nodes %v, want the one that is being terminated", name, got.Nodes)
 		}
 		if got.Result != "" || got.PausedBy != "" || got.Message != "" || !got.Ended.IsZero() || got.Run != "r1" {
@@ -108,22 +109,22 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 			t.Errorf("%s: the books say %+v", name, z)
 		}
 	}
-	if len(record.Nodes) != 4 || record.Ledger.LaunchRefusal() == "" {
+	if len(rec.Nodes) != 4 || rec.Ledger.LaunchRefusal() == "" {
 		t.Error("the record itself was changed")
 	}
 }
 
 // The way back is begun again, in the other direction; an abort stays where the upgrade was.
 func TestUndoingGoes(t *testing.T) {
-	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
-	back, aborting := upgrade.RollingBack(&record, record.Previous, start), record.Aborting()
-	if !back.Back || back.Phase != upgrade.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
+	rec := halfway(record.Interrupted, "workers:7", "workers:8")
+	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
+	if !back.Back || back.Phase != record.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
 		t.Errorf("the way back is not begun anew: %+v", back)
 	}
-	if back.Target != record.Previous || back.Previous != record.Target || back.Request.To != "7" {
+	if back.Target != rec.Previous || back.Previous != rec.Target || back.Request.To != "7" {
 		t.Errorf("the way back goes from %s to %s (--to=%s)", back.Previous.Name, back.Target.Name, back.Request.To)
 	}
-	if aborting.Stopping != upgrade.Aborted || aborting.Target != record.Target || aborting.Phase != record.Phase {
+	if aborting.Stopping != record.Aborted || aborting.Target != rec.Target || aborting.Phase != rec.Phase {
 		t.Errorf("aborting is %+v", aborting)
 	}
 }
@@ -158,15 +159,15 @@ func TestPrevious(t *testing.T) {
 	}
 }
 
-func (s *scene) ask(verb upgrade.Verb) {
-	s.Asked = upgrade.Asked{Verb: verb, Run: s.Record.Run, By: "alice@host", At: s.Now}
+func (s *scene) ask(verb record.Verb) {
+	s.Asked = record.Asked{Verb: verb, Run: s.Record.Run, By: "alice@host", At: s.Now}
 }
 
 // G25: the node that was started finishes first, and the others take pods again.
 func TestPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
-	s.ask(upgrade.VerbPause)
+	s.ask(record.VerbPause)
 	step := s.next()
 	if step.Finished || step.Record.Stopping != "" || step.Status.Waiting != "pausing: 1 node finishes first" {
 		t.Fatalf("finished %t, stopping %q, waiting for %q", step.Finished, step.Record.Stopping, step.Status.Waiting)
@@ -179,7 +180,7 @@ func TestPause(t *testing.T) {
 	}
 	step = s.rest()
 	want := "paused by alice@host: run kubectl nodeupgrade resume workers to continue"
-	if !step.Finished || step.Record.Result != upgrade.Paused || step.Record.PausedBy != "alice@host" || step.Record.Message != want {
+	if !step.Finished || step.Record.Result != record.Paused || step.Record.PausedBy != "alice@host" || step.Record.Message != want {
 		t.Errorf("result %q by %q: %q, want %q", step.Record.Result, step.Record.PausedBy, step.Record.Message, want)
 	}
 	if node := s.at("old-a-2").Node; node.Spec.Unschedulable || len(node.Annotations) > 0 {
@@ -199,7 +200,7 @@ func TestPauseIsNotHeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 			s.do(s.next().Actions...)
-			s.ask(upgrade.VerbPause)
+			s.ask(record.VerbPause)
 			change(s)
 			s.remove("old-a-1")
 			s.add(current("new-a-1"))
@@ -216,10 +217,10 @@ func TestPauseIsNotHeeded(t *testing.T) {
 func TestPauseInScaleUp(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
-	s.ask(upgrade.VerbPause)
+	s.ask(record.VerbPause)
 	s.next()
 	step := s.next()
-	if !step.Finished || step.Record.Result != upgrade.Paused || step.Record.Ledger.Contribution() != 2 {
+	if !step.Finished || step.Record.Result != record.Paused || step.Record.Ledger.Contribution() != 2 {
 		t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
 	}
 }
@@ -229,14 +230,14 @@ func TestPauseInScaleUp(t *testing.T) {
 func TestPauseWithdrawn(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
-	s.ask(upgrade.VerbPause)
+	s.ask(record.VerbPause)
 	s.remove("old-a-1")
 	s.add(current("new-a-1"))
 	s.pass(time.Minute)
 	s.do(s.next().Actions...) // the replacement
 	s.next()
 	s.do(action[nodemark.Unfence](t, s.next()))
-	s.Asked = upgrade.Asked{}
+	s.Asked = record.Asked{}
 	step := s.next()
 	if step.Record.Stopping != "" || step.Record.PausedBy != "" || step.Record.Message != "" || len(actionsOf(step, "fence")) == 0 {
 		t.Errorf("stopping %q by %q, %q, actions %v", step.Record.Stopping, step.Record.PausedBy, step.Record.Message, step.Actions)
@@ -247,7 +248,7 @@ func TestPauseWithdrawn(t *testing.T) {
 func TestInterruptedPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
-	s.ask(upgrade.VerbPause)
+	s.ask(record.VerbPause)
 	s.next()
 	s.Stop = true
 	step := s.next()
@@ -260,14 +261,14 @@ func TestInterruptedPause(t *testing.T) {
 // itself.
 func TestGivesWay(t *testing.T) {
 	cases := map[string]struct {
-		verb upgrade.Verb
+		verb record.Verb
 		back bool
 		want string
 	}{
-		"rollback":             {upgrade.VerbRollback, false, "gave way to a rollback asked by alice@host"},
-		"abort":                {upgrade.VerbAbort, false, "gave way to an abort asked by alice@host"},
-		"rollback of itself":   {upgrade.VerbRollback, true, ""},
-		"abort of a way back":  {upgrade.VerbAbort, true, "gave way to an abort asked by alice@host"},
+		"rollback":             {record.VerbRollback, false, "gave way to a rollback asked by alice@host"},
+		"abort":                {record.VerbAbort, false, "gave way to an abort asked by alice@host"},
+		"rollback of itself":   {record.VerbRollback, true, ""},
+		"abort of a way back":  {record.VerbAbort, true, "gave way to an abort asked by alice@host"},
 		"a word nobody knows":  {"tidy", false, ""},
 		"complete: no soak is": {"complete", false, ""},
 	}
@@ -278,17 +279,17 @@ func TestGivesWay(t *testing.T) {
 			s.Record.Back = c.back
 			s.ask(c.verb)
 			step := s.next()
-			if step.Record.Message != c.want || (step.Record.Stopping == upgrade.Interrupted) != (c.want != "") {
+			if step.Record.Message != c.want || (step.Record.Stopping == record.Interrupted) != (c.want != "") {
 				t.Fatalf("stopping %q: %q, want %q", step.Record.Stopping, step.Record.Message, c.want)
 			}
 			if c.want == "" {
 				return
 			}
 			step = s.rest()
-			if !step.Finished || step.Record.Result != upgrade.Interrupted || step.Record.Message != c.want {
+			if !step.Finished || step.Record.Result != record.Interrupted || step.Record.Message != c.want {
 				t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 			}
-			wantState(t, step, "old-a-1", upgrade.NodeDraining)
+			wantState(t, step, "old-a-1", record.NodeDraining)
 		})
 	}
 }

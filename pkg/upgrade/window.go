@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
@@ -35,7 +36,7 @@ func (d *decision) startMoreNodes() {
 // node may be started: the pods that must become ready before may be Pending because nodes are missing.
 func (d *decision) waitForMissingNodes() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
-	if d.w.Group.Can.Resize && lacks && d.rec.countInFlight() == 0 && !d.rec.Request.isRefilled() && !d.deferStarts() {
+	if d.w.Group.Can.Resize && lacks && d.rec.CountInFlight() == 0 && !d.rec.Request.IsRefilled() && !d.deferStarts() {
 		d.waitForReplacement()
 	}
 }
@@ -63,7 +64,7 @@ func drawPlace(name string, seed uint64) uint64 {
 // would not miss more than maxUnavailable nodes, and no batch is being waited for. price is how many nodes that
 // serve the start takes.
 func (d *decision) awaitWindow(price int) (open bool) {
-	req, busy := &d.rec.Request, d.rec.countInFlight()
+	req, busy := &d.rec.Request, d.rec.CountInFlight()
 	if req.BatchBarrier && busy > 0 && d.rec.Begun%req.Window == 0 {
 		d.waitFor("the batch to end")
 		return false
@@ -113,10 +114,10 @@ func (d *decision) leastUnavailableCost() int {
 
 func (d *decision) waitForReplacement() {
 	d.askCloudOften("a replacement to be ready" + d.describeShortage() + d.describeLacking())
-	if d.rec.countInFlight() > 0 {
+	if d.rec.CountInFlight() > 0 {
 		return
 	}
-	since, read := d.rec.lastChange(), d.w.Group.Observed
+	since, read := d.rec.LastChange(), d.w.Group.Observed
 	if d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
 			return // the owner may bring the next one at any time
@@ -125,7 +126,7 @@ func (d *decision) waitForReplacement() {
 	}
 	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(deadline) && !read.Before(deadline) {
-		d.stopUpgradeWith(NodeCreationFailure, d.describeBootFailure(d.count.Usable+d.countUnavailable(), since))
+		d.stopUpgradeWith(record.NodeCreationFailure, d.describeBootFailure(d.count.Usable+d.countUnavailable(), since))
 		return
 	}
 	d.requeueAt(deadline)
@@ -138,7 +139,7 @@ func (d *decision) describeLacking() string {
 		return ""
 	}
 	for i := range d.health {
-		if h := &d.health[i]; h.lacksPods() && !d.rec.Request.ignoresUnready(h.name) {
+		if h := &d.health[i]; h.lacksPods() && !d.rec.Request.IgnoresUnready(h.name) {
 			return fmt.Sprintf("; meanwhile %s has %d of %d ready pods", h.name, h.ready, h.before.Ready)
 		}
 	}
@@ -156,9 +157,9 @@ func (d *decision) noteClosed() time.Time {
 }
 
 // recordStart begins the record of a node whose drain begins.
-func (d *decision) recordStart(m *nodegroup.Member) NodeRecord {
-	n := NodeRecord{
-		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: NodeDraining,
+func (d *decision) recordStart(m *nodegroup.Member) record.NodeRecord {
+	n := record.NodeRecord{
+		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: record.NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
 	}
 	if m.Node != nil {
@@ -178,7 +179,7 @@ func (d *decision) startNode(m *nodegroup.Member) {
 	d.recordStart(m)
 	d.requeueAt(d.w.Now.Add(time.Second))
 	d.advanceNode(m.Name())
-	if isInDrain(d.rec.Nodes[m.Name()].State) {
+	if record.IsInDrain(d.rec.Nodes[m.Name()].State) {
 		d.plan.AddNode(d.describeNode(m.Name(), m))
 	}
 }
@@ -224,7 +225,7 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
 		return head + ": " + f.Message + ": " + remedyOfLaunch(f.Message)
 	}
-	for _, m := range d.rec.newMembers(d.w.Members) {
+	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if why := d.describeUnusable(m); why != "" {
 			return head + ": " + why
 		}
@@ -259,9 +260,9 @@ func (d *decision) chooseZone() string {
 	if d.count.pendingIn[turn] > 0 {
 		return turn
 	}
-	for _, name := range d.rec.startedNames() {
+	for _, name := range d.rec.StartedNames() {
 		n := d.rec.Nodes[name]
-		if m := d.count.byName[name]; m != nil && (isInDrain(n.State) || (n.State == NodeRemoving && !n.Landed)) {
+		if m := d.count.byName[name]; m != nil && (record.IsInDrain(n.State) || (n.State == record.NodeRemoving && !n.Landed)) {
 			return m.Zone() // the record may have been lost, and the turn with it
 		}
 	}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // started are the nodes in a record, by name.
-func started(record upgrade.Record) string {
+func started(record record.Record) string {
 	var names []string
 	for name := range record.Nodes {
 		names = append(names, name)
@@ -66,7 +67,7 @@ func TestSurgeWidensNoWindow(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
 	s.add(current("new-a-2"))
-	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	s.do(s.until(record.PhaseUpgrade).Actions...)
 	if got := started(s.next().Record); got != "old-a-1" {
 		t.Errorf("started %q, want one", got)
 	}
@@ -281,7 +282,7 @@ func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
-	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	s.do(s.until(record.PhaseUpgrade).Actions...)
 	s.do(s.next().Actions...) // terminate old-a-1
 	step := s.next()
 	wantActions(t, step, "add 1 nodes in zone a", "start draining node old-a-2")
@@ -322,7 +323,7 @@ func TestReplacementNeverComes(t *testing.T) {
 	s.pass(time.Second)
 	step := s.next()
 	want := "after 20m0s 0 of 1 new nodes are ready: instance i-new-a-1 has not joined the cluster"
-	if step.Record.Stopping != upgrade.NodeCreationFailure || !strings.HasPrefix(step.Record.Message, want) {
+	if step.Record.Stopping != record.NodeCreationFailure || !strings.HasPrefix(step.Record.Message, want) {
 		t.Errorf("stopping with %q: %q, want %q", step.Record.Stopping, step.Record.Message, want)
 	}
 	step = s.next()
@@ -350,7 +351,7 @@ func TestManualProviderWaitsForReplacement(t *testing.T) {
 			s.do(s.next().Actions...)
 			s.do(s.next().Actions...)
 			step := s.next()
-			wantState(t, step, "old-a-1", upgrade.NodeDrained)
+			wantState(t, step, "old-a-1", record.NodeDrained)
 			if begun := strings.Contains(started(step.Record), "old-a-2"); begun == wait {
 				t.Errorf("the second node is started: %t", begun)
 			}

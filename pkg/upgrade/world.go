@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"errors"
 	"iter"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // World is everything a decision may rest on, at one moment.
@@ -20,7 +20,7 @@ type World struct {
 	// Now is the wall clock.
 	Now time.Time
 	// Request is what the user asked for, with all defaults resolved.
-	Request Request
+	Request record.Request
 	// Group is the node group as its cloud, or for the manual provider its labels, show it.
 	Group nodegroup.Group
 	// Members are the group's nodes joined with their instances, sorted by Name. See Join.
@@ -39,7 +39,7 @@ type World struct {
 	// last ended.
 	Open map[string]nodegroup.Attempt
 	// Record is what was stored last; its zero value starts a new upgrade.
-	Record Record
+	Record record.Record
 	// Idle is for how long, up to Now, no holder of the lease was at work: the process was stopped,
 	// or asleep.
 	Idle time.Duration
@@ -48,7 +48,7 @@ type World struct {
 	// Stop is set when the user asked to stop; nothing new is begun.
 	Stop bool
 	// Asked is what another actor asked of this upgrade.
-	Asked Asked
+	Asked record.Asked
 	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
 	EvictionsAtOnce int
 	// Drawn is the seed of a drawn order in which nodes are started, 0 for the one that loses least
@@ -64,7 +64,7 @@ type World struct {
 
 // NewWorld is the world of a group in a cluster as it is seen. What a process knows of its own
 // requests (Open, Notes, Stop, EvictionsAtOnce) and what others asked is for who carries it out.
-func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, cluster *drain.Snapshot, record Record) World {
+func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, cluster *drain.Snapshot, record record.Record) World {
 	return World{Now: now, Request: record.Request, Group: group, Members: members, Record: record, Snapshot: *cluster}
 }
 
@@ -129,7 +129,3 @@ func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) boo
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }
-
-// ErrRecordChanged is the error of storing a record that another actor has written since it was
-// read.
-var ErrRecordChanged = errors.New("its record was changed or deleted by another actor")

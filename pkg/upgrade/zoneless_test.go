@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const noLaunches = "The action LaunchInstances is not valid (InvalidAction)"
@@ -43,7 +43,7 @@ func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 	s.Request.Surge, s.Request.KeepMax = 1, true
 	s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeUnsupported, noLaunches)
 	step := s.next()
-	if step.Record.Stopping != upgrade.Failed || !strings.Contains(step.Record.Message, noLaunches) || !strings.Contains(step.Record.Message, "leave --keep-max out") {
+	if step.Record.Stopping != record.Failed || !strings.Contains(step.Record.Message, noLaunches) || !strings.Contains(step.Record.Message, "leave --keep-max out") {
 		t.Errorf("stopping %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 }
@@ -69,7 +69,7 @@ func TestFailureReturnsTheMaximum(t *testing.T) {
 				s.do(lower)
 			}
 			s.pass(31 * time.Second)
-			if step := s.rest(); step.Record.Result != upgrade.Failed {
+			if step := s.rest(); step.Record.Result != record.Failed {
 				t.Errorf("result %q", step.Record.Result)
 			}
 		})

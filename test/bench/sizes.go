@@ -14,7 +14,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
@@ -94,7 +94,7 @@ func measureHere(ctx context.Context, nodes int) error {
 	if err != nil {
 		return err
 	}
-	if f.Slow.Result != upgrade.Succeeded || f.Evictions == 0 {
+	if f.Slow.Result != record.Succeeded || f.Evictions == 0 {
 		return fmt.Errorf("simulating an upgrade of %d nodes: its result is %q after %d evictions: a benchmark needs one that succeeds", nodes, f.Slow.Result, f.Evictions)
 	}
 	m.Virtual, m.Steps, m.Peak = f.Duration.Latest.Duration, f.Steps, peakMiB()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -34,14 +34,14 @@ func TestSample(t *testing.T) {
 	})
 	t.Run("blue-green", func(t *testing.T) {
 		t.Parallel()
-		c := setup{counts: []int{1, 1}, strategy: string(upgrade.BlueGreen)}
+		c := setup{counts: []int{1, 1}, strategy: string(record.BlueGreen)}
 		writes, err := c.undisturbed(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		drained, deleted := first(t, writes, "/eviction"), first(t, writes, "TerminateInstanceInAutoScalingGroup")
 		outcomes := c.runSample(t, s, []point{{deleted, lose}, {drained, rollback}})
-		if outcomes[1].obeyed != upgrade.VerbRollback {
+		if outcomes[1].obeyed != record.VerbRollback {
 			t.Error("the group was not taken back out of the drain")
 		}
 	})

@@ -7,23 +7,23 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // expected returns what the upgrade has to leave behind. An abort leaves some of it as it was found.
 func (t *testCase) expected(found state) state {
 	nodes := len(t.before.instances)
-	done := upgrade.Record{Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: nodes, Replaced: nodes}
+	done := record.Record{Phase: record.PhaseDone, Result: record.Succeeded, Total: nodes, Replaced: nodes}
 	expected := t.before.expected()
 	switch {
-	case t.obeyed == upgrade.VerbRollback:
+	case t.obeyed == record.VerbRollback:
 		return t.expectedBack()
-	case t.obeyed == upgrade.VerbAbort:
+	case t.obeyed == record.VerbAbort:
 		return t.expectedAborted(found)
 	case t.managed: // EKS is asked to begin once
 		expected["record"], expected["updates"] = describe(done), "1 begun, 1 token"
-	case t.strategy == string(upgrade.BlueGreen):
+	case t.strategy == string(record.BlueGreen):
 		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
 		expected["record"] = describe(done)
 	}

@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -39,7 +39,7 @@ type setup struct {
 
 // surge is how many nodes more than before the group may have: all of them again, or by default two a zone (EKS E21).
 func (c setup) surge() int {
-	if c.strategy != string(upgrade.BlueGreen) {
+	if c.strategy != string(record.BlueGreen) {
 		return 2 * len(zones())
 	}
 	nodes := 0
@@ -80,8 +80,8 @@ type testCase struct {
 	// strange is what a command did that it should not, where the state that is left does not show it.
 	strange []string
 	// obeyed is the verb that was carried out, left the record at last.
-	obeyed upgrade.Verb
-	left   upgrade.Record
+	obeyed record.Verb
+	left   record.Record
 }
 
 // nameAt returns the name of the case at the point: of the group, of its nodes' pool and of the namespace.
@@ -105,7 +105,7 @@ type outcome struct {
 	// problems are what differs from what an undisturbed upgrade leaves behind.
 	problems []string
 	// obeyed is the verb that was carried out; "" for none.
-	obeyed upgrade.Verb
+	obeyed record.Verb
 }
 
 // reached reports whether the point was.
@@ -209,7 +209,7 @@ func (t *testCase) args(more ...string) []string {
 	if t.strategy != "" {
 		args = append(args, "--strategy="+t.strategy)
 	}
-	if t.strategy == string(upgrade.BlueGreen) {
+	if t.strategy == string(record.BlueGreen) {
 		args = append(args, "--batch=2", "--soak=3s")
 	}
 	return append(args, more...)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -82,8 +82,8 @@ func (p *snapshot) expected() state {
 		"left on nodes":            "",
 		"ready pods":               fmt.Sprint(p.ready),
 		"lease held by":            "",
-		"record": describe(upgrade.Record{
-			Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
+		"record": describe(record.Record{
+			Phase: record.PhaseDone, Result: record.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
 			Suspended: []string{"AZRebalance"}, // it says what was suspended, and stays
 		}),
 		"terminated other than once": "",
@@ -259,7 +259,7 @@ func (t *testCase) lookAtMemory(ctx context.Context, found state) error {
 }
 
 // record is what is stored of the upgrade.
-func (t *testCase) record(ctx context.Context) (upgrade.Record, error) {
+func (t *testCase) record(ctx context.Context) (record.Record, error) {
 	return cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 }
 
@@ -269,7 +269,7 @@ func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 }
 
 // describe says of a record what does not differ between upgrades that went the same way.
-func describe(r upgrade.Record) string {
+func describe(r record.Record) string {
 	return fmt.Sprintf("%s in phase %q, %d of %d nodes replaced, %d in flight, owed %v, suspended %v, %q",
 		r.Result, r.Phase, r.Replaced, r.Total, len(r.Nodes), r.Ledger.Contribution(), r.Suspended, r.Message)
 }

@@ -8,12 +8,13 @@ import (
 	"os"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // verb returns the verb that is asked for after the fault; "" for none.
-func (f fault) verb() upgrade.Verb {
-	switch verb := upgrade.Verb(f); verb {
-	case upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbComplete, upgrade.VerbAbort:
+func (f fault) verb() record.Verb {
+	switch verb := record.Verb(f); verb {
+	case record.VerbPause, record.VerbRollback, record.VerbComplete, record.VerbAbort:
 		return verb
 	default:
 		return ""
@@ -22,8 +23,8 @@ func (f fault) verb() upgrade.Verb {
 
 // askVerb asks for the verb from a home directory that knows nothing of the upgrade, and returns the exit code of the command that ended
 // the upgrade. A phase that does not have the verb refuses it, and the upgrade continues; so does one that was paused.
-func (t *testCase) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
-	record, err := t.record(ctx)
+func (t *testCase) askVerb(ctx context.Context, verb record.Verb) (int, error) {
+	rec, err := t.record(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -33,20 +34,20 @@ func (t *testCase) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) 
 	}
 	defer os.RemoveAll(home)
 	args := []string{"nodeupgrade", string(verb), t.group()}
-	if verb != upgrade.VerbPause {
+	if verb != record.VerbPause {
 		args = append(args, "--yes", "--parallel-groups")
 	}
 	code, err := t.Start(ctx, io.Discard, &t.said, []string{"HOME=" + home}, args...).Wait()
 	if err != nil || (code != 0 && code != refused) {
 		return code, err
 	}
-	if allowed := record.Run != "" && upgrade.Allows(&record, verb) == nil; allowed != (code == 0) {
-		t.strange = append(t.strange, fmt.Sprintf("%s ended with %d in the phase %q", verb, code, record.Phase))
+	if allowed := rec.Run != "" && upgrade.Allows(&rec, verb) == nil; allowed != (code == 0) {
+		t.strange = append(t.strange, fmt.Sprintf("%s ended with %d in the phase %q", verb, code, rec.Phase))
 	}
 	switch {
 	case code == refused:
 		return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
-	case verb == upgrade.VerbPause:
+	case verb == record.VerbPause:
 		t.obeyed = verb
 		return t.Start(ctx, io.Discard, &t.said, nil, "nodeupgrade", "resume", t.group(), "--yes", "--parallel-groups").Wait()
 	default:
@@ -60,8 +61,8 @@ func (t *testCase) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) 
 func (t *testCase) expectedBack() state {
 	expected := t.before.expected()
 	expected["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
-	expected["record"] = describe(upgrade.Record{
-		Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Message: "rolled back to " + t.scaling + ":1",
+	expected["record"] = describe(record.Record{
+		Phase: record.PhaseDone, Result: record.Succeeded, Message: "rolled back to " + t.scaling + ":1",
 		Total: t.left.Total, Replaced: t.left.Total, Suspended: t.left.Suspended,
 	})
 	return expected

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
@@ -35,7 +35,7 @@ func TestBlueGreen(t *testing.T) {
 }
 
 // soak is the wait that is on record.
-func (s *testCase) soak() upgrade.Soak {
+func (s *testCase) soak() record.Soak {
 	s.t.Helper()
 	record, err := cluster.NewStore(s.Cluster.Client(), metav1.NamespaceSystem, s.group).LoadRecord(s.t.Context())
 	if err != nil {
@@ -58,7 +58,7 @@ func inColours(flags ...string) []string { return append([]string{"--strategy=bl
 func blueGreen(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "colours")
 	c := s.start(inColours("--batch=2", "--batch-soak=1s", "--soak=3s")...)
-	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	c.until("the soak", phase(string(record.PhaseSoak)))
 	if suspended := s.cloudGroup().Suspended; !slices.Equal(suspended, []string{rebalance, "AlarmNotification", "ScheduledActions"}) {
 		t.Errorf("in the soak %v are suspended", suspended)
 	}
@@ -74,7 +74,7 @@ func blueGreenBlocked(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "wedged", stubborn())
 	s.mayBreak = true
 	c := s.start(inColours("--batch=3", "--soak=2s", ampleTime)...)
-	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	c.until("the soak", phase(string(record.PhaseSoak)))
 	if on := s.nodeOf("stubborn"); !slices.Contains(s.started(), on) {
 		t.Errorf("in the soak the pod that is kept is on node %s, which is not an outdated one", on)
 	}
@@ -103,7 +103,7 @@ func blueGreenLeaves(t *testing.T, shared *fixture.Fixture) {
 func blueGreenPaused(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "rests")
 	c := s.start(inColours("--batch=3", "--soak=24h", "--wait")...)
-	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	c.until("the soak", phase(string(record.PhaseSoak)))
 	s.asked(0, "pause").says("paused by ")
 	c.end(5)
 	c.says("the outdated and the new nodes both stay")

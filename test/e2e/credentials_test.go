@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
@@ -35,13 +35,13 @@ func TestCredentialsEnd(t *testing.T) {
 		"cloud sessions last for seconds": sessionsExpire,
 		"cloud sessions are revoked":      sessionsRevoked,
 		"a cloud session ends for good before nodes are added": func(t *testing.T, shared *fixture.Fixture) {
-			sessionEnds(t, shared, "penniless", phase(string(upgrade.PhaseScaleUp)))
+			sessionEnds(t, shared, "penniless", phase(string(record.PhaseScaleUp)))
 		},
 		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *fixture.Fixture) {
 			sessionEnds(t, shared, "cut-short", func(e event) bool { return e.Type == "capacity" && strings.HasPrefix(e.Text, "group size desired 6") })
 		},
 		"a cloud session ends for good while a node drains": func(t *testing.T, shared *fixture.Fixture) {
-			sessionEnds(t, shared, "bankrupt", nodeState(string(upgrade.NodeDraining)))
+			sessionEnds(t, shared, "bankrupt", nodeState(string(record.NodeDraining)))
 		},
 	}
 	for name, test := range cases {
@@ -235,7 +235,7 @@ const revocations = 5
 
 // revokedBy has tokens revoked right after every other write of the record, and leads a command through the front.
 func revokedBy(front *hostile.Front, l *login) (env []string) {
-	front.Number(record)
+	front.Number(rec)
 	for n := range revocations {
 		front.After(1+2*n, l.revoke)
 	}

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
@@ -21,7 +21,7 @@ func zoneByZone(t *testing.T, shared *fixture.Fixture) {
 	c := s.upgrade(0, "--like=gke")
 	var zones []string
 	for _, e := range c.log.events {
-		if nodeState(string(upgrade.NodeDraining))(e) {
+		if nodeState(string(record.NodeDraining))(e) {
 			zones = append(zones, zoneOf[e.Node])
 		}
 	}
@@ -50,7 +50,7 @@ func shortLived(t *testing.T, shared *fixture.Fixture) {
 			t.Errorf("instance %s was terminated", i.ID)
 		}
 	}
-	s.asked(0, "status").says("Phase       " + string(upgrade.PhaseExpire))
+	s.asked(0, "status").says("Phase       " + string(record.PhaseExpire))
 	for _, i := range s.cloudGroup().Instances {
 		if err := s.Cloud.KillInstance(i.ID); err != nil {
 			t.Fatal(err)

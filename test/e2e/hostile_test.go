@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
@@ -59,7 +59,7 @@ func (s *testCase) startThrough(f fronts, flags ...string) *command {
 }
 
 // record accepts the writes of an upgrade's record, of which the first is the moment from which it is under way.
-func record(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") }
+func rec(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") }
 
 // threeInTen has three of ten requests to either API fail, each in one of all the ways that pass, from the moment on at
 // which the upgrade is under way: a command that cannot begin ends with an error, as kubectl does.
@@ -74,7 +74,7 @@ func threeInTen(seed uint64) func(*testing.T, *fixture.Fixture) {
 			hostile.Harm{Drop: hostile.BeforeEffect}, hostile.Harm{Drop: hostile.AfterEffect},
 		)}
 		calm := map[*hostile.Front]int{}
-		f.cluster.Number(record)
+		f.cluster.Number(rec)
 		f.cluster.After(1, func() {
 			for _, front := range []*hostile.Front{f.cluster, f.cloud} {
 				calm[front] = front.Tally().Asked()
@@ -100,7 +100,7 @@ func outOfReach(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "cut-off", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	f := s.fronts()
 	c := s.startThrough(f)
-	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	c.until("a drain", nodeState(string(record.NodeDraining)))
 	c.waitsOut(away, "API server", func() { f.cluster.Down(away) })
 	s.checkDone()
 }
@@ -126,7 +126,7 @@ func takenMeanwhile(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "forsaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	f := s.fronts()
 	c := s.startThrough(f)
-	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	c.until("a drain", nodeState(string(record.NodeDraining)))
 	f.cluster.Down(time.Hour)
 	c.until("a word about the API server", func(e event) bool { return strings.Contains(e.Text, "API server") })
 	s.upgrade(0) // it sees for a minute that no one renews the lease

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -42,7 +42,7 @@ type interruption struct {
 func interruptions() map[string]interruption {
 	return map[string]interruption{
 		"booting": {counts: []int{1, 1}, moment: func(s *testCase, c *command) {
-			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+			c.until("the scale up", phase(string(record.PhaseScaleUp)))
 			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
 				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
 			})
@@ -51,10 +51,10 @@ func interruptions() map[string]interruption {
 		"draining":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn")},
 		"lopsided":   {counts: []int{2, 1}, wedge: true, moment: blockedBy("stubborn"), suspended: true},
 		"settling":   {counts: []int{1, 1}, flags: []string{"--settle=3s"}, moment: func(_ *testCase, c *command) { c.until("an empty node", nodeState("Empty")) }},
-		"scale-down": {counts: []int{1, 0}, moment: func(_ *testCase, c *command) { c.until("the scale down", phase(string(upgrade.PhaseScaleDown))) }},
+		"scale-down": {counts: []int{1, 0}, moment: func(_ *testCase, c *command) { c.until("the scale down", phase(string(record.PhaseScaleDown))) }},
 		"terminal":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn"), by: (*command).hangUp},
 		"reader": {counts: []int{2, 2}, by: (*command).leave, silent: true, moment: func(_ *testCase, c *command) {
-			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+			c.until("the scale up", phase(string(record.PhaseScaleUp)))
 		}},
 		"keep-fence": {counts: []int{2, 2}, flags: []string{"--keep-fence"}, wedge: true, moment: blockedBy("stubborn"), fenced: true},
 	}

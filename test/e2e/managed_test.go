@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -220,7 +220,7 @@ func (s *managedCase) checkWhole(nodes int, flags ...string) {
 		}
 	}
 	planned := document[report.Plan](s.t, s.Fixture, 0, dry...)
-	if planned.Request.Strategy != upgrade.Delegated || len(planned.Nodes) != nodes || planned.Duration.Latest.Duration == 0 {
+	if planned.Request.Strategy != record.Delegated || len(planned.Nodes) != nodes || planned.Duration.Latest.Duration == 0 {
 		s.t.Errorf("the plan is %+v", planned)
 	}
 	for _, r := range s.Cloud.Requests()[before:] {
@@ -235,7 +235,7 @@ func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	s.checkReplaced(1)
 	s.checkBudgets()
 	shown := document[report.UpgradeStatus](s.t, s.Fixture, 0, "nodeupgrade", "status", s.group)
-	if shown.Result != upgrade.Succeeded || shown.Operation == nil || shown.Operation.State != "succeeded" {
+	if shown.Result != record.Succeeded || shown.Operation == nil || shown.Operation.State != "succeeded" {
 		s.t.Errorf("the status is %+v with %+v", shown, shown.Operation)
 	}
 }
@@ -364,7 +364,7 @@ func followOthers(t *testing.T, shared *fixture.Fixture) {
 		t.Errorf("what blocks was named after %s, want at most %s", took, namedWithin)
 	}
 	joined := s.start(toNew)
-	joined.until("the update to be followed", phase(string(upgrade.PhaseFollow)))
+	joined.until("the update to be followed", phase(string(record.PhaseFollow)))
 	s.unblock("stubborn")
 	joined.end(0)
 	watching.end(0)
@@ -423,11 +423,11 @@ func showBothKinds(t *testing.T, shared *fixture.Fixture) {
 		t.Errorf("the list has %v", kinds)
 	}
 	plans := document[report.PlanList](t, s.Fixture, 0, "nodeupgrade", "managed", "own", "--dry-run")
-	var strategies []upgrade.Strategy
+	var strategies []record.Strategy
 	for _, plan := range plans.Items {
 		strategies = append(strategies, plan.Request.Strategy)
 	}
-	if !slices.Equal(strategies, []upgrade.Strategy{upgrade.Delegated, upgrade.Surge}) {
+	if !slices.Equal(strategies, []record.Strategy{record.Delegated, record.Surge}) {
 		t.Errorf("the plans are of strategies %q", strategies)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -36,7 +36,7 @@ type publicCase struct {
 	flags []string
 	// result is what the upgrade ends with: exit code 0 for one that succeeded, 1 for all others. "" is an upgrade that is refused
 	// before it begins, which is exit code 3.
-	result upgrade.Result
+	result record.Result
 	// says are parts of the message of one that did not succeed.
 	says []string
 	// ready is how many pods of each workload, by its label app, are ready at every moment. What is left out may have none.
@@ -54,48 +54,48 @@ type publicCase struct {
 // publicCases are the cases, by the repository and number of the report.
 var publicCases = map[string]publicCase{
 	"sregym-887-psa": {
-		pool: "psa", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		pool: "psa", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
 		says: []string{"psa/Deployment/web (2 of 3 ready)", "1 pod is not created", `violates PodSecurity "restricted:latest"`},
 	},
 	"k8s-89209-quota": { // the node of the second pod is started: the workload's own budget keeps that
-		pool: "quo", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 2,
+		pool: "quo", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 2,
 		says: []string{"quo/Deployment/web (2 of 3 ready)", "1 pod is not created", "exceeded quota: q"},
 	},
 	"k8s-device-plugin-291": {
-		pool: "gpu", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"infer": 2}, fenced: 1,
+		pool: "gpu", result: record.WorkloadUnhealthy, ready: map[string]int{"infer": 2}, fenced: 1,
 		says: []string{"gpu/Deployment/infer (2 of 3 ready)", "Insufficient nvidia.com/gpu"},
 	},
 	"k8s-66568-hostport": { // two current nodes take two of three pods
-		pool: "hp", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"edge": 2}, fenced: 3,
+		pool: "hp", result: record.WorkloadUnhealthy, ready: map[string]int{"edge": 2}, fenced: 3,
 		says: []string{"hp/Deployment/edge (2 of 3 ready)", "didn't have free ports for the requested pod ports"},
 	},
 	"cilium-29405-custom-startup-taint": {
-		pool: "cus", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2}, fenced: 3,
+		pool: "cus", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2}, fenced: 3,
 		meanwhile: bringTainted,
 	},
 	"suc-9-inplace-no-budget": {
-		pool: "ipn", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2},
+		pool: "ipn", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2},
 		meanwhile: renewDrained,
 	},
 	"karpenter-2689-antiaffinity": {
-		pool: "drf", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 2,
+		pool: "drf", result: record.Succeeded, ready: map[string]int{"web": 1}, fenced: 2,
 	},
 	"kubernetes-31487-one-node": {
-		pool: "one", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 1,
+		pool: "one", result: record.Succeeded, ready: map[string]int{"web": 1}, fenced: 1,
 	},
 	"kured-874-slow-start": { // no budget says how many are to be ready
-		pool: "slo", result: upgrade.Succeeded, ready: map[string]int{"web": 3}, fenced: 4,
+		pool: "slo", result: record.Succeeded, ready: map[string]int{"web": 3}, fenced: 4,
 	},
 	"autoscaler-6031-daemonset-full": {
-		pool: "dsf", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 3, "agent": 3},
+		pool: "dsf", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 3, "agent": 3},
 		says: []string{"dsf/DaemonSet/agent (0 of 3 ready)", "no node takes it", "Insufficient cpu"},
 	},
 	"aks-828-daemonset-refused": {
-		pool: "dsm", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2, "agent": 3}, fenced: 1,
+		pool: "dsm", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2, "agent": 3}, fenced: 1,
 		says: []string{"dsm/DaemonSet/agent (0 of 3 ready)", "3 pods are not created", "exceeded quota: three"},
 	},
 	"cluster-api-13530-name-reused": {
-		pool: "reu", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2},
+		pool: "reu", flags: []string{"--wait-replacement"}, result: record.Succeeded, ready: map[string]int{"web": 2},
 		meanwhile: reuseNames,
 	},
 	"cluster-api-6894-tolerates-all": {
@@ -103,30 +103,30 @@ var publicCases = map[string]publicCase{
 		says: []string{"tol/web-", "it tolerates the whole fence"},
 	},
 	"autoscaler-4517-attach-limit": {
-		pool: "csi", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"db": 1}, fenced: 1,
+		pool: "csi", result: record.WorkloadUnhealthy, ready: map[string]int{"db": 1}, fenced: 1,
 		says: []string{"csi/StatefulSet/db (1 of 2 ready)", "exceed max volume count"},
 	},
 	"istio-21147-webhook": {
-		pool: "whk", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		pool: "whk", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
 		says: []string{"1 pod is not created", "injector.example.com"},
 	},
 	"karpenter-2984-affinity-to-daemonset": {
-		pool: "aff", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"relay": 1}, fenced: 1,
+		pool: "aff", result: record.WorkloadUnhealthy, ready: map[string]int{"relay": 1}, fenced: 1,
 		says: []string{"aff/Deployment/relay (1 of 2 ready)", "didn't match pod affinity rules"},
 	},
 	"kured-145-single-node": {
-		pool: "sin", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 1}, fenced: 1,
+		pool: "sin", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 1}, fenced: 1,
 		says: []string{"sin/Deployment/web (1 of 2 ready)", "no node takes it"},
 	},
 	"kops-7258-image-pull": {
-		pool: "img", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		pool: "img", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
 		says: []string{"img/Deployment/web (2 of 3 ready)", "CrashLoopBackOff"},
 	},
 	"arc-4618-runner": {
-		pool: "arc", result: upgrade.Succeeded, fenced: 2, before: waitForRunners, meanwhile: endRunners,
+		pool: "arc", result: record.Succeeded, fenced: 2, before: waitForRunners, meanwhile: endRunners,
 	},
 	"openshift-router-331-one-new-node": {
-		pool: "rou", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"router": 1}, fenced: 2,
+		pool: "rou", result: record.WorkloadUnhealthy, ready: map[string]int{"router": 1}, fenced: 2,
 		says: []string{"rou/Deployment/router (1 of 2 ready)", "didn't match pod anti-affinity rules"},
 	},
 }
@@ -177,7 +177,7 @@ func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 // code is the exit code that the case ends with.
 func (c publicCase) code() int {
 	switch c.result {
-	case upgrade.Succeeded:
+	case record.Succeeded:
 		return 0
 	case "":
 		return 3
@@ -191,7 +191,7 @@ func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 	if got := s.manualStatus().Result; got != string(c.result) {
 		s.t.Errorf("the result is %q, want %q", got, c.result)
 	}
-	if c.result != upgrade.Succeeded {
+	if c.result != record.Succeeded {
 		message := command.errorLine()
 		for _, part := range c.says {
 			if !strings.Contains(message, part) {
@@ -209,7 +209,7 @@ func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 		}
 	}
 	c.checkFences(s)
-	if c.result == upgrade.Succeeded && len(c.ready) > 0 {
+	if c.result == record.Succeeded && len(c.ready) > 0 {
 		s.settle()
 	}
 }

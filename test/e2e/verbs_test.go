@@ -8,7 +8,7 @@ import (
 
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -22,7 +22,7 @@ func moments() map[string]moment {
 	return map[string]moment{
 		"scale up": func(s *testCase) *command {
 			c := s.start()
-			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+			c.until("the scale up", phase(string(record.PhaseScaleUp)))
 			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
 				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
 			})
@@ -36,7 +36,7 @@ func moments() map[string]moment {
 		"scale down": func(s *testCase) *command {
 			s.unblock("stubborn")
 			c := s.start()
-			c.until("the scale down", phase(string(upgrade.PhaseScaleDown)))
+			c.until("the scale down", phase(string(record.PhaseScaleDown)))
 			c.interrupt()
 			c.end(130)
 			return nil
@@ -285,7 +285,7 @@ func abortIn(s *testCase, phase string, holder *command) {
 	s.checkUndone(false)
 	// On a slow machine a node may have been drained before the holder was asked: then new nodes carry pods, and stay.
 	if phase == "scale up" {
-		if _, _, drained, _ := holder.log.find(0, nodeState(string(upgrade.NodeDraining))); !drained {
+		if _, _, drained, _ := holder.log.find(0, nodeState(string(record.NodeDraining))); !drained {
 			s.checkSize(s.takeSnapshot())
 		}
 	}
@@ -302,7 +302,7 @@ func verbsByHand(t *testing.T, shared *fixture.Fixture) {
 
 	s.askingOf(group, "rollback", "--yes").refuses("without a cloud only you can bring nodes of the older revision")
 	second := s.askingOf(group, "resume", "--yes", "--parallel-groups")
-	second.until("the upgrade to go on", phase(string(upgrade.PhaseUpgrade)))
+	second.until("the upgrade to go on", phase(string(record.PhaseUpgrade)))
 	abort := s.askingOf(group, "abort", "--yes")
 	second.end(5)
 	second.says("gave way to an abort asked by ")

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // sample are the scenarios that mostly wait, so that they hold on a machine that is busy with other tests.
@@ -41,11 +41,11 @@ func TestSample(t *testing.T) {
 }
 
 func between(earliest, latest time.Duration) simulate.Span {
-	return simulate.Span{Earliest: upgrade.Duration{Duration: earliest}, Latest: upgrade.Duration{Duration: latest}}
+	return simulate.Span{Earliest: record.Duration{Duration: earliest}, Latest: record.Duration{Duration: latest}}
 }
 
 func TestFaults(t *testing.T) {
-	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, result: upgrade.Succeeded}, measured: figures{took: 40 * second, evictions: 7, result: upgrade.Succeeded}}
+	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, result: record.Succeeded}, measured: figures{took: 40 * second, evictions: 7, result: record.Succeeded}}
 	cases := map[string]struct {
 		change func(*outcome)
 		want   string
@@ -55,7 +55,7 @@ func TestFaults(t *testing.T) {
 		"more than a tenth longer":      {func(o *outcome) { o.measured.took = 45 * second }, "off by more than 10 %"},
 		"more than a tenth shorter":     {func(o *outcome) { o.measured.took = 36 * second }, "off by more than 10 %"},
 		"an eviction more":              {func(o *outcome) { o.measured.evictions++ }, "evictions differ"},
-		"another end":                   {func(o *outcome) { o.measured.result = upgrade.PodEvictionFailure }, `it ends as "PodEvictionFailure", and not as "succeeded"`},
+		"another end":                   {func(o *outcome) { o.measured.result = record.PodEvictionFailure }, `it ends as "PodEvictionFailure", and not as "succeeded"`},
 		"another order":                 {func(o *outcome) { o.measured.order = []string{"a"} }, ""},
 		"a range where all is known":    {func(o *outcome) { o.span = between(30*second, 40*second) }, "a range where all delays are known"},
 		"at random, within the range":   {func(o *outcome) { o.random, o.span = true, between(10*second, 90*second) }, ""},

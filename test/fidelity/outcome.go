@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -41,7 +41,7 @@ type figures struct {
 	// order are the nodes as they were started, those that were started together by name.
 	order []string
 	// result is how the upgrade ends.
-	result upgrade.Result
+	result record.Result
 }
 
 // started is one node's start, in time since any moment.

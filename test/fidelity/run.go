@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
@@ -140,7 +140,7 @@ func startsIn(progress string) []started {
 			Time time.Time `json:"time"`
 			report.Event
 		}
-		if json.Unmarshal([]byte(line), &e) != nil || e.Type != "node" || seen[e.Node] || e.State == string(upgrade.NodeGone) {
+		if json.Unmarshal([]byte(line), &e) != nil || e.Type != "node" || seen[e.Node] || e.State == string(record.NodeGone) {
 			continue
 		}
 		if first.IsZero() {

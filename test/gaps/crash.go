@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -119,13 +119,13 @@ func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []f
 }
 
 // stopFaults lists what a stop lacks.
-func stopFaults(result fixture.Result, recorded upgrade.Result, broken []fixture.Workload) []string {
+func stopFaults(result fixture.Result, recorded record.Result, broken []fixture.Workload) []string {
 	var faults []string
 	if result.Code != 1 {
 		faults = append(faults, fmt.Sprintf("it ended with %d, not with 1: %s", result.Code, result.Stderr))
 	}
-	if recorded != upgrade.WorkloadUnhealthy {
-		faults = append(faults, fmt.Sprintf("its result is %q, not %q", recorded, upgrade.WorkloadUnhealthy))
+	if recorded != record.WorkloadUnhealthy {
+		faults = append(faults, fmt.Sprintf("its result is %q, not %q", recorded, record.WorkloadUnhealthy))
 	}
 	said := fixture.LastError(result.Stderr)
 	for _, w := range broken {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
@@ -35,14 +35,14 @@ func TestStopFaults(t *testing.T) {
 	const both = "error: upgrade stopped: default/Deployment/web-1 (1 of 2 ready); default/StatefulSet/db-2 (1 of 2 ready)\n"
 	cases := map[string]struct {
 		result   fixture.Result
-		recorded upgrade.Result
+		recorded record.Result
 		want     int
 	}{
-		"as it has to be":   {fixture.Result{Code: 1, Stderr: both}, upgrade.WorkloadUnhealthy, 0},
-		"it ended well":     {fixture.Result{Stderr: both}, upgrade.WorkloadUnhealthy, 1},
-		"for another cause": {fixture.Result{Code: 1, Stderr: both}, upgrade.PodEvictionFailure, 1},
-		"one is not named":  {fixture.Result{Code: 1, Stderr: "error: default/StatefulSet/db-2\n"}, upgrade.WorkloadUnhealthy, 1},
-		"nothing is said":   {fixture.Result{Code: 1}, upgrade.WorkloadUnhealthy, 2},
+		"as it has to be":   {fixture.Result{Code: 1, Stderr: both}, record.WorkloadUnhealthy, 0},
+		"it ended well":     {fixture.Result{Stderr: both}, record.WorkloadUnhealthy, 1},
+		"for another cause": {fixture.Result{Code: 1, Stderr: both}, record.PodEvictionFailure, 1},
+		"one is not named":  {fixture.Result{Code: 1, Stderr: "error: default/StatefulSet/db-2\n"}, record.WorkloadUnhealthy, 1},
+		"nothing is said":   {fixture.Result{Code: 1}, record.WorkloadUnhealthy, 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

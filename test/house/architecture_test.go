@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestArchitectureHasTheImports: the table of packages says what each of them imports.
@@ -81,7 +82,7 @@ func TestImportTableRule(t *testing.T) {
 // TestStateMachineIsDocumented: the package comment names each phase and each state of a node.
 func TestStateMachineIsDocumented(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "pkg/upgrade/doc.go"), "//", "")), " ")
-	for _, name := range upgrade.Strategies() {
+	for _, name := range record.Strategies() {
 		var phases []string
 		for _, phase := range upgrade.Phases(name) {
 			phases = append(phases, string(phase))

@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
 // end is what an upgrade leaves behind.
 type end struct {
-	record upgrade.Record
+	record record.Record
 	group  awscloud.GroupStatus
 	// outdated and marked are nodes, by name; marked ones say with what.
 	outdated, marked []string
@@ -29,7 +29,7 @@ type end struct {
 }
 
 // look finds out what was left behind, once the group has as many nodes as it is meant to have and everything runs.
-func (t *testCase) look(ctx context.Context, record upgrade.Record) (end, error) {
+func (t *testCase) look(ctx context.Context, record record.Record) (end, error) {
 	e := end{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -86,7 +86,7 @@ func (e *end) faults(o *outcome) []string {
 	}
 	before, after := o.before, e.group
 	fault(o.code != 0, "it ended with %d", o.code)
-	fault(e.record.Result != upgrade.Succeeded, "the record says %q", e.record.Result)
+	fault(e.record.Result != record.Succeeded, "the record says %q", e.record.Result)
 	fault(after.Desired != before.Desired+landed+kept, "desired size %d, want %d %+d by the rival %+d kept", after.Desired, before.Desired, landed, kept)
 	fault(kept != 0 && !strings.Contains(message, fmt.Sprintf("keeps %d more nodes", kept)), "%d nodes of ours are left and not spoken of", kept)
 	fault(!atRest(after), "the group is not at rest: %+v", after)

@@ -10,8 +10,8 @@ import (
 
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -98,7 +98,7 @@ func whole(n int) awscloud.GroupStatus {
 
 func TestFaults(t *testing.T) {
 	good := func() (end, outcome) {
-		return end{record: upgrade.Record{Result: upgrade.Succeeded}, group: whole(6)}, outcome{before: whole(6)}
+		return end{record: record.Record{Result: record.Succeeded}, group: whole(6)}, outcome{before: whole(6)}
 	}
 	owing := ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Launched: 1}}})
 	cases := map[string]struct {

@@ -17,16 +17,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // act holds one action to the rules, by what the process saw.
 func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
 	stored := &p.stored.record
-	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != upgrade.VerbPause
+	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != record.VerbPause
 	if (w.Record.Stopping != "" && !resumed) || w.Stop {
 		switch action.(type) {
 		case nodegroup.AddCapacity, nodegroup.SetRevision:
-			if step.Record.Stopping != upgrade.Aborted { // which finds out what was launched, and points the group back
+			if step.Record.Stopping != record.Aborted { // which finds out what was launched, and points the group back
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
 		case nodemark.Fence, nodemark.HoldNode, nodemark.StartDrain, schedule.Eviction, schedule.Restart, schedule.Deletion, nodegroup.Quiesce, nodegroup.RaiseMax:
@@ -50,7 +51,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 			n := stored.Nodes[a.Node]
 			if isDeletingBlue(stored) {
 				r.graced(pod, a)
-			} else if n.State != upgrade.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != upgrade.Force {
+			} else if n.State != record.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != record.Force {
 				r.fail("E43", "pod %s is deleted on node %s, which is %q until %s", a.Pod, a.Node, n.State, n.Deadline)
 			}
 		}
@@ -69,7 +70,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 }
 
 // capacity is I7 for what is done to the group: the record says so before.
-func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegroup.Action) {
+func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegroup.Action) {
 	books := stored.Ledger.Books()
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
@@ -98,7 +99,7 @@ func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegr
 			}
 			return
 		}
-		if stored.Stopping == upgrade.Aborted {
+		if stored.Stopping == record.Aborted {
 			to = r.pointed
 		}
 		if stored.Previous.ID == "" || a.To.ID != to {
@@ -120,10 +121,10 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
 		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}
-	if p := step.Record.Phase; p != upgrade.PhaseScaleUp && p != upgrade.PhaseUpgrade && p != upgrade.PhaseCordonBlue && p != upgrade.PhaseWait && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseDeleteBlue {
+	if p := step.Record.Phase; p != record.PhaseScaleUp && p != record.PhaseUpgrade && p != record.PhaseCordonBlue && p != record.PhaseWait && p != record.PhaseDrainBlue && p != record.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
 	}
-	if !r.quiet || (step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseCordonBlue) {
+	if !r.quiet || (step.Record.Phase != record.PhaseScaleUp && step.Record.Phase != record.PhaseCordonBlue) {
 		return
 	}
 	want, usable, books := 0, map[string]int{}, step.Record.Ledger.Books()
@@ -162,7 +163,7 @@ func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence
 }
 
 // begunOn is I6 and I7 for what is done to a node: it is outdated, and the record has it as started.
-func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, action nodegroup.Action) *nodegroup.Member {
+func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
 	m := find(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
 		r.fail("I6", "%s: node %s is not outdated", action, name)
@@ -172,17 +173,17 @@ func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, a
 	if !ok {
 		n, ok = stored.Nodes[m.Instance.ID]
 	}
-	if _, start := action.(nodemark.StartDrain); start && n.State == upgrade.NodeDrained {
+	if _, start := action.(nodemark.StartDrain); start && n.State == record.NodeDrained {
 		return m // it was empty at once
 	}
-	if !ok || n.State == upgrade.NodeQuarantined || n.State == upgrade.NodeDrained {
+	if !ok || n.State == record.NodeQuarantined || n.State == record.NodeDrained {
 		r.fail("I7", "%s: node %s is %q in the record", action, name, n.State)
 	}
 	return m
 }
 
 // pod is I3: a pod is sent away only by its UID, from the node it is on, which is being drained and fenced (E47).
-func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
+func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
 	m := r.begunOn(w, stored, node, action)
 	if m == nil {
 		return nil
@@ -201,7 +202,7 @@ func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, 
 }
 
 // evict is I5: an eviction is sent when what was seen admits it, and no faster than a budget can bear.
-func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a schedule.Eviction) {
+func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
 	pod := r.pod(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
 		return
@@ -260,18 +261,18 @@ func (c *cluster) justCrashed(leaver types.UID) bool {
 
 // terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
 // pods listed – when it has settled (E44), and when its drain is written on it.
-func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.Record, a nodegroup.Terminate) {
+func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.Record, a nodegroup.Terminate) {
 	var m *nodegroup.Member
 	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
 		m = &w.Members[i]
 	}
 	r.own(a)
 	n, ok := stored.Nodes[a.Node]
-	if m == nil || !ok || n.State != upgrade.NodeRemoving || n.Shrink != a.Shrink || n.Instance != a.Instance {
+	if m == nil || !ok || n.State != record.NodeRemoving || n.Shrink != a.Shrink || n.Instance != a.Instance {
 		r.fail("I7", "%s: the record has %+v", a, n)
 		return
 	}
-	if m.Instance.Protected && m.Outdated && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
+	if m.Instance.Protected && m.Outdated && w.Record.Nodes[a.Node].State != record.NodeRemoving {
 		r.fail("protection", "node %s is removed, and its instance was seen to be protected", a.Node)
 	}
 	again := step.Record.Stopping == "" && !n.Terminated.Equal(w.Now)
@@ -284,9 +285,9 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 	switch {
 	case !m.Outdated && len(left) > 0:
 		r.fail("I6", "current node %s is removed with pod %s on it", a.Node, left[0].Name)
-	case m.Outdated && step.Record.Stopping == upgrade.Aborted:
+	case m.Outdated && step.Record.Stopping == record.Aborted:
 		r.fail("abort", "node %s, which is none of the new ones, is removed", a.Node)
-	case !m.Outdated && step.Record.Stopping != upgrade.NodeCreationFailure && step.Record.Stopping != upgrade.Aborted && !r.c.plan.hasActor(TargetMoves):
+	case !m.Outdated && step.Record.Stopping != record.NodeCreationFailure && step.Record.Stopping != record.Aborted && !r.c.plan.hasActor(TargetMoves):
 		r.fail("I6", "current node %s is removed", a.Node)
 	case len(left) > 0 && n.Reason == "" && !again:
 		r.fail("I2", "node %s is removed with pod %s on it", a.Node, left[0].Name)
@@ -299,7 +300,7 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 }
 
 // settled is E44 and E45: the wait after a node is empty, by when it truly was, and for its volumes.
-func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *nodegroup.Member, n upgrade.NodeRecord) {
+func (r *rules) settled(w *upgrade.World, stored *record.Record, m *nodegroup.Member, n record.NodeRecord) {
 	since := n.Began
 	if at := r.c.emptied[m.Node.Name]; at.After(since) && isReady(m.Node) {
 		since = at
@@ -318,7 +319,7 @@ func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *nodegroup.M
 }
 
 // floor is I1 from the other end: as many nodes serve as did at first, but for MaxUnavailable.
-func (r *rules) floor(record *upgrade.Record) {
+func (r *rules) floor(record *record.Record) {
 	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.autoscaled() {
 		return // new Spot nodes are not waited for (GKE G23)
 	}
@@ -331,7 +332,7 @@ func (r *rules) floor(record *upgrade.Record) {
 func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case schedule.Eviction:
-		steady := r.quiet && p.request.OnTimeout != upgrade.Force // what is deleted past its budget shows in it later
+		steady := r.quiet && p.request.OnTimeout != record.Force // what is deleted past its budget shows in it later
 		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.justCrashed(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}

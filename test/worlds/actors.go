@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // interfere does an actor's one action, if the world has something to do it to.
@@ -57,13 +57,13 @@ func (u *user) actions() map[ActorKind]func(pick int) bool {
 		TargetMoves:     u.moveTarget,
 		NamespaceEnds:   u.endNamespace,
 		Pauses:          u.pause,
-		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
+		Aborts:          func(int) bool { return u.undo(record.VerbAbort) },
 		OperationBegun:  u.begins,
 		RecordAimed:     u.aim,
 		Scribbles:       u.scribble,
 		RecordPointed:   u.pointRecord,
 		EndsSoak:        u.endSoak,
-		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
+		RollsBack:       func(int) bool { return u.undo(record.VerbRollback) },
 	}
 }
 
@@ -133,7 +133,7 @@ func (u *user) spot(pick int) bool {
 // doomed reports whether the upgrade has asked for the instance's end and knows of no answer: no one could tell then who was first.
 func (u *user) doomed(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
-		if n.Instance == i.id && n.State == upgrade.NodeRemoving && !n.Landed {
+		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (u *user) grow(int) bool {
 // shrink is cluster-autoscaler's removal of a node without pods: of a new one or, where it heeds what it is kept from, of any.
 func (u *user) shrink(pick int) bool {
 	k := &u.c.cloud
-	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp && p != upgrade.PhaseSoak && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseWait) || k.desired <= k.min {
+	if p := u.stored.record.Phase; (p != record.PhaseUpgrade && p != record.PhaseScaleUp && p != record.PhaseSoak && p != record.PhaseDrainBlue && p != record.PhaseWait) || k.desired <= k.min {
 		return false
 	}
 	var idle []*instance

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // mostGrace is how long a pod's grace period may be (GKE G75).
@@ -44,9 +45,9 @@ func autoscaled(p *Plan) {
 		most = week
 	}
 	r := &p.Request
-	r.Strategy, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier, r.OnTimeout = upgrade.AutoscaledBlueGreen, 0, 0, 20, false, upgrade.Force
+	r.Strategy, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier, r.OnTimeout = record.AutoscaledBlueGreen, 0, 0, 20, false, record.Force
 	r.KeepMax = r.KeepMax && p.outdated() <= p.Room
-	r.WaitForDrain = upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most), d.between(0, most))}
+	r.WaitForDrain = record.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most), d.between(0, most))}
 	d.visitors(p)
 }
 
@@ -70,7 +71,7 @@ func (d dice) visitors(p *Plan) {
 	}
 }
 
-func (p *Plan) autoscaled() bool { return p.Request.Strategy == upgrade.AutoscaledBlueGreen }
+func (p *Plan) autoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
 
 // pins reports whether the upgrade keeps the target that it begins with, and its fences where it stops.
 func (p *Plan) pins() bool { return p.blueGreen() || p.autoscaled() }
@@ -106,44 +107,44 @@ type waited struct{ begun bool }
 
 // autoscales holds one decision of an autoscaled blue-green upgrade to the rules.
 func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if record.Run == "" || !r.c.plan.autoscaled() {
+	rec := &step.Record
+	if rec.Run == "" || !r.c.plan.autoscaled() {
 		return
 	}
-	if strings.HasPrefix(record.Message, "gave way to a rollback") {
-		r.fail("G78", "it gives way to a rollback in phase %q", record.Phase)
+	if strings.HasPrefix(rec.Message, "gave way to a rollback") {
+		r.fail("G78", "it gives way to a rollback in phase %q", rec.Phase)
 	}
 	for _, action := range step.Actions {
-		r.byAutoscaler(w, record, action)
+		r.byAutoscaler(w, rec, action)
 	}
-	if record.Stopping == upgrade.Aborted || w.Record.Stopping == upgrade.Aborted {
+	if rec.Stopping == record.Aborted || w.Record.Stopping == record.Aborted {
 		return
 	}
-	r.awaitsDrain(w, record)
-	if r.quiet && record.Stopping == "" && record.Result == "" {
+	r.awaitsDrain(w, rec)
+	if r.quiet && rec.Stopping == "" && rec.Result == "" {
 		r.leavesIdle(w, step)
-		r.heldInDrain(w, record)
+		r.heldInDrain(w, rec)
 	}
 }
 
 // byAutoscaler holds one action: nothing is launched (G70), room is made by as many nodes as are outdated (G77), pods leave when the wait is
 // over (G71), with a day of grace at the most (G75), and what asks autoscalers to stay does until then (G72).
-func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action nodegroup.Action) {
-	drains := record.Phase == upgrade.PhaseDrainBlue || record.Phase == upgrade.PhaseDeleteBlue
+func (r *rules) byAutoscaler(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
+	drains := rec.Phase == record.PhaseDrainBlue || rec.Phase == record.PhaseDeleteBlue
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
 		r.fail("G70", "%s", a)
 	case nodegroup.RaiseMax:
-		if most := r.max + record.Total; !r.maxed && a.Max > most {
-			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, record.Total)
+		if most := r.max + rec.Total; !r.maxed && a.Max > most {
+			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, rec.Total)
 		}
 	case nodemark.Fence:
-		if room := r.max + len(r.c.plan.Nodes); r.quiet && !record.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
+		if room := r.max + len(r.c.plan.Nodes); r.quiet && !rec.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
 			r.fail("G77", "%s, and no room was made", a)
 		}
 	case schedule.Eviction:
 		if !drains {
-			r.fail("G71", "%s in phase %q", a, record.Phase)
+			r.fail("G71", "%s in phase %q", a, rec.Phase)
 		}
 		for i := range w.Members {
 			if m := &w.Members[i]; m.Outdated && m.Node != nil && m.Instance.State != nodegroup.InstanceLeaving && !m.Node.Spec.Unschedulable {
@@ -160,8 +161,8 @@ func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action no
 		if !a.Shrink && r.quiet {
 			r.fail("G73", "%s, which the group replaces: it is at its minimum", a)
 		}
-		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, silent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
-			r.fail("G72", "%s in phase %q, with pods that are to stay", a, record.Phase)
+		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, silent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != record.NodeRemoving {
+			r.fail("G72", "%s in phase %q, with pods that are to stay", a, rec.Phase)
 		}
 	}
 }
@@ -184,8 +185,8 @@ func (r *rules) gracedForADay(w *upgrade.World, a schedule.Deletion, drains bool
 }
 
 // awaitsDrain is G71, G74 and G82: the wait takes its time from the fence, once, and ends before only where no outdated node is left.
-func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
-	before, now := w.Record.Soak, record.Soak
+func (r *rules) awaitsDrain(w *upgrade.World, rec *record.Record) {
+	before, now := w.Record.Soak, rec.Soak
 	left := outdatedLeft(w)
 	switch {
 	case now.Until.Equal(before.Until):
@@ -202,7 +203,7 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 	default:
 		want := before.Left.Duration
 		if want == 0 {
-			want = record.Request.WaitForDrain.Duration
+			want = rec.Request.WaitForDrain.Duration
 			if r.waited.begun {
 				r.fail("G82", "the wait begins a second time")
 			}
@@ -212,10 +213,10 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 			r.fail("G71", "it waits for %s, want %s", got, want)
 		}
 	}
-	if record.Stopping == upgrade.Paused && record.PausedBy != "" && record.Phase == upgrade.PhaseWait && now.Until.After(w.Now) {
+	if rec.Stopping == record.Paused && rec.PausedBy != "" && rec.Phase == record.PhaseWait && now.Until.After(w.Now) {
 		r.fail("G78", "it is paused, and its wait still ends at %s", now.Until)
 	}
-	if due := w.Record.Phase == upgrade.PhaseCordonBlue && record.Phase == upgrade.PhaseDrainBlue && record.Request.WaitForDrain.Duration > 0 && left > 0; due {
+	if due := w.Record.Phase == record.PhaseCordonBlue && rec.Phase == record.PhaseDrainBlue && rec.Request.WaitForDrain.Duration > 0 && left > 0; due {
 		r.fail("G71", "it drains at once")
 	}
 	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
@@ -229,7 +230,7 @@ func outdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
 		left := m.Instance.State != nodegroup.InstanceLeaving
-		if known := w.Record.Nodes[m.Name()]; known.State == upgrade.NodeRemoving {
+		if known := w.Record.Nodes[m.Name()]; known.State == record.NodeRemoving {
 			left = w.Now.Before(known.Terminated.Add(w.Record.Request.BootTimeout.Duration))
 		}
 		if m.Outdated && left {
@@ -242,14 +243,14 @@ func outdatedLeft(w *upgrade.World) (n int) {
 // leavesIdle is G72 to G74 from the other end: an outdated node with nothing on it does not stay while the group may shrink, and when none
 // is left nothing is waited for.
 func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if record.Phase != upgrade.PhaseWait || w.Record.Phase != upgrade.PhaseWait {
+	rec := &step.Record
+	if rec.Phase != record.PhaseWait || w.Record.Phase != record.PhaseWait {
 		return
 	}
-	if len(record.Nodes) == 0 && outdatedLeft(w) == 0 {
-		r.fail("G74", "it waits until %s, and no outdated node is left", record.Soak.Until)
+	if len(rec.Nodes) == 0 && outdatedLeft(w) == 0 {
+		r.fail("G74", "it waits until %s, and no outdated node is left", rec.Soak.Until)
 	}
-	if len(record.Nodes) > 0 || w.Group.Desired <= w.Group.Min {
+	if len(rec.Nodes) > 0 || w.Group.Desired <= w.Group.Min {
 		return
 	}
 	for i := range w.Members {
@@ -262,8 +263,8 @@ func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
 }
 
 // heldInDrain is G81: autoscalers are kept from outdated nodes while these are drained, and not while it waits; from new ones never.
-func (r *rules) heldInDrain(w *upgrade.World, record *upgrade.Record) {
-	if drains := record.Phase == upgrade.PhaseDrainBlue; (!drains && record.Phase != upgrade.PhaseWait) || w.Now.Before(record.PhaseBegan.Add(time.Minute)) {
+func (r *rules) heldInDrain(w *upgrade.World, rec *record.Record) {
+	if drains := rec.Phase == record.PhaseDrainBlue; (!drains && rec.Phase != record.PhaseWait) || w.Now.Before(rec.PhaseBegan.Add(time.Minute)) {
 		return
 	}
 	for i := range w.Members {
@@ -271,11 +272,11 @@ func (r *rules) heldInDrain(w *upgrade.World, record *upgrade.Record) {
 		if m.Node == nil || !isReady(m.Node) || m.Instance.State != nodegroup.InstanceInService || m.Node.CreationTimestamp.After(w.Now.Add(-2*time.Minute)) {
 			continue
 		}
-		if m.Outdated && record.Nodes[m.Name()].State == upgrade.NodeRemoving {
+		if m.Outdated && rec.Nodes[m.Name()].State == record.NodeRemoving {
 			continue
 		}
-		if held := keptFromScaler(m.Node); held != (m.Outdated && record.Phase == upgrade.PhaseDrainBlue) {
-			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
+		if held := keptFromScaler(m.Node); held != (m.Outdated && rec.Phase == record.PhaseDrainBlue) {
+			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, rec.Phase)
 		}
 	}
 }

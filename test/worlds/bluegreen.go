@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -50,22 +51,22 @@ func losesFrees(p *Plan) {
 	if !d.chance(10) {
 		return
 	}
-	p.Request.BlueGreen.Soak = upgrade.Duration{Duration: d.between(time.Second, 5*time.Minute)}
+	p.Request.BlueGreen.Soak = record.Duration{Duration: d.between(time.Second, 5*time.Minute)}
 	p.Faults = append(p.Faults, Fault{Kind: FreeKills, To: mostSoak, Percent: pick(d, 30, 60)})
 }
 
 // colours makes the request one for a blue-green upgrade. Who stays waits for hours at the most.
 func (d dice) colours(p *Plan) {
 	r := &p.Request
-	r.Strategy, r.Surge, r.MaxUnavailable, r.BatchBarrier = upgrade.BlueGreen, p.outdated(), 0, false
+	r.Strategy, r.Surge, r.MaxUnavailable, r.BatchBarrier = record.BlueGreen, p.outdated(), 0, false
 	r.KeepMax = r.KeepMax && p.inZones() && r.Surge <= p.Room
 	most := 6 * time.Hour
 	if !p.Stay {
 		most = 5 * 24 * time.Hour
 	}
-	batchSoak := upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most/6))}
-	soak := upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), time.Hour, d.between(0, most), d.between(0, most))}
-	r.BlueGreen = &upgrade.BlueGreenRequest{Batch: d.IntN(5), BatchSoak: batchSoak, Soak: soak}
+	batchSoak := record.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most/6))}
+	soak := record.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), time.Hour, d.between(0, most), d.between(0, most))}
+	r.BlueGreen = &record.BlueGreenRequest{Batch: d.IntN(5), BatchSoak: batchSoak, Soak: soak}
 	r.Window = max(1, r.BlueGreen.Batch)
 }
 
@@ -94,7 +95,7 @@ func (d dice) passers(p *Plan) {
 	}
 }
 
-func (p *Plan) blueGreen() bool { return p.Request.Strategy == upgrade.BlueGreen }
+func (p *Plan) blueGreen() bool { return p.Request.Strategy == record.BlueGreen }
 
 // absences is how much longer an upgrade may take for its soaks, and for the days after each in which nobody runs the command.
 func (p *Plan) absences() time.Duration {
@@ -110,12 +111,12 @@ func (p *Plan) absences() time.Duration {
 }
 
 // isBlueGreen reports whether both colours are kept: the way back is a surge.
-func isBlueGreen(record *upgrade.Record) bool {
-	return record.Run != "" && record.Request.Strategy == upgrade.BlueGreen && !record.Back
+func isBlueGreen(rec *record.Record) bool {
+	return rec.Run != "" && rec.Request.Strategy == record.BlueGreen && !rec.Back
 }
 
-func isDeletingBlue(record *upgrade.Record) bool {
-	return isBlueGreen(record) && record.Phase == upgrade.PhaseDeleteBlue
+func isDeletingBlue(rec *record.Record) bool {
+	return isBlueGreen(rec) && rec.Phase == record.PhaseDeleteBlue
 }
 
 // keptFromScaler reports whether the node says that autoscalers are to leave it alone.
@@ -125,11 +126,11 @@ func keptFromScaler(node *corev1.Node) bool {
 
 // isWaiting reports whether nobody is at work until a soak is over.
 func (u *user) isWaiting() bool {
-	return u.process.dead && u.stored.record.Result == upgrade.Waiting
+	return u.process.dead && u.stored.record.Result == record.Waiting
 }
 
 // wait runs the command again once the soak is over, which may be days later, and sometimes before.
-func (u *user) wait(record upgrade.Record) {
+func (u *user) wait(record record.Record) {
 	u.runs--
 	u.late = max(0, u.late-1)
 	if u.c.plan.shortLived() {
@@ -146,11 +147,11 @@ func (u *user) wait(record upgrade.Record) {
 
 // endSoak ends the soak before its time: by who holds the upgrade or, where nobody does, by running the command.
 func (u *user) endSoak(int) bool {
-	record := &u.stored.record
-	if u.way != "" || !record.IsResumable() || upgrade.Allows(record, upgrade.VerbComplete) != nil {
+	rec := &u.stored.record
+	if u.way != "" || !rec.IsResumable() || upgrade.Allows(rec, record.VerbComplete) != nil {
 		return false
 	}
-	u.leave(upgrade.Asked{Verb: upgrade.VerbComplete, Run: record.Run, By: "alice@host", At: u.c.now})
+	u.leave(record.Asked{Verb: record.VerbComplete, Run: rec.Run, By: "alice@host", At: u.c.now})
 	if u.pausing || u.isWaiting() {
 		u.pausing, u.completes = false, true
 		u.again(0)
@@ -162,18 +163,18 @@ func (u *user) endSoak(int) bool {
 func (u *user) markPaused() {
 	if u.isWaiting() {
 		u.planned++
-		u.stored.record, u.pausing = upgrade.MarkPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
+		u.stored.record, u.pausing = record.MarkPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
 	}
 }
 
 // reopen is the record and the revision that the same command continues with.
-func (u *user) reopen(record upgrade.Record) (upgrade.Record, string) {
+func (u *user) reopen(rec record.Record) (record.Record, string) {
 	if u.completes {
-		record.Soak.Until, u.completes = u.c.now, false
+		rec.Soak.Until, u.completes = u.c.now, false
 		u.rules.soaks.completed = true
 	}
-	if u.c.plan.pins() && record.Request.Strategy != upgrade.Surge {
-		return record.Reopened(), record.Target.ID
+	if u.c.plan.pins() && rec.Request.Strategy != record.Surge {
+		return rec.Reopened(), rec.Target.ID
 	}
-	return record.Reopened(), u.c.cloud.wanted
+	return rec.Reopened(), u.c.cloud.wanted
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // crashes puts some workloads behind Services, and gives some worlds a workload whose pods do not come up on nodes of the wanted revision.
@@ -50,7 +50,7 @@ func (d dice) crash(p *Plan, w *Workload) {
 		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
 	}
 	if d.chance(12) {
-		p.Request.IgnoreUnready = []string{pick(d, upgrade.AllWorkloads, w.id().String(), strings.ToLower(w.id().String()))}
+		p.Request.IgnoreUnready = []string{pick(d, record.AllWorkloads, w.id().String(), strings.ToLower(w.id().String()))}
 	}
 }
 

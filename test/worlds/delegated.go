@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // delegate makes one in eight of the worlds that have a cloud one whose group is upgraded by that cloud itself. It has dice of its own, so
@@ -27,9 +28,9 @@ func delegate(p *Plan) {
 			n.Marks &^= MarkNoNode | MarkSilent
 		}
 	}
-	p.Request = upgrade.Request{
-		Group: "workers", Strategy: upgrade.Delegated, Like: "eks", MaxUnavailable: p.Request.MaxUnavailable, EvictUnmanaged: true, OnTimeout: pick(d, upgrade.Fail, upgrade.Force),
-		DrainTimeout: upgrade.Duration{Duration: nodeLimit}, Settle: upgrade.Duration{Duration: nodeSettle}, BootTimeout: upgrade.Duration{Duration: bootLimit},
+	p.Request = record.Request{
+		Group: "workers", Strategy: record.Delegated, Like: "eks", MaxUnavailable: p.Request.MaxUnavailable, EvictUnmanaged: true, OnTimeout: pick(d, record.Fail, record.Force),
+		DrainTimeout: record.Duration{Duration: nodeLimit}, Settle: record.Duration{Duration: nodeSettle}, BootTimeout: record.Duration{Duration: bootLimit},
 	}
 	p.Request.MaxUnavailable = max(1, p.Request.MaxUnavailable)
 	p.Request.Window = p.Request.MaxUnavailable
@@ -56,7 +57,7 @@ func jobs(p *Plan) {
 	})
 }
 
-func (p *Plan) delegated() bool { return p.Request.Strategy == upgrade.Delegated }
+func (p *Plan) delegated() bool { return p.Request.Strategy == record.Delegated }
 
 // otherCloud is a made-up provider that upgrades its groups by itself in another way than EKS does: with numbers and limits of its own, pods
 // that are left are deleted, the request may name a width, and its operation can be cancelled.
@@ -70,8 +71,8 @@ func upgradeElsewhere(p *Plan) {
 		return
 	}
 	r := &p.Request
-	p.Provider, r.OnTimeout = otherCloud, upgrade.Force
-	r.DrainTimeout, r.Settle = upgrade.Duration{Duration: d.between(5*time.Minute, time.Hour)}, upgrade.Duration{Duration: d.between(0, 5*time.Minute)}
+	p.Provider, r.OnTimeout = otherCloud, record.Force
+	r.DrainTimeout, r.Settle = record.Duration{Duration: d.between(5*time.Minute, time.Hour)}, record.Duration{Duration: d.between(0, 5*time.Minute)}
 	if r.Surge = d.IntN(4); p.Minimal {
 		r.Surge = 0
 	}
@@ -113,13 +114,13 @@ func (u *user) begins(chosen int) bool {
 
 // replans reports whether whoever runs the command again has it continue to the target as it is by now. After a failure
 // of the cloud the command does so by itself; else some pass --replan at once.
-func (u *user) replans(record *upgrade.Record) bool {
+func (u *user) replans(record *record.Record) bool {
 	return u.replan || record.HasFailedOperation() || (u.c.plan.delegated() && u.c.chance(50))
 }
 
 // loosen takes the budgets away that kept the cloud from draining a node, as their owners do after a failure.
-func (u *user) loosen(record upgrade.Record) {
-	if u.c.plan.delegated() && record.Result == upgrade.PodEvictionFailure && u.c.chance(50) {
+func (u *user) loosen(rec record.Record) {
+	if u.c.plan.delegated() && rec.Result == record.PodEvictionFailure && u.c.chance(50) {
 		for _, name := range sortedKeys(u.c.budgets) {
 			u.c.dropBudget(name)
 		}
@@ -160,14 +161,14 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 
 // cancels holds that only the operation that is followed is cancelled, where its cloud can and a pause was asked for.
 func (r *rules) cancels(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
-	if followed := step.Record.Delegation; !r.c.plan.byOtherCloud() || w.Asked.Verb != upgrade.VerbPause || followed == nil || followed.ID != cancel.Operation {
+	if followed := step.Record.Delegation; !r.c.plan.byOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
 		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
 	}
 }
 
 // givesUp holds that only an operation is given up for lost that readings have not told of for five minutes.
 func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
-	if record := &step.Record; w.Record.Result != "" || record.Result != upgrade.Failed || !strings.Contains(record.Message, "has not told of "+r.c.plan.operationName()) {
+	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not told of "+r.c.plan.operationName()) {
 		return
 	}
 	followed := w.Record.Delegation.ID
@@ -198,7 +199,7 @@ func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.De
 		r.fail("I10", "token %s follows %s, and the upgrade did not come to rest", start.Token, last)
 	}
 	r.delegations.tokens[start.Token], r.delegations.token, r.delegations.newest = start, start.Token, newest
-	if start.Force != (w.Request.OnTimeout == upgrade.Force) {
+	if start.Force != (w.Request.OnTimeout == record.Force) {
 		r.fail("E43", "force is %t, and was asked for: %s", start.Force, w.Request.OnTimeout)
 	}
 	if !w.Now.Equal(r.c.now) {
@@ -212,27 +213,27 @@ func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.De
 
 // follows holds what is said of the operation to the one that there is.
 func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
-	record, m := &step.Record, w.Group.Managed
-	if record.Delegation == nil || m == nil {
+	rec, m := &step.Record, w.Group.Managed
+	if rec.Delegation == nil || m == nil {
 		return
 	}
-	op, followed := &m.Operation, record.Delegation.ID
-	if record.Stopping == "" && record.Result == "" && record.Phase == upgrade.PhaseFollow && op.ID == followed && op.To.ID != record.Target.ID {
-		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, record.Target.ID, op)
+	op, followed := &m.Operation, rec.Delegation.ID
+	if rec.Stopping == "" && rec.Result == "" && rec.Phase == record.PhaseFollow && op.ID == followed && op.To.ID != rec.Target.ID {
+		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, rec.Target.ID, op)
 	}
-	if record.Stopping == "" || w.Record.Stopping != "" {
+	if rec.Stopping == "" || w.Record.Stopping != "" {
 		return
 	}
-	told := op.ID == followed && strings.Contains(record.Message, r.c.plan.operationName()+" "+op.ID)
+	told := op.ID == followed && strings.Contains(rec.Message, r.c.plan.operationName()+" "+op.ID)
 	coded := op.State == nodegroup.OperationFailed && op.Cause != ""
-	switch record.Stopping {
-	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure:
-		if !told || !coded || record.Stopping != map[nodegroup.FailureCause]upgrade.Result{nodegroup.DrainFailed: upgrade.PodEvictionFailure, nodegroup.LaunchFailed: upgrade.NodeCreationFailure}[op.Cause] {
-			r.fail("E42", "it stops with %q: %s, and the operation is %+v", record.Stopping, record.Message, op)
+	switch rec.Stopping {
+	case record.PodEvictionFailure, record.NodeCreationFailure:
+		if !told || !coded || rec.Stopping != map[nodegroup.FailureCause]record.Result{nodegroup.DrainFailed: record.PodEvictionFailure, nodegroup.LaunchFailed: record.NodeCreationFailure}[op.Cause] {
+			r.fail("E42", "it stops with %q: %s, and the operation is %+v", rec.Stopping, rec.Message, op)
 		}
-	case upgrade.Failed:
-		if (!told || coded) && !strings.Contains(record.Message, "forbidden") {
-			r.fail("E35", "it fails for another cause: %s, and the operation is %+v", record.Message, op)
+	case record.Failed:
+		if (!told || coded) && !strings.Contains(rec.Message, "forbidden") {
+			r.fail("E35", "it fails for another cause: %s, and the operation is %+v", rec.Message, op)
 		}
 	default:
 		return
@@ -253,7 +254,7 @@ func (r *rules) tellsOnce(op *nodegroup.Operation) {
 // explains holds what is said of nodes and pods to what the cloud does, where all of it is seen.
 func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
-	if !r.quiet || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
+	if !r.quiet || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.names(w, step, op)
@@ -264,7 +265,7 @@ func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
 func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
 	for _, n := range step.Status.Nodes {
 		node := r.c.nodes[n.Name]
-		if n.State != upgrade.NodeDraining || node == nil {
+		if n.State != record.NodeDraining || node == nil {
 			continue
 		}
 		i := r.c.instanceOf(node)
@@ -294,45 +295,45 @@ func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 }
 
 // restDelegated holds an upgrade that came to rest to what its cloud does.
-func (r *rules) restDelegated(record upgrade.Record) {
+func (r *rules) restDelegated(rec record.Record) {
 	p := r.c.plan
-	switch record.Result {
-	case upgrade.Succeeded:
-		r.succeeded(record)
-	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed:
-	case upgrade.WorkloadUnhealthy:
-		r.unhealthy(record)
-	case upgrade.Paused:
-		if p.hasActor(Pauses) && record.PausedBy != "" {
-			r.pausedElsewhere(record)
+	switch rec.Result {
+	case record.Succeeded:
+		r.succeeded(rec)
+	case record.PodEvictionFailure, record.NodeCreationFailure, record.Failed:
+	case record.WorkloadUnhealthy:
+		r.unhealthy(rec)
+	case record.Paused:
+		if p.hasActor(Pauses) && rec.PausedBy != "" {
+			r.pausedElsewhere(rec)
 			break
 		}
 		if !p.hasActor(OperationBegun, TargetMoves) && !p.hasFault(OperationCancelled) {
-			r.fail("liveness", "it pauses without a cause: %q", record.Message)
+			r.fail("liveness", "it pauses without a cause: %q", rec.Message)
 		}
-	case upgrade.TargetMoved:
+	case record.TargetMoved:
 		if !p.hasActor(TargetMoves) {
 			r.fail("liveness", "the target is said to have moved")
 		}
-	case upgrade.Interrupted, upgrade.Aborted:
-		r.left(record)
+	case record.Interrupted, record.Aborted:
+		r.left(rec)
 	default:
-		r.fail("end", "result %q", record.Result)
+		r.fail("end", "result %q", rec.Result)
 	}
-	if record.Result != upgrade.Interrupted {
+	if rec.Result != record.Interrupted {
 		r.delegations.token = ""
 	}
 }
 
 // pausedElsewhere holds that nothing is under way after a pause but what another actor has begun.
-func (r *rules) pausedElsewhere(record upgrade.Record) {
+func (r *rules) pausedElsewhere(record record.Record) {
 	if op := r.c.runningOperation(); op != nil && record.Delegation.ID == op.id {
 		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)
 	}
 }
 
 // succeeded is E49: no node of an older configuration is left, and the operation that was followed did not fail.
-func (r *rules) succeeded(record upgrade.Record) {
+func (r *rules) succeeded(record record.Record) {
 	if record.Run == "" {
 		return
 	}
@@ -352,12 +353,12 @@ func (r *rules) succeeded(record upgrade.Record) {
 }
 
 // left is the rule that whoever stops here is told that the cloud continues.
-func (r *rules) left(record upgrade.Record) {
+func (r *rules) left(rec record.Record) {
 	op := r.c.runningOperation()
-	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(record.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
-		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, record.Message)
+	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {
+		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, rec.Message)
 	}
-	if record.Result == upgrade.Aborted && record.IsResumable() {
+	if rec.Result == record.Aborted && rec.IsResumable() {
 		r.fail("abort", "it could be continued")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Denial is one kind of request that is refused each time while it lasts, or until Calm. The zero value is none.
@@ -118,7 +119,7 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
 		tried := recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
 		node, ofNode := attempt.Action.(nodemark.NodeAction)
-		over := ofNode && slices.Contains([]upgrade.NodeState{upgrade.NodeQuarantined, upgrade.NodeParked}, step.Record.Nodes[node.Target().Node].State)
+		over := ofNode && slices.Contains([]record.NodeState{record.NodeQuarantined, record.NodeParked}, step.Record.Nodes[node.Target().Node].State)
 		if !tried || over || step.Record.Stopping != "" || step.Finished {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -234,7 +235,7 @@ func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
 	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.autoscaled() { // whose batches are as they were asked for
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
-	if len(inFlight(&w.Record)) == 0 && step.Record.Phase != upgrade.PhaseWait {
+	if len(inFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
 		r.first(w, step, started)
 	}
 }
@@ -250,13 +251,13 @@ func (r *rules) inBatch(name string, batch, window int) {
 }
 
 // inFlight are the started nodes that count against the window: until the cloud is known to have begun their end.
-func inFlight(record *upgrade.Record) []string {
+func inFlight(rec *record.Record) []string {
 	var names []string
-	for _, name := range sortedKeys(record.Nodes) {
-		switch n := record.Nodes[name]; n.State {
-		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+	for _, name := range sortedKeys(rec.Nodes) {
+		switch n := rec.Nodes[name]; n.State {
+		case record.NodeDraining, record.NodeForcing, record.NodeEmpty:
 			names = append(names, name)
-		case upgrade.NodeRemoving:
+		case record.NodeRemoving:
 			if !n.Landed {
 				names = append(names, name)
 			}
@@ -279,7 +280,7 @@ func unfit(w *upgrade.World) int {
 }
 
 // begun reports whether the record has a member, by its node's name or by its instance, whose Node object may be gone.
-func begun(record *upgrade.Record, m *nodegroup.Member) bool {
+func begun(record *record.Record, m *nodegroup.Member) bool {
 	for name, n := range record.Nodes {
 		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
 			return true
@@ -313,7 +314,7 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 
 // awaitsWorkload reports whether the member has pods of a workload that has not shown yet that it comes up on nodes which stay, or that has
 // fewer ready pods than before.
-func (r *rules) awaitsWorkload(record *upgrade.Record, m *nodegroup.Member) bool {
+func (r *rules) awaitsWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
 		app := r.c.makers[pod.Labels["app"]]
 		known, lost := record.Workloads[app.id().String()]

@@ -6,6 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // elsewhere has another actor run the command for the same nodes, in some worlds: with another namespace for its records, or with a selector
@@ -28,13 +29,13 @@ func (u *user) runElsewhere() {
 	if u.done {
 		return
 	}
-	own, records := nodemark.Owner{Namespace: "elsewhere", Group: "workers"}, map[string]upgrade.Record{}
+	own, records := nodemark.Owner{Namespace: "elsewhere", Group: "workers"}, map[string]record.Record{}
 	if u.c.plan.Seed%2 == 0 {
 		own = nodemark.Owner{Namespace: owner().Namespace, Group: "team in (a, b)"}
 		records[owner().Group] = u.stored.record
 	}
 	group := u.c.group()
-	members := newView(u.c).members(&group, &upgrade.Record{})
+	members := newView(u.c).members(&group, &record.Record{})
 	marked, unreadable := u.marked(members)
 	switch found, is := upgrade.FindForeignRun(members, own, "", records); {
 	case is && (!marked[found.Node] || found.Owner != owner()):

@@ -11,32 +11,32 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // rest holds an upgrade that came to rest, at its goal or before, to the rules: there is a reason for its
 // result, nodes that were not started are as others left them, and nothing of ours is suspended.
-func (r *rules) rest(record upgrade.Record) {
-	r.tally.met("result", string(record.Result))
+func (r *rules) rest(rec record.Record) {
+	r.tally.met("result", string(rec.Result))
 	if r.c.plan.delegated() {
-		r.restDelegated(record)
+		r.restDelegated(rec)
 		return
 	}
-	r.reason(record)
-	r.leftAlone(record)
-	r.released(record)
-	r.whole(record)
-	r.saysOutage(record)
-	if r.stays(&record) {
-		r.standing(record)
+	r.reason(rec)
+	r.leftAlone(rec)
+	r.released(rec)
+	r.whole(rec)
+	r.saysOutage(rec)
+	if r.stays(&rec) {
+		r.standing(rec)
 		return
 	}
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
-		if i := r.c.instanceOf(node); r.saysMarked(&record, name) || r.c.plan.listed() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.saysMarked(&rec, name) || r.c.plan.listed() && (i == nil || i.leaving) {
 			continue // it goes with its machine
 		}
-		_, started := record.Nodes[name]
+		_, started := rec.Nodes[name]
 		if shadow != nil && r.isStray(name) && node.Annotations[nodemark.AnnotationRun] == "" {
 			node, shadow = withoutOurs(node), withoutOurs(shadow)
 		}
@@ -44,7 +44,7 @@ func (r *rules) rest(record upgrade.Record) {
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") }) {
 			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
 		}
-		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded && record.Result != upgrade.Aborted) {
+		if started || shadow == nil || r.stripped[name] || (ours && rec.Request.KeepFence && rec.Result != record.Succeeded && rec.Result != record.Aborted) {
 			continue
 		}
 		if !sameMarks(node, shadow) {
@@ -53,23 +53,23 @@ func (r *rules) rest(record upgrade.Record) {
 		}
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
-	kept := r.saysRefused(&record, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || saysSuspended(&record) && (!r.quiet || r.unbalanced())
+	kept := r.saysRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || saysSuspended(&rec) && (!r.quiet || r.unbalanced())
 	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
-	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed && !r.saysRefused(&record, "resume ") {
+	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed && !r.saysRefused(&rec, "resume ") {
 		r.fail("I4", "%s is suspended still", alarm)
 	}
 }
 
 // saysSuspended reports whether the message says that rebalancing stays suspended, alone or with the size's alarms.
-func saysSuspended(record *upgrade.Record) bool {
+func saysSuspended(record *record.Record) bool {
 	return strings.Contains(record.Message, rebalance+" stays suspended") || strings.Contains(record.Message, rebalance+", "+alarm+" stay suspended")
 }
 
 // saysRefused reports whether the message names a request that was refused, by the words it begins with.
-func (r *rules) saysRefused(record *upgrade.Record, request string) bool {
+func (r *rules) saysRefused(record *record.Record, request string) bool {
 	return !r.quiet && strings.Contains(record.Message, "to "+request)
 }
 
@@ -77,7 +77,7 @@ func (r *rules) saysRefused(record *upgrade.Record, request string) bool {
 func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
 
 // saysMarked reports whether the message says that our marks could not be taken off the node.
-func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
+func (r *rules) saysMarked(record *record.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
 		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || abbreviated().MatchString(refused)) {
 			return true
@@ -87,7 +87,7 @@ func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
 }
 
 // leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.
-func (r *rules) leavesBehind(record *upgrade.Record) bool {
+func (r *rules) leavesBehind(record *record.Record) bool {
 	return slices.ContainsFunc([]string{"add ", "unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
 		return r.saysRefused(record, request)
 	})
@@ -109,86 +109,86 @@ func sameMarks(a, b *corev1.Node) bool {
 }
 
 // reason holds a result to what there was in the world that leads to it, and to a message that names it.
-func (r *rules) reason(record upgrade.Record) {
+func (r *rules) reason(rec record.Record) {
 	p := r.c.plan
-	switch record.Result {
-	case upgrade.Succeeded:
-	case upgrade.LeftBehind:
+	switch rec.Result {
+	case record.Succeeded:
+	case record.LeftBehind:
 		if p.shortLived() {
 			return
 		}
-		if record.Request.OnTimeout != upgrade.Skip || r.easy {
+		if rec.Request.OnTimeout != record.Skip || r.easy {
 			r.fail("liveness", "nodes are left behind for no reason")
 		}
-	case upgrade.PodEvictionFailure:
-		r.evictionFailure(record)
-	case upgrade.NodeCreationFailure:
-		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < record.Request.BootTimeout.Duration {
-			r.fail("liveness", "nodes are said not to be created: %s", record.Message)
+	case record.PodEvictionFailure:
+		r.evictionFailure(rec)
+	case record.NodeCreationFailure:
+		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < rec.Request.BootTimeout.Duration {
+			r.fail("liveness", "nodes are said not to be created: %s", rec.Message)
 		}
-		if !strings.Contains(record.Message, "new nodes are ready: ") {
-			r.fail("E33", "the message names no cause: %q", record.Message)
+		if !strings.Contains(rec.Message, "new nodes are ready: ") {
+			r.fail("E33", "the message names no cause: %q", rec.Message)
 		}
-		r.returned(record)
-	case upgrade.WorkloadUnhealthy:
-		r.unhealthy(record)
-	case upgrade.Failed:
-		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(record.Message, "forbidden")
-		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
-		aimed := p.hasActor(RecordAimed) && saysAimed(&record)
-		scribbled := p.hasActor(Scribbles) && strings.Contains(record.Message, unreadable)
-		if scribbled && slices.ContainsFunc(strings.Split(record.Message, "; "), func(request string) bool {
+		r.returned(rec)
+	case record.WorkloadUnhealthy:
+		r.unhealthy(rec)
+	case record.Failed:
+		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(rec.Message, "forbidden")
+		tooLong := !r.quiet && strings.Contains(rec.Message, "has had no effect for")
+		aimed := p.hasActor(RecordAimed) && saysAimed(&rec)
+		scribbled := p.hasActor(Scribbles) && strings.Contains(rec.Message, unreadable)
+		if scribbled && slices.ContainsFunc(strings.Split(rec.Message, "; "), func(request string) bool {
 			return strings.Contains(request, unreadable) && strings.Contains(request, "has had no effect for")
 		}) {
-			r.fail("S20", "it tries again what is the same each time: %s", record.Message)
+			r.fail("S20", "it tries again what is the same each time: %s", rec.Message)
 		}
-		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
-		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.leavesBehind(&record) {
-			r.fail("liveness", "it fails without a cause: %q", record.Message)
+		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(rec.Message, "load balancers: they have not been read for")
+		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.leavesBehind(&rec) {
+			r.fail("liveness", "it fails without a cause: %q", rec.Message)
 		}
-	case upgrade.Aborted:
+	case record.Aborted:
 		if !p.hasActor(Aborts) {
 			r.fail("liveness", "it is aborted, and nobody asked for it")
 		}
-	case upgrade.Paused:
-		if p.hasActor(Pauses) && record.PausedBy != "" {
-			r.paused(record)
+	case record.Paused:
+		if p.hasActor(Pauses) && rec.PausedBy != "" {
+			r.paused(rec)
 			return
 		}
-		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(record.Message, "made schedulable by another actor")
-		protected := p.hasActor(AdminProtects) && strings.Contains(record.Message, "protected against scale-in by another actor")
+		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(rec.Message, "made schedulable by another actor")
+		protected := p.hasActor(AdminProtects) && strings.Contains(rec.Message, "protected against scale-in by another actor")
 		if !uncordoned && !protected {
-			r.fail("liveness", "it pauses without a cause: %q", record.Message)
+			r.fail("liveness", "it pauses without a cause: %q", rec.Message)
 		}
-	case upgrade.TargetMoved:
+	case record.TargetMoved:
 		if !p.hasActor(TargetMoves) || p.pins() {
 			r.fail("liveness", "the target is said to have moved")
 		}
-	case upgrade.Waiting:
+	case record.Waiting:
 		if !p.shortLived() {
-			r.waits(record)
+			r.waits(rec)
 		}
-	case upgrade.Interrupted:
-		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(record.Message, "gave way to a")
+	case record.Interrupted:
+		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(rec.Message, "gave way to a")
 		if !p.hasActor(Interrupt) && !gaveWay {
 			r.fail("liveness", "it says it was interrupted")
 		}
 	default:
-		r.fail("end", "result %q", record.Result)
+		r.fail("end", "result %q", rec.Result)
 	}
 }
 
 // returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back. On the way
 // back the nodes of the upgrade are those that are replaced.
-func (r *rules) returned(record upgrade.Record) {
-	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.ConfirmedSurge() <= 0 || r.doubtful || record.Back || r.c.plan.hasActor(TargetMoves) {
+func (r *rules) returned(rec record.Record) {
+	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.doubtful || rec.Back || r.c.plan.hasActor(TargetMoves) {
 		return // of launches without an answer it is not known whether the new nodes are theirs; those of an earlier target are outdated
 	}
-	r.idle("S5", record)
+	r.idle("S5", rec)
 }
 
 // idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
-func (r *rules) idle(rule string, record upgrade.Record) {
+func (r *rules) idle(rule string, record record.Record) {
 	if strings.Contains(record.Message, "they are still to be launched") {
 		return // they may have been since
 	}
@@ -204,34 +204,34 @@ func (r *rules) idle(rule string, record upgrade.Record) {
 }
 
 // evictionFailure is E42 and E52: only where failing was asked for, naming the node, a pod and the reason.
-func (r *rules) evictionFailure(record upgrade.Record) {
-	m := record.Message
+func (r *rules) evictionFailure(rec record.Record) {
+	m := rec.Message
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has had no answer: "+space+"/"))
 	switch {
-	case isBlueGreen(&record):
+	case isBlueGreen(&rec):
 		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)
-	case record.Request.OnTimeout != upgrade.Fail:
-		r.fail("E43", "it fails where it was asked to %s: %s", record.Request.OnTimeout, m)
+	case rec.Request.OnTimeout != record.Fail:
+		r.fail("E43", "it fails where it was asked to %s: %s", rec.Request.OnTimeout, m)
 	case !named:
 		r.fail("E52", "the message names no pod: %q", m)
-	case r.easy || (r.c.calm && record.Started.After(start().Add(r.c.plan.Calm))):
+	case r.easy || (r.c.calm && rec.Started.After(start().Add(r.c.plan.Calm))):
 		r.fail("liveness", "nothing kept the pods from leaving: %s", m)
 	}
 }
 
 // whole is I14: where nothing but workloads themselves is in the way, one that was whole before is whole when the upgrade ends well,
 // and one that stops because of it leaves it a ready pod, if it had several.
-func (r *rules) whole(record upgrade.Record) {
-	if !r.quiet || record.Run == "" || record.Request.NoImplicitBudgets || record.Request.OnTimeout == upgrade.Force {
+func (r *rules) whole(rec record.Record) {
+	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
 	}
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
 		first := r.recovery.first[app.id().String()]
-		if !app.replicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || ignores(&record, app.id().String()) {
+		if !app.replicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || ignores(&rec, app.id().String()) {
 			continue
 		}
-		if first = r.owed(app, first, &record); first == 0 {
+		if first = r.owed(app, first, &rec); first == 0 {
 			continue
 		}
 		ready := 0
@@ -241,22 +241,22 @@ func (r *rules) whole(record upgrade.Record) {
 			}
 		}
 		switch {
-		case record.Result == upgrade.Succeeded && ready < first && !r.c.calm:
+		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
-		case record.Result == upgrade.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&record) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(record.Message, "no node takes it")): // else it waited for room
+		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // else it waited for room
 			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
 		}
 	}
 }
 
 // saysOutage is the rule that an upgrade which stops for workloads tells of each whether it has no ready pod still.
-func (r *rules) saysOutage(record upgrade.Record) {
-	if !r.quiet || record.Result != upgrade.WorkloadUnhealthy {
+func (r *rules) saysOutage(rec record.Record) {
+	if !r.quiet || rec.Result != record.WorkloadUnhealthy {
 		return
 	}
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
-		known, on := record.Workloads[app.id().String()]
+		known, on := rec.Workloads[app.id().String()]
 		if !app.replicated() || !on || known.Ready == 0 {
 			continue
 		}
@@ -273,11 +273,11 @@ func (r *rules) saysOutage(record upgrade.Record) {
 }
 
 // end holds a group whose upgrade reached its goal to the rules.
-func (r *rules) end(record upgrade.Record) {
+func (r *rules) end(rec record.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]
-		state := record.Nodes[name].State
-		kept := state == upgrade.NodeQuarantined || state == upgrade.NodeDrained || record.Result == upgrade.LeftBehind && r.c.plan.shortLived()
+		state := rec.Nodes[name].State
+		kept := state == record.NodeQuarantined || state == record.NodeDrained || rec.Result == record.LeftBehind && r.c.plan.shortLived()
 		if node.Labels[groupLabel] == "" || kept || r.stripped[name] {
 			continue
 		}
@@ -285,25 +285,25 @@ func (r *rules) end(record upgrade.Record) {
 		if r.c.plan.listed() && (i == nil || i.leaving) {
 			continue
 		}
-		if r.outdated(node, i, record) && (i == nil || !i.standby) {
+		if r.outdated(node, i, rec) && (i == nil || !i.standby) {
 			r.fail("end", "node %s is outdated still, and %q", name, state)
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {
 			r.fail("end", "node %s keeps annotations of ours", name)
 		}
 	}
-	if r.c.plan.sized() && record.Run != "" && !r.doubtful {
-		r.endSize(record)
+	if r.c.plan.sized() && rec.Run != "" && !r.doubtful {
+		r.endSize(rec)
 	}
-	if owed := record.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && record.Result == upgrade.Succeeded && owed != 0 { // else the group launches more of the old revision itself
-		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, record.Back)
+	if owed := rec.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && rec.Result == record.Succeeded && owed != 0 { // else the group launches more of the old revision itself
+		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Back)
 	}
-	if serving := r.serving(record); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
+	if serving := r.serving(rec); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
 		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)
 	}
 }
 
-func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) bool {
+func (r *rules) outdated(node *corev1.Node, i *instance, record record.Record) bool {
 	target := record.Target.ID
 	if record.Run == "" {
 		target = r.c.cloud.wanted
@@ -319,13 +319,13 @@ func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) 
 
 // endSize is I9 at the end: the group is as large as before and in the same zones, but for what others did
 // and for what is said to be owed.
-func (r *rules) endSize(record upgrade.Record) {
-	k, owed := &r.c.cloud, record.Ledger.Contribution()
-	isSaid := strings.Contains(record.Message, "more node")
+func (r *rules) endSize(rec record.Record) {
+	k, owed := &r.c.cloud, rec.Ledger.Contribution()
+	isSaid := strings.Contains(rec.Message, "more node")
 	if owed < 0 || (owed > 0 && !isSaid && r.taken == 0 && r.changed() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // others may have taken as many away
-		r.fail("I9", "it ends owing %d nodes and says %q", owed, record.Message)
+		r.fail("I9", "it ends owing %d nodes and says %q", owed, rec.Message)
 	}
-	if r.quiet && owed != 0 && record.Result == upgrade.Succeeded {
+	if r.quiet && owed != 0 && rec.Result == record.Succeeded {
 		r.fail("I9", "it succeeds owing %d nodes", owed)
 	}
 	if want := r.desired + r.changed() + owed; k.desired != want {
@@ -338,7 +338,7 @@ func (r *rules) endSize(record upgrade.Record) {
 	if !r.maxed && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)
 	}
-	if launched := r.launched(record); r.c.plan.inZones() && launched != len(k.tokens) {
+	if launched := r.launched(rec); r.c.plan.inZones() && launched != len(k.tokens) {
 		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))
 	}
 	if zones := k.zones(); r.c.plan.inZones() && owed == 0 && !r.rearranged && !maps.Equal(zones, r.zones) {
@@ -346,7 +346,7 @@ func (r *rules) endSize(record upgrade.Record) {
 	}
 }
 
-func (r *rules) launched(record upgrade.Record) int {
+func (r *rules) launched(record record.Record) int {
 	n := 0
 	for _, z := range record.Ledger.Books().Zones {
 		n += z.Launched

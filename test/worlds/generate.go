@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // dice draws the plan of one world.
@@ -152,15 +152,15 @@ func (d dice) budgets(p *Plan, w Workload) {
 	}
 }
 
-func (d dice) request(p *Plan) upgrade.Request {
+func (d dice) request(p *Plan) record.Request {
 	unavailable := 1 + min(d.IntN(5), d.IntN(5))
-	req := upgrade.Request{
-		Group: "workers", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: unavailable, Window: unavailable,
+	req := record.Request{
+		Group: "workers", Strategy: record.Surge, Like: "eks", MaxUnavailable: unavailable, Window: unavailable,
 		BatchBarrier: d.chance(15), EvictUnmanaged: d.chance(50), KeepFence: d.chance(10), KeepMax: d.chance(15),
-		OnTimeout:    pick(d, upgrade.Fail, upgrade.Fail, upgrade.Force, upgrade.Skip),
-		DrainTimeout: upgrade.Duration{Duration: pick(d, 15*time.Minute, 15*time.Minute, d.between(time.Minute, 5*time.Minute))},
-		Settle:       upgrade.Duration{Duration: pick(d, 0, time.Minute, d.between(time.Second, 3*time.Minute))},
-		BootTimeout:  upgrade.Duration{Duration: pick(d, 20*time.Minute, 20*time.Minute, d.between(6*time.Minute, 10*time.Minute))},
+		OnTimeout:    pick(d, record.Fail, record.Fail, record.Force, record.Skip),
+		DrainTimeout: record.Duration{Duration: pick(d, 15*time.Minute, 15*time.Minute, d.between(time.Minute, 5*time.Minute))},
+		Settle:       record.Duration{Duration: pick(d, 0, time.Minute, d.between(time.Second, 3*time.Minute))},
+		BootTimeout:  record.Duration{Duration: pick(d, 20*time.Minute, 20*time.Minute, d.between(6*time.Minute, 10*time.Minute))},
 	}
 	if p.sized() {
 		req.Surge = min(d.IntN(7), p.outdated())

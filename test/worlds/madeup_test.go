@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
@@ -27,7 +27,7 @@ func TestMadeUpProviders(t *testing.T) {
 			if v.Broken != "" {
 				t.Errorf("seed %d: %s", seed, v.Broken)
 			}
-			if v.Result == upgrade.Succeeded {
+			if v.Result == record.Succeeded {
 				succeeded++
 			}
 		}

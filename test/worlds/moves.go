@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Rollout is how the Deployment of a workload brings up new pods; empty for a ReplicaSet that has none.
@@ -57,7 +57,7 @@ func moves(p *Plan) {
 	if p.delegated() || p.shortLived() || !d.chance(20) {
 		return // where nothing is evicted there is nothing to be moved
 	}
-	p.Request.Move = upgrade.MoveBySurge
+	p.Request.Move = record.MoveBySurge
 	for i := range p.Workloads {
 		d.deploys(&p.Workloads[i])
 	}

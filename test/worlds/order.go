@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Role is what makes the pods of a workload leave at another time than others, or not at all; empty for most.
@@ -94,7 +95,7 @@ func awaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-comp
 func protected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
 // held reports whether the pod is waited for as its owner asks.
-func held(record *upgrade.Record, pod *corev1.Pod) bool {
+func held(record *record.Record, pod *corev1.Pod) bool {
 	return awaited(pod) || (protected(pod) && record.Request.RespectDoNotDisrupt)
 }
 

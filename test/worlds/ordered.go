@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // order makes half of the StatefulSets Ordered, which is the default in Kubernetes. It draws from its own generator.
@@ -24,7 +25,7 @@ func order(p *Plan) {
 
 // saysInOrder checks messages about missing pods of an Ordered StatefulSet (I11). Its controller creates the next pod a moment after the one
 // before it became ready, and none while one before it is ending. In both cases no pod is missing.
-func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u upgrade.Unhealthy) {
+func (r *rules) saysInOrder(p *process, w *upgrade.World, app *Workload, u record.Unhealthy) {
 	if !app.Ordered || !strings.HasSuffix(u.Why, "does not say why") {
 		return // the message gives a reason
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // patience is E41 and E42: a node is given up when its time is over, and only if a pod has to leave it still. Its time
@@ -19,22 +20,22 @@ func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
 		before, known := w.Record.Nodes[name]
-		if !known || before.State != upgrade.NodeDraining || step.Record.Result != "" {
+		if !known || before.State != record.NodeDraining || step.Record.Result != "" {
 			continue
 		}
 		m := find(w, name)
 		if m == nil || m.Node == nil || m.Node.UID != n.UID {
 			continue
 		}
-		failed := w.Record.Stopping == "" && step.Record.Stopping == upgrade.PodEvictionFailure && strings.Contains(step.Record.Message, `node "`+name+`"`)
+		failed := w.Record.Stopping == "" && step.Record.Stopping == record.PodEvictionFailure && strings.Contains(step.Record.Message, `node "`+name+`"`)
 		r.yield(p, w, step, m)
-		if n.State == upgrade.NodeForcing || n.State == upgrade.NodeQuarantined || (n.State == upgrade.NodeParked && n.Reason != "") || failed {
+		if n.State == record.NodeForcing || n.State == record.NodeQuarantined || (n.State == record.NodeParked && n.Reason != "") || failed {
 			r.givenUp(w, m, n)
 		}
 	}
 }
 
-func (r *rules) givenUp(w *upgrade.World, m *nodegroup.Member, n upgrade.NodeRecord) {
+func (r *rules) givenUp(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord) {
 	if over := n.Deadline.Add(r.duties.waited[n.UID]); w.Now.Before(over) {
 		r.fail("E41", "node %s is given up %s before its time is over", m.Name(), over.Sub(w.Now))
 	}
@@ -105,7 +106,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *poli
 	mine := step.Record.Nodes[m.Name()]
 	for name, n := range step.Record.Nodes {
 		earlier := cmp.Or(n.Began.Compare(mine.Began), strings.Compare(name, m.Name())) < 0
-		if n.State != upgrade.NodeDraining || !earlier {
+		if n.State != record.NodeDraining || !earlier {
 			continue
 		}
 		other := find(w, name)
@@ -123,7 +124,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *poli
 }
 
 // graceful is E43: the pods a forced node goes down with were deleted when its time was over, and have had their grace.
-func (r *rules) graceful(w *upgrade.World, m *nodegroup.Member, n upgrade.NodeRecord, left []*corev1.Pod) {
+func (r *rules) graceful(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {
 		case pod.DeletionTimestamp == nil && !pod.CreationTimestamp.After(n.Deadline):

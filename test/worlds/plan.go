@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Plan is a whole world before it begins: the cluster, what is asked for, what goes wrong and who interferes.
@@ -27,7 +27,7 @@ type Plan struct {
 	Workloads []Workload
 	Budgets   []Budget
 	Balancer  Balancer
-	Request   upgrade.Request
+	Request   record.Request
 	Faults    []Fault
 	Actors    []Actor
 	Denial    Denial

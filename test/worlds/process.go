@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // The runner's own numbers.
@@ -34,15 +35,15 @@ type process struct {
 	rules   *rules
 	stored  *stored
 	seen    *view
-	request upgrade.Request
+	request record.Request
 	group   nodegroup.Group
-	record  upgrade.Record
+	record  record.Record
 	notes   upgrade.Notes
 	open    map[string]nodegroup.Attempt
 	flying  int
 	stop    bool
 	// heard is what the process knows to be asked of it.
-	heard upgrade.Asked
+	heard record.Asked
 	// movable is what was read of Deployments when the process began, read the same by itself.
 	movable drain.Movable
 	read    reading
@@ -51,7 +52,7 @@ type process struct {
 	readingOf   map[drain.Workload]bool
 	// dead processes do nothing more; ended is told the last record, once.
 	dead  bool
-	ended func(upgrade.Record)
+	ended func(record.Record)
 	// killAfter is how many actions of the next turn are still begun before the process dies; negative for never.
 	killAfter int
 	// until is when a sleeping laptop wakes, or a record that is being stored is.
@@ -67,16 +68,16 @@ type process struct {
 
 // stored is what outlives a process.
 type stored struct {
-	record upgrade.Record
-	asked  upgrade.Asked
+	record record.Record
+	asked  record.Asked
 	// worked is when a process decided last, as renewals of a lease tell.
 	worked time.Time
 }
 
 // found is what a process begins with.
 type found struct {
-	request upgrade.Request
-	record  upgrade.Record
+	request record.Request
+	record  record.Record
 	group   nodegroup.Group
 }
 
@@ -84,7 +85,7 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	p := &process{
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
 		controllers: map[drain.Workload]drain.Controller{}, readingOf: map[drain.Workload]bool{},
-		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
+		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(record.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
 	p.targets.read.Groups = c.plan.targetGroups()
@@ -96,7 +97,7 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 
 // readMovable reads what may be restarted, where that is asked for.
 func (p *process) readMovable() {
-	if p.request.Move == upgrade.MoveBySurge {
+	if p.request.Move == record.MoveBySurge {
 		p.movable, p.read = drain.NewMovable(p.c.listDeployments()), p.c.readDeployments()
 	}
 }
@@ -254,7 +255,7 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 // die ends the process without a word.
 func (p *process) die() {
 	p.dead = true
-	p.ended(upgrade.Record{})
+	p.ended(record.Record{})
 }
 
 // begin sends an action's request on its way.
@@ -396,7 +397,7 @@ func (p *process) poll() {
 func (p *process) wanted() string { return p.c.plan.wantedBy(&p.record, p.c.cloud.wanted) }
 
 // wantedBy returns the revision that an upgrade brings nodes to, where the group's template has the one that is given.
-func (p *Plan) wantedBy(record *upgrade.Record, template string) string {
+func (p *Plan) wantedBy(record *record.Record, template string) string {
 	if record.Back || (record.Run != "" && p.pins()) {
 		return record.Target.ID
 	}
@@ -404,14 +405,14 @@ func (p *Plan) wantedBy(record *upgrade.Record, template string) string {
 }
 
 // reread is the record as it comes back from the cluster.
-func reread(record upgrade.Record) (upgrade.Record, error) {
-	text, err := json.Marshal(record)
+func reread(rec record.Record) (record.Record, error) {
+	text, err := json.Marshal(rec)
 	if err != nil {
-		return upgrade.Record{}, fmt.Errorf("storing the record: %w", err)
+		return record.Record{}, fmt.Errorf("storing the record: %w", err)
 	}
-	var back upgrade.Record
+	var back record.Record
 	if err := json.Unmarshal(text, &back); err != nil {
-		return upgrade.Record{}, fmt.Errorf("reading the record: %w", err)
+		return record.Record{}, fmt.Errorf("reading the record: %w", err)
 	}
 	return back, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -84,7 +85,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 	var started []*nodegroup.Member
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
-		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == upgrade.PhaseWait {
+		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == record.PhaseWait {
 			continue // it was begun before, is a new one that is given back, or has nothing on it
 		}
 		if m := find(w, name); m != nil {
@@ -171,21 +172,21 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 // awaitsRecovery is I11: no node is started, and no deletion of blue nodes begun, while a workload that lost pods has fewer that are ready than
 // before and one that crashes on a node which stays, and for no longer than its time.
 func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
-	name, record := app.id().String(), &step.Record
+	name, rec := app.id().String(), &step.Record
 	crashed := r.failed(w, app, pods)
-	if crashed == nil || ignores(record, name) {
+	if crashed == nil || ignores(rec, name) {
 		delete(r.recovery.crashing, name)
 	} else {
-		r.stopsFor(w, record, name, crashed)
+		r.stopsFor(w, rec, name, crashed)
 		for _, m := range started {
 			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
 		}
-		if record.Phase == upgrade.PhaseDeleteBlue && w.Record.Phase == upgrade.PhaseSoak {
+		if rec.Phase == record.PhaseDeleteBlue && w.Record.Phase == record.PhaseSoak {
 			r.fail("I11", "blue nodes are deleted, and pod %s of %s crashes: %d are ready, and %d were", crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
 		}
 	}
-	r.awaitsCreation(w, record, app, pods, started)
-	r.neverWaitsForEver(w, record, app, pods)
+	r.awaitsCreation(w, rec, app, pods, started)
+	r.neverWaitsForEver(w, rec, app, pods)
 	before, lost := r.recovery.before[name]
 	if len(started) > 0 && lost && countReady(pods) >= before.ready && !hasLeavers(w, pods) {
 		delete(r.recovery.before, name)
@@ -193,7 +194,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 	}
 	loses := slices.ContainsFunc(started, func(m *nodegroup.Member) bool {
 		return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
-			return pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && mustGo(pod, false) && !held(record, pod)
+			return pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && mustGo(pod, false) && !held(rec, pod)
 		})
 	})
 	if loses && !lost {
@@ -202,7 +203,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 }
 
 // awaitsCreation checks I11 for refused pods: the upgrade starts no node while a workload's pods have not been created for a while.
-func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+func (r *rules) awaitsCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.makers[app.Name]
 	before, lost := r.recovery.before[name]
 	there := 0 // those of a StatefulSet have to end before others take their place
@@ -228,11 +229,11 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *upgrade.Record, app *Wo
 }
 
 // neverWaitsForEver checks I11 for workloads whose new pods never stay ready: the upgrade stops at some time.
-func (r *rules) neverWaitsForEver(w *upgrade.World, record *upgrade.Record, app *Workload, pods []*corev1.Pod) {
+func (r *rules) neverWaitsForEver(w *upgrade.World, rec *record.Record, app *Workload, pods []*corev1.Pod) {
 	name := app.id().String()
 	before, lost := r.recovery.before[name]
 	neverUp := app.Rejected > 0 || app.Flaps > 0 || app.Refused || app.Shut || app.Crashes
-	if !lost || r.c.makers[app.Name].scale < app.Replicas || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(record, name) {
+	if !lost || r.c.makers[app.Name].scale < app.Replicas || !neverUp || countSteady(pods, w.Now) >= before.ready || ignores(rec, name) {
 		delete(r.recovery.lacking, name)
 		return
 	}
@@ -244,7 +245,7 @@ func (r *rules) neverWaitsForEver(w *upgrade.World, record *upgrade.Record, app 
 		since = w.Now
 	}
 	r.recovery.lacking[name] = since
-	drains := record.Phase == upgrade.PhaseUpgrade && record.Stopping == "" && record.Result == ""
+	drains := rec.Phase == record.PhaseUpgrade && rec.Stopping == "" && rec.Result == ""
 	if waited := w.Now.Sub(since); r.quiet && drains && waited > longestLack {
 		r.fail("I11", "%s has lacked pods for %s, and the upgrade does not stop", name, waited)
 	}
@@ -267,9 +268,9 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		_, recorded := w.Record.Nodes[pod.Spec.NodeName]
 		state := step.Record.Nodes[pod.Spec.NodeName].State
 		switch {
-		case held(&step.Record, pod) && state != upgrade.NodeForcing:
+		case held(&step.Record, pod) && state != record.NodeForcing:
 			staying++
-		case recorded && (state == upgrade.NodeDraining || state == upgrade.NodeForcing):
+		case recorded && (state == record.NodeDraining || state == record.NodeForcing):
 			leaving++
 		case recorded:
 			staying++ // it was given up there
@@ -328,15 +329,15 @@ func hasLeavers(w *upgrade.World, pods []*corev1.Pod) bool {
 	})
 }
 
-func ignores(record *upgrade.Record, name string) bool {
-	return slices.ContainsFunc(record.Request.IgnoreUnready, func(pattern string) bool {
-		return pattern == upgrade.AllWorkloads || strings.EqualFold(pattern, name)
+func ignores(rec *record.Record, name string) bool {
+	return slices.ContainsFunc(rec.Request.IgnoreUnready, func(pattern string) bool {
+		return pattern == record.AllWorkloads || strings.EqualFold(pattern, name)
 	})
 }
 
 // stopsFor is the end of I11: the upgrade does not wait for a workload for longer than its time. It does not matter when nothing is drained
 // any more.
-func (r *rules) stopsFor(w *upgrade.World, record *upgrade.Record, name string, pod *corev1.Pod) {
+func (r *rules) stopsFor(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
 	r.tally.met("health", holdsNodes)
 	since, was := r.recovery.crashing[name]
 	if !was {
@@ -346,8 +347,8 @@ func (r *rules) stopsFor(w *upgrade.World, record *upgrade.Record, name string, 
 		since = w.Now
 	}
 	r.recovery.crashing[name] = since
-	drains := record.Phase != upgrade.PhaseScaleDown && record.Phase != upgrade.PhaseDone
-	if waited := w.Now.Sub(since); waited >= unwell && drains && record.Stopping == "" && record.Result == "" {
+	drains := rec.Phase != record.PhaseScaleDown && rec.Phase != record.PhaseDone
+	if waited := w.Now.Sub(since); waited >= unwell && drains && rec.Stopping == "" && rec.Result == "" {
 		r.fail("I11", "pod %s of %s has crashed for %s, and the upgrade does not stop", pod.Name, name, waited)
 	}
 }
@@ -492,7 +493,7 @@ func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) 
 			r.fail("I11", "%s is said not to recover, and is to be ignored", u)
 		}
 	}
-	if stops := w.Record.Stopping == "" && step.Record.Stopping == upgrade.WorkloadUnhealthy; !stops {
+	if stops := w.Record.Stopping == "" && step.Record.Stopping == record.WorkloadUnhealthy; !stops {
 		return
 	}
 	if ran := w.Now.Sub(r.recovery.began); ran < unwell {
@@ -505,7 +506,7 @@ func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) 
 }
 
 // saysMissing holds what is said of pods that are not there to what was seen.
-func (r *rules) saysMissing(app *Workload, u upgrade.Unhealthy, pods []*corev1.Pod) {
+func (r *rules) saysMissing(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
 	}
@@ -531,7 +532,7 @@ func hasRestarted(pod *corev1.Pod) bool {
 
 // unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and in its advice first the one that it stops
 // for, of which something is known to keep pods from being ready.
-func (r *rules) unhealthy(record upgrade.Record) {
+func (r *rules) unhealthy(record record.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
 		rest, named := strings.CutPrefix(last, app.id().String())
@@ -553,8 +554,8 @@ func (r *rules) unhealthy(record upgrade.Record) {
 
 // staysAround reports whether the upgrade leaves a node that it started as it is: the node was given up, or its owner is to replace it.
 // Pods that came back to such a node have to become ready there.
-func staysAround(state upgrade.NodeState) bool {
-	return state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
+func staysAround(state record.NodeState) bool {
+	return state == record.NodeQuarantined || state == record.NodeDrained
 }
 
 func containsAny(text string, parts ...string) bool {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // remainingWorlds is in how many worlds is asked what remains, and mostQuestions how often in each.
@@ -40,7 +40,7 @@ func undisturbed(seed uint64) Plan {
 }
 
 // specOf is the world as a status reads it now, with a group that was read before.
-func specOf(c *cluster, record upgrade.Record, group nodegroup.Group) simulate.Spec {
+func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Spec {
 	spec := simulate.Spec{
 		Now: c.now, Group: group, Record: record, Facts: c.plan.facts(), Workloads: map[types.UID]simulate.Workload{},
 		Outdated: func(n *corev1.Node) bool { return n.Labels[imageLabel] != c.cloud.wanted },
@@ -78,7 +78,7 @@ func specOf(c *cluster, record upgrade.Record, group nodegroup.Group) simulate.S
 // question is what a forecast said, beside when the upgrade ended.
 type question struct {
 	at, said time.Duration
-	result   upgrade.Result
+	result   record.Result
 }
 
 // askWhatRemains lets the world happen and asks now and then, with readings that are up to half a minute
@@ -113,7 +113,7 @@ func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Durat
 		}
 		asked = append(asked, question{at: c.since(), said: f.Duration.Latest.Duration, result: f.Fast.Result})
 	}
-	if u.runs != 1 || u.stored.record.Result != upgrade.Succeeded {
+	if u.runs != 1 || u.stored.record.Result != record.Succeeded {
 		return nil, 0
 	}
 	return asked, c.since()
@@ -125,7 +125,7 @@ func TestWhatRemainsIsRightInWorlds(t *testing.T) {
 	all, right := 0, 0
 	for seed := uint64(1); seed <= remainingWorlds; seed++ {
 		plan := undisturbed(seed)
-		if plan.Provider != "aws" || plan.Request.Strategy != upgrade.Surge && plan.Request.Strategy != upgrade.BlueGreen {
+		if plan.Provider != "aws" || plan.Request.Strategy != record.Surge && plan.Request.Strategy != record.BlueGreen {
 			continue
 		}
 		asked, ended := askWhatRemains(t, plan)

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Closing is what keeps pods from new nodes at first, although they are Ready; "" for nothing.
@@ -153,7 +154,7 @@ func (u *user) reopenRenewed(name string) {
 }
 
 // released holds an upgrade that came to rest to having let pods onto the nodes that became current in place, as far as it can have seen that.
-func (r *rules) released(record upgrade.Record) {
+func (r *rules) released(record record.Record) {
 	if !r.quiet {
 		return
 	}
@@ -228,7 +229,7 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 }
 
 // saysDaemon holds what is said of a DaemonSet that does not recover to what was seen.
-func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u upgrade.Unhealthy) {
+func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
 	if u.Pod == "" && strings.Contains(u.Why, "not created") {
 		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
 			r.fail("I11", "%s is said to lack pods, which no one refuses", u)

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // What becomes of restarts.
@@ -67,7 +68,7 @@ func (d reading) moves(w *Workload) bool {
 
 // sees notes how many pods there are at once, and that some of those crash which a restart led to.
 func (r *rules) sees(p *process) {
-	if r.c.plan.Request.Move != upgrade.MoveBySurge {
+	if r.c.plan.Request.Move != record.MoveBySurge {
 		return
 	}
 	now := map[types.UID]int{}
@@ -95,9 +96,9 @@ func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a sche
 	r.fencedFirst(w, stored, a)
 	m := r.c.makers[pod.Labels["app"]]
 	switch read := p.read[m.Name]; {
-	case stored.Request.Move != upgrade.MoveBySurge:
+	case stored.Request.Move != record.MoveBySurge:
 		r.fail("L23", "%s, and restarts were not asked for", a)
-	case step.Record.Nodes[a.Node].State != upgrade.NodeDraining:
+	case step.Record.Nodes[a.Node].State != record.NodeDraining:
 		r.fail("L23", "%s, and the node is %q", a, step.Record.Nodes[a.Node].State)
 	case a.Deployment != m.Name || a.UID != read.uid || !p.read.moves(m.Workload):
 		r.fail("L23", "%s, which leaves a gap or is another: it %s", a, read.rollout)
@@ -132,15 +133,15 @@ func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a schedule.R
 
 // cameBack reports whether the pod came up on the node after its drain began, as those do that tolerate its fence: a restart would bring up
 // another there.
-func cameBack(stored *upgrade.Record, node string, pod *corev1.Pod) bool {
+func cameBack(stored *record.Record, node string, pod *corev1.Pod) bool {
 	return pod.CreationTimestamp.After(stored.Nodes[node].Began)
 }
 
 // notMoved is L23 from the other end: a pod for which a restart is under way is not evicted, and neither is the only ready pod of a Deployment
 // that can be restarted, unless that was refused.
-func (r *rules) notMoved(p *process, w *upgrade.World, stored *upgrade.Record, pod *corev1.Pod, a schedule.Eviction) {
+func (r *rules) notMoved(p *process, w *upgrade.World, stored *record.Record, pod *corev1.Pod, a schedule.Eviction) {
 	m := r.c.makers[pod.Labels["app"]]
-	if m.deployment == nil || stored.Request.Move != upgrade.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
+	if m.deployment == nil || stored.Request.Move != record.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
 		return
 	}
 	attempt := p.open[schedule.Restart{Pod: pod.UID}.Key()]
@@ -202,7 +203,7 @@ func (r *rules) departs(pod *corev1.Pod) {
 	if pod.UID == m.deployment.moved {
 		r.tally.met("move", movedPod)
 	}
-	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != upgrade.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.forced[pod.UID]
+	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != record.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.forced[pod.UID]
 	if excused || !podIsReady(pod) || !m.movable() {
 		return
 	}

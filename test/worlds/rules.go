@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // rules watch a world from its beginning to its end. The first rule that is broken stays in broken.
@@ -74,7 +75,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	}
 	r.easy = r.quiet && easy(p)
 	r.rearranged = p.autoscaled()
-	r.serves = r.serving(upgrade.Record{})
+	r.serves = r.serving(record.Record{})
 	c.struck = func(kind FaultKind) {
 		r.tally.met("fault", string(kind))
 		if kind == ZoneFull || kind == BootNever || kind == BootUnlabelled {
@@ -148,7 +149,7 @@ func (r *rules) begun(p *process) {
 	r.c.landed = func(pod *corev1.Pod) { r.landed(p, pod) }
 	r.recovery.begin(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {
-		if n.State == upgrade.NodeRemoving && n.Shrink && !n.Landed {
+		if n.State == record.NodeRemoving && n.Shrink && !n.Landed {
 			r.doubt(n.Instance)
 		}
 	}
@@ -168,21 +169,21 @@ func (r *rules) begun(p *process) {
 }
 
 // serving counts the nodes of the group that are fit for pods and not on their way out.
-func (r *rules) serving(record upgrade.Record) int {
+func (r *rules) serving(rec record.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
-		wantsFlavor := record.Run == "" || len(record.Request.Current) > 0 // the way back asks for no labels
+		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // the way back asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
-		unproven := lacking && (i == nil || record.Run == "" || i.revision == record.Target.ID)
+		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
 		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) {
 			continue
 		}
 		if r.c.plan.listed() && (i == nil || i.leaving || !i.inService) {
 			continue
 		}
-		started, ok := record.Nodes[name]
-		if !ok || started.UID != node.UID || started.State == upgrade.NodeQuarantined {
+		started, ok := rec.Nodes[name]
+		if !ok || started.UID != node.UID || started.State == record.NodeQuarantined {
 			n++
 		}
 	}
@@ -258,25 +259,25 @@ func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
 }
 
 // window is I1: at most Window nodes are between Draining and Removing.
-func (r *rules) window(record *upgrade.Record) {
+func (r *rules) window(rec *record.Record) {
 	busy := 0
-	for _, n := range record.Nodes {
+	for _, n := range rec.Nodes {
 		switch n.State {
-		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+		case record.NodeDraining, record.NodeForcing, record.NodeEmpty:
 			busy++
 		}
 	}
-	window := record.Request.Window
-	if isDeletingBlue(record) {
+	window := rec.Request.Window
+	if isDeletingBlue(rec) {
 		window = mostDeleted
 	}
-	if record.Run != "" && busy > window {
+	if rec.Run != "" && busy > window {
 		r.fail("I1", "%d nodes in flight, window %d", busy, window)
 	}
 }
 
 // size is I9: what we add and take stays within bounds, on the books and in the group.
-func (r *rules) size(record *upgrade.Record) {
+func (r *rules) size(record *record.Record) {
 	if record.Run == "" || !r.c.plan.sized() || r.doubtful {
 		return
 	}
@@ -296,25 +297,25 @@ func (r *rules) size(record *upgrade.Record) {
 }
 
 // progress is I8 and I10: no deadline is extended but by the time in which no one was at work, and no phase comes again.
-func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
-	if record.Stopping == upgrade.PodEvictionFailure || record.Result == upgrade.PodEvictionFailure {
+func (r *rules) progress(w *upgrade.World, rec *record.Record) {
+	if rec.Stopping == record.PodEvictionFailure || rec.Result == record.PodEvictionFailure {
 		clear(r.deadlines) // the same command gives the nodes their time again
 	} else {
 		for name, n := range w.Record.Nodes {
-			left := n.State == upgrade.NodeRemoving || w.Record.Phase == upgrade.PhaseWait
-			if _, kept := record.Nodes[name]; left && !kept {
+			left := n.State == record.NodeRemoving || w.Record.Phase == record.PhaseWait
+			if _, kept := rec.Nodes[name]; left && !kept {
 				delete(r.deadlines, n.UID) // it is gone, or its termination was taken back
 			}
 		}
-		for name, n := range record.Nodes {
-			if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
+		for name, n := range rec.Nodes {
+			if n.Deadline.IsZero() || n.State == record.NodeQuarantined {
 				continue
 			}
-			if isDeletingBlue(record) && (n.State == upgrade.NodeForcing || n.State == upgrade.NodeDraining) {
+			if isDeletingBlue(rec) && (n.State == record.NodeForcing || n.State == record.NodeDraining) {
 				delete(r.deadlines, n.UID) // its pods are deleted, from then on
 			}
 			want, known := r.deadlines[n.UID]
-			if before := w.Record.Nodes[name].State; before == upgrade.NodeDraining || before == upgrade.NodeEmpty {
+			if before := w.Record.Nodes[name].State; before == record.NodeDraining || before == record.NodeEmpty {
 				want = want.Add(w.Idle)
 			}
 			if known && !n.Deadline.Equal(want) {
@@ -323,20 +324,20 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 			r.deadlines[n.UID] = n.Deadline
 		}
 	}
-	if record.Stopping != "" {
+	if rec.Stopping != "" {
 		clear(r.moved) // nodes that take pods again are drained again
 	}
-	if record.Run == "" {
+	if rec.Run == "" {
 		return // there was nothing to do
 	}
-	if record.Replaced > record.Total {
-		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
+	if rec.Replaced > rec.Total {
+		r.fail("total", "%d of %d nodes are replaced", rec.Replaced, rec.Total)
 	}
-	reached := slices.Index(phasesOf(record), record.Phase)
-	if record.Run == r.run && reached < r.phase {
-		r.fail("I10", "phase %q after %q", record.Phase, phasesOf(record)[r.phase])
+	reached := slices.Index(phasesOf(rec), rec.Phase)
+	if rec.Run == r.run && reached < r.phase {
+		r.fail("I10", "phase %q after %q", rec.Phase, phasesOf(rec)[r.phase])
 	}
-	r.run, r.phase = record.Run, reached
+	r.run, r.phase = rec.Run, reached
 }
 
 // mustGo reports whether a drain has to wait until the pod has left its node.

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // scaleDown gives some worlds a workload that its owner scales down and, most times, up again. It draws from its own generator.
@@ -82,7 +82,7 @@ func (c *cluster) deleteSurplus(m *maker) {
 
 // owed is how many ready pods the upgrade owes the workload, of so many before: fewer while its owner has scaled it down, and just after,
 // and none that were gone before it evicted any.
-func (r *rules) owed(app *Workload, before int, record *upgrade.Record) int {
+func (r *rules) owed(app *Workload, before int, record *record.Record) int {
 	const noticed = 10 * time.Second
 	since := r.c.now.Sub(start())
 	known, evicted := record.Workloads[app.id().String()]

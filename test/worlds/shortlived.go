@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // week is how long nodes of a short-lived upgrade may take to end (GKE G90).
@@ -21,7 +22,7 @@ func shortLived(p *Plan) {
 		return
 	}
 	r := &p.Request
-	r.Strategy, r.Like, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier = upgrade.ShortLived, "eks", 0, 0, 0, false
+	r.Strategy, r.Like, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier = record.ShortLived, "eks", 0, 0, 0, false
 	p.Repoint, p.Actors = d.chance(80), nil
 	for range d.IntN(3 * len(p.Nodes)) {
 		p.Actors = append(p.Actors, Actor{Kind: AdminTerminates, At: d.between(0, week), Pick: d.IntN(1000)})
@@ -34,7 +35,7 @@ func shortLived(p *Plan) {
 	}
 }
 
-func (p *Plan) shortLived() bool { return p.Request.Strategy == upgrade.ShortLived }
+func (p *Plan) shortLived() bool { return p.Request.Strategy == record.ShortLived }
 
 // expires is G90: the group is pointed at its revision, no node is touched, and who is left is told for a week.
 func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
@@ -44,8 +45,8 @@ func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
 		}
 		r.capacity(w, &step.Record, action)
 	}
-	record := &step.Record
-	if !step.Finished || record.Run == "" {
+	rec := &step.Record
+	if !step.Finished || rec.Run == "" {
 		return
 	}
 	left := 0
@@ -54,16 +55,16 @@ func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
 			left++
 		}
 	}
-	over := !w.Now.Before(record.Started.Add(week))
-	told := strings.HasPrefix(record.Message, fmt.Sprintf("%d of %d nodes are left (", left, record.Total))
-	switch record.Result {
-	case upgrade.Succeeded:
+	over := !w.Now.Before(rec.Started.Add(week))
+	told := strings.HasPrefix(rec.Message, fmt.Sprintf("%d of %d nodes are left (", left, rec.Total))
+	switch rec.Result {
+	case record.Succeeded:
 		if left > 0 {
 			r.fail("G90", "it ends with %d outdated nodes", left)
 		}
-	case upgrade.LeftBehind, upgrade.Waiting:
-		if left == 0 || !told || over != (record.Result == upgrade.LeftBehind) {
-			r.fail("G90", "%d outdated nodes, the week is over: %t, and it says %q: %s", left, over, record.Result, record.Message)
+	case record.LeftBehind, record.Waiting:
+		if left == 0 || !told || over != (rec.Result == record.LeftBehind) {
+			r.fail("G90", "%d outdated nodes, the week is over: %t, and it says %q: %s", left, over, rec.Result, rec.Message)
 		}
 	}
 }

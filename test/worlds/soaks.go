@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // soaks is what the rules of blue-green upgrades have to remember.
@@ -27,30 +28,30 @@ type soaks struct {
 
 // bothColours holds one decision of a blue-green upgrade to the rules.
 func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if !isBlueGreen(record) || record.Stopping == upgrade.Aborted {
+	rec := &step.Record
+	if !isBlueGreen(rec) || rec.Stopping == record.Aborted {
 		return
 	}
-	if r.soaks.early && r.quiet && (len(step.Actions) > 0 || !step.Finished || record.Result != upgrade.Waiting) {
-		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, record.Result)
+	if r.soaks.early && r.quiet && (len(step.Actions) > 0 || !step.Finished || rec.Result != record.Waiting) {
+		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, rec.Result)
 	}
 	r.heldFirst(w, step)
-	r.batches(w, record)
-	r.soaking(w, record)
+	r.batches(w, rec)
+	r.soaking(w, rec)
 	r.deletes(w, step)
-	if beganAt := record.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || record.Result == upgrade.Waiting) {
-		r.holds(w, record)
+	if beganAt := rec.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || rec.Result == record.Waiting) {
+		r.holds(w, rec)
 	}
 }
 
 // batches is G44 to G47: nodes are started batch by batch, each after the soak of the one before, and a node that is not empty in time is kept.
-func (r *rules) batches(w *upgrade.World, record *upgrade.Record) {
+func (r *rules) batches(w *upgrade.World, rec *record.Record) {
 	for name, before := range w.Record.Nodes {
-		n, kept := record.Nodes[name]
+		n, kept := rec.Nodes[name]
 		if isInDrain(before.State) && (!kept || !isInDrain(n.State)) {
 			r.soaks.rested = w.Now
 		}
-		if m := find(w, name); m != nil && kept && n.State == upgrade.NodeParked && before.State != upgrade.NodeParked && n.Reason == "" {
+		if m := find(w, name); m != nil && kept && n.State == record.NodeParked && before.State != record.NodeParked && n.Reason == "" {
 			for _, pod := range m.Pods {
 				if mustGo(pod, silent(m.Node, w.Now)) {
 					r.fail("G44", "node %s is kept for empty, and has pod %s", name, pod.Name)
@@ -58,14 +59,14 @@ func (r *rules) batches(w *upgrade.World, record *upgrade.Record) {
 			}
 		}
 	}
-	if record.Phase != upgrade.PhaseDrainBlue {
+	if rec.Phase != record.PhaseDrainBlue {
 		return
 	}
-	for name, n := range record.Nodes {
+	for name, n := range rec.Nodes {
 		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 {
 			continue
 		}
-		asked := record.Request.BlueGreen
+		asked := rec.Request.BlueGreen
 		switch {
 		case asked.Batch == 0:
 			r.fail("G46", "node %s is drained, and batches have no nodes", name)
@@ -83,15 +84,15 @@ func (r *rules) batches(w *upgrade.World, record *upgrade.Record) {
 	}
 }
 
-func isInDrain(s upgrade.NodeState) bool {
-	return s == upgrade.NodeDraining || s == upgrade.NodeForcing || s == upgrade.NodeEmpty
+func isInDrain(s record.NodeState) bool {
+	return s == record.NodeDraining || s == record.NodeForcing || s == record.NodeEmpty
 }
 
 // soaking is G47 to G52: each soak takes its time, all take a week at the most, and the last ends before its time only where somebody says so.
-func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
-	before, now, asked := w.Record.Soak, record.Soak, record.Request.BlueGreen
-	soaksLast := record.Phase == upgrade.PhaseSoak || record.Phase == upgrade.PhaseDeleteBlue
-	completes := w.Asked.Verb == upgrade.VerbComplete && w.Asked.Run == record.Run && (w.Record.Phase == upgrade.PhaseSoak || record.Phase == upgrade.PhaseSoak)
+func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
+	before, now, asked := w.Record.Soak, rec.Soak, rec.Request.BlueGreen
+	soaksLast := rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue
+	completes := w.Asked.Verb == record.VerbComplete && w.Asked.Run == rec.Run && (w.Record.Phase == record.PhaseSoak || rec.Phase == record.PhaseSoak)
 	r.soaks.completed = r.soaks.completed || completes
 	if soaksLast && r.soaks.began.IsZero() {
 		r.soaks.began, r.soaks.before = w.Now, r.soaks.spent
@@ -99,8 +100,8 @@ func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
 	ended := !before.Until.After(w.Now) // the next one may begin at once
 	switch {
 	case now.Until.Equal(before.Until):
-	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != record.Phase:
-		r.beginsSoak(w, record, soaksLast)
+	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != rec.Phase:
+		r.beginsSoak(w, rec, soaksLast)
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
 			r.fail("G54", "it is paused with %s of its soak left, and keeps %s", left, now.Left)
@@ -109,24 +110,24 @@ func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
 		if w.Now.Before(before.Until) && !completes {
 			r.fail("G47", "a soak ends %s before its time", before.Until.Sub(w.Now))
 		}
-	case before.Until.IsZero() || (ended && w.Record.Phase != record.Phase):
-		r.beginsSoak(w, record, soaksLast)
+	case before.Until.IsZero() || (ended && w.Record.Phase != rec.Phase):
+		r.beginsSoak(w, rec, soaksLast)
 	case !completes || now.Until.After(w.Now):
 		r.fail("G52", "the end of a soak moves from %s to %s", before.Until, now.Until)
 	}
-	if completes && w.Record.Phase == upgrade.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && record.Stopping == "" && record.Result == "" {
+	if completes && w.Record.Phase == record.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && rec.Stopping == "" && rec.Result == "" {
 		r.fail("G52", "it soaks until %s, and somebody completes", now.Until)
 	}
 	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) && !r.lacksPods(w) {
 		r.fail("G49", "a soak is over since %s, and nothing follows", now.Until)
 	}
-	if due := min(asked.Soak.Duration, mostSoak-r.soaks.before); record.Phase == upgrade.PhaseDeleteBlue && w.Record.Phase != record.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.began) < due {
+	if due := min(asked.Soak.Duration, mostSoak-r.soaks.before); rec.Phase == record.PhaseDeleteBlue && w.Record.Phase != rec.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.began) < due {
 		r.fail("G49", "outdated nodes are deleted %s after the last soak began, want %s", w.Now.Sub(r.soaks.began), due)
 	}
 }
 
 // beginsSoak holds the length of a soak to what was asked for, to what is left of a week, or to what a pause left of it.
-func (r *rules) beginsSoak(w *upgrade.World, record *upgrade.Record, last bool) {
+func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
 		want = record.Request.BlueGreen.BatchSoak.Duration
@@ -151,8 +152,8 @@ func (r *rules) beginsSoak(w *upgrade.World, record *upgrade.Record, last bool) 
 
 // deletes is G53: outdated nodes and their pods are deleted in the last phase alone, which is neither paused nor rolled back.
 func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if !isDeletingBlue(record) {
+	rec := &step.Record
+	if !isDeletingBlue(rec) {
 		for _, action := range step.Actions {
 			_, deletes := action.(schedule.Deletion)
 			if a, ends := action.(nodegroup.Terminate); ends {
@@ -160,14 +161,14 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 				deletes = m != nil && m.Outdated
 			}
 			if deletes {
-				r.fail("G53", "%s in phase %q", action, record.Phase)
+				r.fail("G53", "%s in phase %q", action, rec.Phase)
 			}
 		}
 		return
 	}
-	paused := record.Stopping == upgrade.Paused && record.PausedBy != ""
-	if w.Record.Stopping == "" && w.Record.Phase == record.Phase && (paused || strings.HasPrefix(record.Message, "gave way to a rollback")) {
-		r.fail("G53", "it stops while outdated nodes are deleted: %s", record.Message)
+	paused := rec.Stopping == record.Paused && rec.PausedBy != ""
+	if w.Record.Stopping == "" && w.Record.Phase == rec.Phase && (paused || strings.HasPrefix(rec.Message, "gave way to a rollback")) {
+		r.fail("G53", "it stops while outdated nodes are deleted: %s", rec.Message)
 	}
 }
 
@@ -183,11 +184,11 @@ func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
 }
 
 // fencedFirst is G43, and G53: no pod is evicted before all outdated nodes are fenced, and none once they are deleted.
-func (r *rules) fencedFirst(w *upgrade.World, stored *upgrade.Record, a nodegroup.Action) {
+func (r *rules) fencedFirst(w *upgrade.World, stored *record.Record, a nodegroup.Action) {
 	if !isBlueGreen(stored) {
 		return
 	}
-	if stored.Phase != upgrade.PhaseDrainBlue {
+	if stored.Phase != record.PhaseDrainBlue {
 		r.fail("G53", "%s in phase %q", a, stored.Phase)
 	}
 	for i := range w.Members {
@@ -198,8 +199,8 @@ func (r *rules) fencedFirst(w *upgrade.World, stored *upgrade.Record, a nodegrou
 }
 
 // holds is G42 and G51: autoscalers are kept from both colours while nodes are drained, and from the outdated ones alone while it soaks.
-func (r *rules) holds(w *upgrade.World, record *upgrade.Record) {
-	if record.Phase != upgrade.PhaseDrainBlue && record.Phase != upgrade.PhaseSoak {
+func (r *rules) holds(w *upgrade.World, rec *record.Record) {
+	if rec.Phase != record.PhaseDrainBlue && rec.Phase != record.PhaseSoak {
 		return
 	}
 	for i := range w.Members {
@@ -207,20 +208,20 @@ func (r *rules) holds(w *upgrade.World, record *upgrade.Record) {
 		if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || (!m.Outdated && !strings.HasPrefix(m.Name(), "new-")) {
 			continue
 		}
-		want := m.Outdated || record.Phase == upgrade.PhaseDrainBlue
+		want := m.Outdated || rec.Phase == record.PhaseDrainBlue
 		if held := keptFromScaler(m.Node); held != want {
 			rule := "G42"
 			if !want {
 				rule = "G51"
 			}
-			r.fail(rule, "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
+			r.fail(rule, "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, rec.Phase)
 		}
 	}
 }
 
 // heldFirst is G42 at the start: nothing is done to the group before autoscalers are kept from its outdated nodes.
 func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
-	if step.Record.Phase != upgrade.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.OfCloud) {
+	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.OfCloud) {
 		return
 	}
 	for i := range w.Members {
@@ -232,18 +233,18 @@ func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
 }
 
 // stays reports whether the upgrade came to rest where both colours stay as they are.
-func (r *rules) stays(record *upgrade.Record) bool {
-	staying := []upgrade.Phase{upgrade.PhaseCordonBlue, upgrade.PhaseDrainBlue, upgrade.PhaseSoak, upgrade.PhaseDeleteBlue}
+func (r *rules) stays(rec *record.Record) bool {
+	staying := []record.Phase{record.PhaseCordonBlue, record.PhaseDrainBlue, record.PhaseSoak, record.PhaseDeleteBlue}
 	if r.c.plan.autoscaled() {
-		staying = append(staying, upgrade.PhaseWait)
+		staying = append(staying, record.PhaseWait)
 	}
-	return (isBlueGreen(record) || r.c.plan.autoscaled()) && slices.Contains(staying, record.Phase) && record.Result != upgrade.Aborted && record.Stopping != upgrade.Aborted
+	return (isBlueGreen(rec) || r.c.plan.autoscaled()) && slices.Contains(staying, rec.Phase) && rec.Result != record.Aborted && rec.Stopping != record.Aborted
 }
 
 // standing is G54: outdated nodes keep their fence, and what would change the group stays suspended. Nodes that were current before are as others left them.
-func (r *rules) standing(record upgrade.Record) {
-	if record.Result != upgrade.Waiting && !strings.Contains(record.Message, "both stay") {
-		r.fail("G54", "it does not say that both colours stay: %q", record.Message)
+func (r *rules) standing(rec record.Record) {
+	if rec.Result != record.Waiting && !strings.Contains(rec.Message, "both stay") {
+		r.fail("G54", "it does not say that both colours stay: %q", rec.Message)
 	}
 	for _, process := range []string{rebalance, alarm} {
 		if !r.resumed && !slices.Contains(r.c.cloud.suspended, process) {
@@ -254,17 +255,17 @@ func (r *rules) standing(record upgrade.Record) {
 		node, shadow, i := r.c.nodes[name], r.c.shadow[name], r.c.instanceOf(r.c.nodes[name])
 		switch {
 		case i == nil || i.leaving || shadow == nil || r.stripped[name]:
-		case len(record.Request.Current) == 0 && strings.HasPrefix(name, "cur-") && node.Annotations[nodemark.AnnotationRun] == "" && !sameMarks(node, shadow):
+		case len(rec.Request.Current) == 0 && strings.HasPrefix(name, "cur-") && node.Annotations[nodemark.AnnotationRun] == "" && !sameMarks(node, shadow):
 			r.fail("I4", "node %s, which was current, is %+v %v %v", name, node.Spec, node.Labels, node.Annotations)
-		case !r.verbsOnly() || record.Phase == upgrade.PhaseCordonBlue || i.revision == record.Target.ID:
-		case !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != record.Run:
+		case !r.verbsOnly() || rec.Phase == record.PhaseCordonBlue || i.revision == rec.Target.ID:
+		case !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != rec.Run:
 			r.fail("G54", "node %s is fenced no more: %+v %v", name, node.Spec, node.Annotations)
 		}
 	}
 }
 
 // waits holds an upgrade that nobody is at work on to the soak that it waits for.
-func (r *rules) waits(record upgrade.Record) {
+func (r *rules) waits(record record.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {
 	case r.c.plan.Stay || left <= longWait || (!isBlueGreen(&record) && !r.c.plan.autoscaled()):

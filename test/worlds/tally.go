@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Tally counts the worlds in which each thing was met, by what it is and its name.
@@ -60,7 +61,7 @@ func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
 	}
 	for name := range w.Record.Nodes {
 		if _, left := step.Record.Nodes[name]; !left {
-			t.met("state", string(upgrade.NodeGone))
+			t.met("state", string(record.NodeGone))
 		}
 	}
 	for _, i := range w.Group.Instances {
@@ -120,7 +121,7 @@ func (t Tally) Rare(ran int) []string {
 func declared() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
-		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
+		keys("verb", record.VerbPause, record.VerbRollback, record.VerbAbort, record.VerbComplete),
 		keys("second run", refused, takesOver, foreign),
 		keys("fault", allFaults()...),
 		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
@@ -128,16 +129,16 @@ func declared() [][2]string {
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual", podScaler, otherCloud),
 		keys("like", "eks", "gke"),
-		keys("strategy", upgrade.Surge, upgrade.BlueGreen, upgrade.AutoscaledBlueGreen, upgrade.ShortLived, upgrade.Delegated),
-		keys("on-timeout", upgrade.Fail, upgrade.Force, upgrade.Skip),
-		keys("phase", slices.Concat(phases(), upgrade.Phases(upgrade.BlueGreen), []upgrade.Phase{upgrade.PhaseFollow, upgrade.PhaseExpire, upgrade.PhaseWait})...),
-		keys("state", upgrade.NodePending, upgrade.NodeFenced, upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty,
-			upgrade.NodeParked, upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
+		keys("strategy", record.Surge, record.BlueGreen, record.AutoscaledBlueGreen, record.ShortLived, record.Delegated),
+		keys("on-timeout", record.Fail, record.Force, record.Skip),
+		keys("phase", slices.Concat(phases(), upgrade.Phases(record.BlueGreen), []record.Phase{record.PhaseFollow, record.PhaseExpire, record.PhaseWait})...),
+		keys("state", record.NodePending, record.NodeFenced, record.NodeDraining, record.NodeForcing, record.NodeEmpty,
+			record.NodeParked, record.NodeRemoving, record.NodeQuarantined, record.NodeDrained, record.NodeGone),
 		keys("instance", nodegroup.InstancePending, nodegroup.InstanceInService, nodegroup.InstanceLeaving, nodegroup.InstanceUnknown),
 		keys("outcome", nodegroup.OutcomeDone, nodegroup.OutcomeMoved, nodegroup.OutcomeRefused, nodegroup.OutcomeLater, nodegroup.OutcomeUnclear,
 			nodegroup.OutcomeExhausted, nodegroup.OutcomeUnsupported, nodegroup.OutcomeFatal),
-		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.WorkloadUnhealthy, upgrade.Failed,
-			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
+		keys("result", record.Succeeded, record.LeftBehind, record.PodEvictionFailure, record.NodeCreationFailure, record.WorkloadUnhealthy, record.Failed,
+			record.Interrupted, record.Paused, record.Waiting, record.TargetMoved, record.Aborted),
 		keys("blocked", drain.LastReady, drain.Canary, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
 			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving, drain.TargetStays),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
@@ -190,12 +191,12 @@ func keys[T ~string](what string, names ...T) [][2]string {
 	return all
 }
 
-func phases() []upgrade.Phase {
-	return upgrade.Phases(upgrade.Surge)
+func phases() []record.Phase {
+	return upgrade.Phases(record.Surge)
 }
 
 // phasesOf are the phases of the record's strategy; the way back is a surge, whatever the upgrade was.
-func phasesOf(record *upgrade.Record) []upgrade.Phase {
+func phasesOf(record *record.Record) []record.Phase {
 	if record.Back {
 		return phases()
 	}

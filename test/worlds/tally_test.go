@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // TestEveryWordIsDeclared holds the histogram to all constants that the state machine, the drain brain and the worlds
@@ -54,7 +54,7 @@ func TestWhatIsRareIsNamed(t *testing.T) {
 		t.Errorf("met often enough, and named as rare: %v", rare)
 	}
 	met[[2]string{"fault", string(BootNever)}] = 99
-	delete(met, [2]string{"result", string(upgrade.Paused)})
+	delete(met, [2]string{"result", string(record.Paused)})
 	want := []string{`fault "nodes never boot": 99`, `result "paused": 0`}
 	if rare := met.Rare(100_000); !slices.Equal(rare, want) {
 		t.Errorf("got %q, want %q", rare, want)

@@ -14,13 +14,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // standby has the owner of some groups of AWS take an outdated instance out of service before the upgrade, whose node is silent since. It
 // draws from its own generator.
 func standby(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374616e))}
-	if p.Provider != "aws" || p.Request.Strategy != upgrade.Surge || p.outdated() <= max(1, p.Request.Surge) || !d.chance(15) {
+	if p.Provider != "aws" || p.Request.Strategy != record.Surge || p.outdated() <= max(1, p.Request.Surge) || !d.chance(15) {
 		return
 	}
 	for i := range p.Nodes {
@@ -41,8 +42,8 @@ func (p *Plan) onStandby() (n int) {
 }
 
 // leftAlone is the rule that instances on Standby are left alone, and that an upgrade which reached its goal says so.
-func (r *rules) leftAlone(record upgrade.Record) {
-	if record.Run == "" {
+func (r *rules) leftAlone(rec record.Record) {
+	if rec.Run == "" {
 		return
 	}
 	for i, n := range r.c.plan.Nodes {
@@ -53,8 +54,8 @@ func (r *rules) leftAlone(record upgrade.Record) {
 		switch instance := r.c.cloud.instances["i-"+name]; {
 		case instance == nil || instance.leaving:
 			r.fail("standby", "instance i-%s, which was on Standby, is gone", name)
-		case record.Result == upgrade.Succeeded && !strings.Contains(record.Message, "on Standby and left alone: i-"+name):
-			r.fail("standby", "it does not say that i-%s was left alone: %q", name, record.Message)
+		case rec.Result == record.Succeeded && !strings.Contains(rec.Message, "on Standby and left alone: i-"+name):
+			r.fail("standby", "it does not say that i-%s was left alone: %q", name, rec.Message)
 		}
 		r.tally.met("trust", onStandby)
 	}
@@ -149,7 +150,7 @@ func (u *user) aim(pick int) bool {
 const foreignMachine = "i-elsewhere-outside"
 
 // repair is the person who puts the record right, once the upgrade has said what is wrong with it.
-func (u *user) repair(record upgrade.Record) {
+func (u *user) repair(record record.Record) {
 	if named := u.namedBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
 		u.rules.tally.met("trust", recordPointed)
 		*named = u.before
@@ -164,8 +165,8 @@ func (u *user) repair(record upgrade.Record) {
 	u.stored.record.Nodes[u.aimed] = n
 }
 
-func saysAimed(record *upgrade.Record) bool {
-	return record.Result == upgrade.Failed && strings.Contains(record.Message, "another actor has changed the record")
+func saysAimed(rec *record.Record) bool {
+	return rec.Result == record.Failed && strings.Contains(rec.Message, "another actor has changed the record")
 }
 
 // own is S31: no machine is terminated but the one that the node has.
@@ -236,9 +237,9 @@ func tellSmaller(node *corev1.Node) {
 }
 
 // rebuiltWith is the record as it is made again when one of the nodes lies.
-func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (upgrade.Record, error) {
+func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Record, error) {
 	lost := *w
-	lost.Record, lost.Members = upgrade.Record{}, slices.Clone(w.Members)
+	lost.Record, lost.Members = record.Record{}, slices.Clone(w.Members)
 	m := nodegroup.Member{Instance: w.Members[at].Instance, Outdated: w.Members[at].Outdated, Pods: w.Members[at].Pods, Node: w.Members[at].Node.DeepCopy()}
 	lie(m.Node)
 	lost.Members[at] = m
@@ -253,7 +254,7 @@ func (r *rules) contradicted(w *upgrade.World, at int, lie func(*corev1.Node)) {
 }
 
 // rebuilt holds a record that was made again to the run and the size that the true one has.
-func (r *rules) rebuilt(w *upgrade.World, record *upgrade.Record, err error) {
+func (r *rules) rebuilt(w *upgrade.World, record *record.Record, err error) {
 	if err != nil || record.Run != w.Record.Run || record.Sizes.Desired != w.Record.Sizes.Desired {
 		r.fail("S30", "a lost record is made again as run %q of %d nodes, and was run %q of %d: %v", record.Run, record.Sizes.Desired, w.Record.Run, w.Record.Sizes.Desired, err)
 	}

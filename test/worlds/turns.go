@@ -6,29 +6,30 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // spot makes some of the groups that are upgraded by GKE's numbers groups of Spot instances. It has dice of its own, so that all other
 // worlds stay as they are.
 func spot(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73706f74))}
-	p.Spot = p.sized() && p.Request.Like == "gke" && p.Request.Strategy == upgrade.Surge && d.chance(25)
+	p.Spot = p.sized() && p.Request.Like == "gke" && p.Request.Strategy == record.Surge && d.chance(25)
 }
 
 // inTurns reports whether the zones of the plan's group have to be replaced one after the other: where launches name a zone, and where
 // another actor launches.
 func (p *Plan) inTurns() bool {
-	return p.Request.Like == "gke" && p.Request.Strategy == upgrade.Surge && (p.inZones() || !p.sized())
+	return p.Request.Like == "gke" && p.Request.Strategy == record.Surge && (p.inZones() || !p.sized())
 }
 
 // turns is G12, G14 and G23: one zone at a time is replaced by GKE's numbers, at most 20 nodes at once, and Spot nodes are not waited for.
 func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
-	record := &step.Record
-	if record.Run == "" || !r.c.plan.inTurns() {
+	rec := &step.Record
+	if rec.Run == "" || !r.c.plan.inTurns() {
 		return
 	}
 	zone, begun := "", ""
-	for name, n := range record.Nodes {
+	for name, n := range rec.Nodes {
 		m := find(w, name)
 		if m == nil || !isInDrain(n.State) {
 			continue
@@ -41,20 +42,20 @@ func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
 			begun = name
 		}
 	}
-	if record.Request.Window > 20 || record.Request.Surge > 20 {
-		r.fail("G12", "the window is %d, the surge %d", record.Request.Window, record.Request.Surge)
+	if rec.Request.Window > 20 || rec.Request.Surge > 20 {
+		r.fail("G12", "the window is %d, the surge %d", rec.Request.Window, rec.Request.Surge)
 	}
-	if r.quiet && !record.Back && record.Request.OnTimeout != upgrade.Skip {
-		r.oneSurge(record)
+	if r.quiet && !rec.Back && rec.Request.OnTimeout != record.Skip {
+		r.oneSurge(rec)
 	}
 	if begun != "" {
-		r.nextTurn(record, begun, zone)
+		r.nextTurn(rec, begun, zone)
 	}
 	r.notAwaited(w, step)
 }
 
 // oneSurge holds nodes that are added to the zone that has its turn.
-func (r *rules) oneSurge(record *upgrade.Record) {
+func (r *rules) oneSurge(record *record.Record) {
 	added := ""
 	for zone, z := range record.Ledger.Books().Zones {
 		if z.Contribution() <= 0 {
@@ -68,7 +69,7 @@ func (r *rules) oneSurge(record *upgrade.Record) {
 }
 
 // nextTurn is G16 at the end of a zone: as many nodes serve as did at first when a node of another zone is begun.
-func (r *rules) nextTurn(record *upgrade.Record, name, zone string) {
+func (r *rules) nextTurn(record *record.Record, name, zone string) {
 	before := r.begunIn
 	r.begunIn = zone
 	if before == zone || before == "" || !r.quiet || r.c.plan.Spot || (!r.c.plan.sized() && !record.Request.WaitReplacement) {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // verbs adds to a world people on other machines who ask something of the upgrade. Half of them are in worlds in which nothing
@@ -33,23 +34,23 @@ func verbs(p *Plan) {
 func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
-func (u *user) ask(verb upgrade.Verb) bool {
-	record := &u.stored.record
-	if (u.c.plan.delegated() || u.c.plan.pins()) && upgrade.Allows(record, verb) != nil {
+func (u *user) ask(verb record.Verb) bool {
+	rec := &u.stored.record
+	if (u.c.plan.delegated() || u.c.plan.pins()) && upgrade.Allows(rec, verb) != nil {
 		return false // as the command does
 	}
-	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
+	if u.way == record.VerbAbort || !rec.IsResumable() || (verb == record.VerbRollback && u.way != "") {
 		return false
 	}
-	if _, err := upgrade.WayBack(record); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.listed()) {
+	if _, err := upgrade.WayBack(rec); verb == record.VerbRollback && (err != nil || !u.c.plan.listed()) {
 		return false
 	}
-	u.leave(upgrade.Asked{Verb: verb, Run: record.Run, By: "alice@host", At: u.c.now})
+	u.leave(record.Asked{Verb: verb, Run: rec.Run, By: "alice@host", At: u.c.now})
 	return true
 }
 
 // leave stores what is asked, which a process hears of as late as of anything else that is stored.
-func (u *user) leave(asked upgrade.Asked) {
+func (u *user) leave(asked record.Asked) {
 	u.stored.asked = asked
 	if process := u.process; !process.dead {
 		u.c.after(u.c.draw(u.c.plan.WatchLag), func() {
@@ -61,7 +62,7 @@ func (u *user) leave(asked upgrade.Asked) {
 
 // pause asks for a pause, and a while later another actor has the upgrade resumed.
 func (u *user) pause(minutes int) bool {
-	if !u.ask(upgrade.VerbPause) {
+	if !u.ask(record.VerbPause) {
 		return false
 	}
 	u.markPaused()
@@ -71,7 +72,7 @@ func (u *user) pause(minutes int) bool {
 			return // it was aborted or rolled back instead
 		}
 		u.rules.say("somebody resumes")
-		u.leave(upgrade.Asked{})
+		u.leave(record.Asked{})
 		if u.pausing {
 			u.pausing = false
 			u.begin()
@@ -81,7 +82,7 @@ func (u *user) pause(minutes int) bool {
 }
 
 // undo asks for an abort or a rollback; who asked carries it out once the process that upgrades has given way.
-func (u *user) undo(verb upgrade.Verb) bool {
+func (u *user) undo(verb record.Verb) bool {
 	if !u.ask(verb) {
 		return false
 	}
@@ -94,25 +95,25 @@ func (u *user) undo(verb upgrade.Verb) bool {
 }
 
 // adopt is the record and the revision that the command continues with, as it was typed: to continue, or the verb.
-func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
-	if u.way == upgrade.VerbAbort {
-		aborting := record.Aborting()
+func (u *user) adopt(rec record.Record) (record.Record, string) {
+	if u.way == record.VerbAbort {
+		aborting := rec.Aborting()
 		if aborting.Back || u.c.plan.pins() {
 			return aborting, aborting.Target.ID
 		}
 		return aborting, u.c.cloud.wanted
 	}
-	to, err := upgrade.WayBack(&record)
-	if err != nil && record.Phase == upgrade.PhaseDeleteBlue {
+	to, err := upgrade.WayBack(&rec)
+	if err != nil && rec.Phase == record.PhaseDeleteBlue {
 		u.way = "" // it is refused, since no one who might have heard of it was left
 	}
-	if u.way != upgrade.VerbRollback {
-		return u.reopen(record)
+	if u.way != record.VerbRollback {
+		return u.reopen(rec)
 	}
 	if err != nil {
 		u.rules.fail("G28", "%v", err)
 	}
-	return upgrade.RollingBack(&record, revision(to), u.c.now), to
+	return upgrade.RollingBack(&rec, revision(to), u.c.now), to
 }
 
 // found is the group as whoever undoes the upgrade finds it. That is soon after the process before has given way, so that the
@@ -146,7 +147,7 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	r.tally.met("verb", string(asked.Verb))
-	if asked.Verb != upgrade.VerbPause || w.Record.Run == "" {
+	if asked.Verb != record.VerbPause || w.Record.Run == "" {
 		return
 	}
 	for name, n := range step.Record.Nodes {
@@ -157,19 +158,19 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 }
 
 // paused is G25: an upgrade that was asked to pause comes to rest with no node half-way.
-func (r *rules) paused(record upgrade.Record) {
-	for name, n := range record.Nodes {
-		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained && n.State != upgrade.NodeParked {
+func (r *rules) paused(rec record.Record) {
+	for name, n := range rec.Nodes {
+		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained && n.State != record.NodeParked {
 			r.fail("G25", "it is paused, and node %s is %q", name, n.State)
 		}
 	}
-	if !strings.Contains(record.Message, record.PausedBy) || !strings.Contains(record.Message, "resume workers") {
-		r.fail("G25", "it does not say by whom it was paused and how it goes on: %q", record.Message)
+	if !strings.Contains(rec.Message, rec.PausedBy) || !strings.Contains(rec.Message, "resume workers") {
+		r.fail("G25", "it does not say by whom it was paused and how it goes on: %q", rec.Message)
 	}
 }
 
 // aborted holds a group whose upgrade was aborted to the rules: nothing of ours is left but nodes that carry pods, and they are named.
-func (r *rules) aborted(record upgrade.Record) {
+func (r *rules) aborted(record record.Record) {
 	for name, node := range r.c.nodes {
 		if i := r.c.instanceOf(node); r.c.plan.listed() && (i == nil || i.leaving) {
 			continue
@@ -191,7 +192,7 @@ func (r *rules) aborted(record upgrade.Record) {
 	r.abortedSize(record)
 }
 
-func (r *rules) abortedSize(record upgrade.Record) {
+func (r *rules) abortedSize(record record.Record) {
 	k, owed := &r.c.cloud, record.Ledger.Contribution()
 	if want := r.desired + r.changed() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)

@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // view is the cluster as a process has seen it: complete when the process began, and changed by what its watches told since.
@@ -73,7 +74,7 @@ func (v *view) indexedBudgets() drain.Budgets {
 }
 
 // members joins the nodes that belong to the group, or were started by the record, with their instances and pods.
-func (v *view) members(group *nodegroup.Group, record *upgrade.Record) []nodegroup.Member {
+func (v *view) members(group *nodegroup.Group, record *record.Record) []nodegroup.Member {
 	machines := make(map[string]bool, len(group.Instances))
 	for i := range group.Instances {
 		machines[group.Instances[i].ID] = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 type Verdict struct {
 	Seed   uint64
 	Broken string
-	Result upgrade.Result
+	Result record.Result
 	Tally  Tally
 	// Lasted is the virtual time the world went on for; Turns are the decisions that were taken.
 	Lasted time.Duration
@@ -83,7 +84,7 @@ type user struct {
 	// names numbers the runs of upgrades.
 	names int
 	// way is what the command undoes the upgrade with, once another actor asked for that; pausing is true while it waits to be resumed.
-	way     upgrade.Verb
+	way     record.Verb
 	pausing bool
 	// planned numbers the times at which the command is to be run again: the last one counts.
 	planned int
@@ -115,29 +116,29 @@ func (u *user) live() {
 // begin runs the command: for the first time, or to continue.
 func (u *user) begin() {
 	u.wipe()
-	record, err := reread(u.stored.record)
+	rec, err := reread(u.stored.record)
 	if err != nil {
 		u.rules.fail("record", "%v", err)
 		return
 	}
-	if u.way != "" && record.Run != "" && !record.IsResumable() {
-		u.reached(record) // who asked for it died when all was done
+	if u.way != "" && rec.Run != "" && !rec.IsResumable() {
+		u.reached(rec) // who asked for it died when all was done
 		return
 	}
-	u.rules.soaks.early = upgrade.IsWaiting(&record, u.c.now) && record.Soak.Until.Sub(u.c.now) > longWait
+	u.rules.soaks.early = upgrade.IsWaiting(&rec, u.c.now) && rec.Soak.Until.Sub(u.c.now) > longWait
 	group := u.found()
 	request := u.c.plan.Request
-	u.replan = u.replans(&record)
-	if record.IsResumable() {
+	u.replan = u.replans(&rec)
+	if rec.IsResumable() {
 		var wanted string
-		record, wanted = u.adopt(record)
+		rec, wanted = u.adopt(rec)
 		group = retarget(group, wanted)
-		request = record.Request
+		request = rec.Request
 		if u.replan && u.way == "" {
-			record, u.replan = record.Retargeted(group.Wanted), false
+			rec, u.replan = rec.Retargeted(group.Wanted), false
 		}
 	} else {
-		record = upgrade.Record{}
+		rec = record.Record{}
 		u.names++
 		request.Run = fmt.Sprintf("r%d", u.names)
 	}
@@ -149,47 +150,47 @@ func (u *user) begin() {
 		u.late++
 	}
 	u.rules.say("the command is run, run %s", request.Run)
-	u.stored.record = record
-	if record.Run == "" {
-		u.stored.record = upgrade.Record{}
+	u.stored.record = rec
+	if rec.Run == "" {
+		u.stored.record = record.Record{}
 	}
-	u.process = newProcess(u.c, u.rules, u.stored, found{request, record, group})
+	u.process = newProcess(u.c, u.rules, u.stored, found{request, rec, group})
 	u.rules.begun(u.process)
 	process := u.process
-	u.process.ended = func(record upgrade.Record) { u.over(process, record) }
+	u.process.ended = func(record record.Record) { u.over(process, record) }
 }
 
 // over is the end of a process: with a result, or without a word.
-func (u *user) over(p *process, record upgrade.Record) {
+func (u *user) over(p *process, rec record.Record) {
 	if p != u.process || u.done {
 		return
 	}
-	if record.Result == "" {
+	if rec.Result == "" {
 		u.rules.say("the process is dead")
 		u.again(time.Minute + u.c.draw(10*time.Minute)) // its lease must be over
 		return
 	}
-	u.rules.say("result %q %s", record.Result, record.Message)
-	u.rules.rest(record)
-	u.repair(record)
-	u.loosen(record)
+	u.rules.say("result %q %s", rec.Result, rec.Message)
+	u.rules.rest(rec)
+	u.repair(rec)
+	u.loosen(rec)
 	switch {
-	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind || record.Result == upgrade.Aborted:
-		u.reached(record)
-	case record.PausedBy != "" && u.stored.asked.Verb == upgrade.VerbPause:
+	case rec.Result == record.Succeeded || rec.Result == record.LeftBehind || rec.Result == record.Aborted:
+		u.reached(rec)
+	case rec.PausedBy != "" && u.stored.asked.Verb == record.VerbPause:
 		u.pausing = true
-	case u.way != "" && strings.HasPrefix(record.Message, "gave way to"):
+	case u.way != "" && strings.HasPrefix(rec.Message, "gave way to"):
 		u.again(time.Second + u.c.draw(20*time.Second)) // who asked waits for that
-	case record.Result == upgrade.Waiting:
-		u.wait(record)
-	case record.Result == upgrade.TargetMoved:
+	case rec.Result == record.Waiting:
+		u.wait(rec)
+	case rec.Result == record.TargetMoved:
 		u.replan = true
 		u.again(time.Second + u.c.draw(30*time.Minute))
-	case u.late > mostRuns && strings.HasSuffix(record.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
+	case u.late > mostRuns && strings.HasSuffix(rec.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
 		u.done = true // the room that was left is an autoscaler's by now, and more was ruled out
 	case u.late > mostRuns:
-		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, record.Result, record.Message)
-	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && record.Result != upgrade.Interrupted:
+		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, rec.Result, rec.Message)
+	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && rec.Result != record.Interrupted:
 		u.done = true
 	default:
 		u.again(time.Second + u.c.draw(30*time.Minute))
@@ -197,16 +198,16 @@ func (u *user) over(p *process, record upgrade.Record) {
 }
 
 // reached is the end of an upgrade that was carried out, or undone.
-func (u *user) reached(record upgrade.Record) {
+func (u *user) reached(rec record.Record) {
 	u.done = true
 	if u.c.plan.delegated() {
 		return // at rest all is said
 	}
-	if record.Result == upgrade.Aborted {
-		u.rules.aborted(record)
+	if rec.Result == record.Aborted {
+		u.rules.aborted(rec)
 		return
 	}
-	u.rules.end(record)
+	u.rules.end(rec)
 }
 
 // again runs the command after the time, and not when it was to be run before.
@@ -239,7 +240,7 @@ func (u *user) interrupt() {
 func (u *user) replaceDrained() {
 	for _, name := range sortedKeys(u.stored.record.Nodes) {
 		n := u.stored.record.Nodes[name]
-		if node := u.c.nodes[name]; n.State == upgrade.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
+		if node := u.c.nodes[name]; n.State == record.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
 			if u.c.plan.InPlace {
 				u.renew(name)
 				continue

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -56,11 +56,11 @@ func New(nodes int) simulate.Spec {
 }
 
 // Request replaces the fleet's nodes with so many in flight at a time.
-func Request(inFlight int) upgrade.Request {
-	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
-	return upgrade.Request{
-		Group: "fleet", Run: "bench", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: inFlight, Window: inFlight,
-		Surge: max(6, inFlight), OnTimeout: upgrade.Skip, DrainTimeout: span(time.Hour), Settle: span(30 * time.Second), BootTimeout: span(20 * time.Minute),
+func Request(inFlight int) record.Request {
+	span := func(d time.Duration) record.Duration { return record.Duration{Duration: d} }
+	return record.Request{
+		Group: "fleet", Run: "bench", Strategy: record.Surge, Like: "eks", MaxUnavailable: inFlight, Window: inFlight,
+		Surge: max(6, inFlight), OnTimeout: record.Skip, DrainTimeout: span(time.Hour), Settle: span(30 * time.Second), BootTimeout: span(20 * time.Minute),
 	}
 }
 

@@ -1,4 +1,4 @@
-package upgrade
+package record
 
 import (
 	"cmp"
@@ -34,8 +34,8 @@ type WorkloadRecord struct {
 	Impact
 }
 
-// withPods returns the record with Ready and Unready raised to the numbers of pods that were seen.
-func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
+// WithPods returns the record with Ready and Unready raised to the numbers of pods that were seen.
+func (w WorkloadRecord) WithPods(all, ready int) WorkloadRecord {
 	all = max(w.Ready+w.Unready, all)
 	if more := ready - w.Ready; more > 0 {
 		w.Ready, w.Scaled = ready, max(0, w.Scaled-more)
@@ -44,8 +44,8 @@ func (w WorkloadRecord) withPods(all, ready int) WorkloadRecord {
 	return w
 }
 
-// withScale returns the record with at most so many pods. It first removes pods that were not ready.
-func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
+// WithScale returns the record with at most so many pods. It first removes pods that were not ready.
+func (w WorkloadRecord) WithScale(replicas int) WorkloadRecord {
 	all := min(w.Ready+w.Unready, replicas)
 	ready := min(w.Ready, all)
 	w.Ready, w.Scaled = ready, w.Scaled+w.Ready-ready
@@ -53,8 +53,8 @@ func (w WorkloadRecord) withScale(replicas int) WorkloadRecord {
 	return w
 }
 
-// withScaledBack returns the record with so many of the pods expected again that were scaled away.
-func (w WorkloadRecord) withScaledBack(pods int) WorkloadRecord {
+// WithScaledBack returns the record with so many of the pods expected again that were scaled away.
+func (w WorkloadRecord) WithScaledBack(pods int) WorkloadRecord {
 	back := max(0, min(w.Scaled, pods))
 	w.Ready, w.Scaled = w.Ready+back, w.Scaled-back
 	return w
@@ -74,8 +74,8 @@ type Impact struct {
 	Out   bool `json:"out,omitempty"`
 }
 
-// addTime adds a time in which the workload had fewer ready pods than before, or none.
-func (i *Impact) addTime(lasted time.Duration, none bool) {
+// AddTime adds a time in which the workload had fewer ready pods than before, or none.
+func (i *Impact) AddTime(lasted time.Duration, none bool) {
 	if i.Below.Duration += lasted; none {
 		i.None.Duration += lasted
 	}
@@ -87,8 +87,8 @@ type WorkloadImpact struct {
 	Impact
 }
 
-// compareImpacts puts those first that users have noticed more.
-func compareImpacts(a, b WorkloadImpact) int {
+// CompareImpacts puts those first that users have noticed more.
+func CompareImpacts(a, b WorkloadImpact) int {
 	return cmp.Or(compareTruth(a.Out, b.Out), cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
 		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
 }
@@ -105,9 +105,9 @@ func compareTruth(a, b bool) int {
 	}
 }
 
-// sumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
+// SumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
 // have recovered, to OtherWorkloads: their evictions, and the longest of their times.
-func sumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, WorkloadRecord) bool) {
+func SumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, WorkloadRecord) bool) {
 	if len(workloads) <= mostWorkloads {
 		return
 	}
@@ -117,7 +117,7 @@ func sumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, 
 			recovered = append(recovered, WorkloadImpact{name, w.Impact})
 		}
 	}
-	slices.SortFunc(recovered, compareImpacts)
+	slices.SortFunc(recovered, CompareImpacts)
 	others := workloads[OtherWorkloads]
 	for len(workloads) >= mostWorkloads && len(recovered) > 0 {
 		least := recovered[len(recovered)-1]

@@ -1,6 +1,8 @@
-package upgrade
+package record
 
-import "slices"
+import (
+	"slices"
+)
 
 // Strategy names how a group is replaced.
 type Strategy string
@@ -63,11 +65,11 @@ func (s Strategy) findRow() strategyRow {
 	return rows[max(0, slices.IndexFunc(rows, func(r strategyRow) bool { return r.name == s }))]
 }
 
-// known returns the strategy itself, Surge for "" and for one that is not known.
-func (s Strategy) known() Strategy { return s.findRow().name }
+// Known returns the strategy itself, Surge for "" and for one that is not known.
+func (s Strategy) Known() Strategy { return s.findRow().name }
 
-// recordVersion returns the oldest form of Record that knows the strategy.
-func (s Strategy) recordVersion() int { return s.findRow().version }
+// RecordVersion returns the oldest form of Record that knows the strategy.
+func (s Strategy) RecordVersion() int { return s.findRow().version }
 
 // Traits returns what the strategy does, for "" and one that is not known what Surge does.
 func (s Strategy) Traits() Traits { return s.findRow().traits }

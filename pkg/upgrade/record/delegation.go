@@ -1,4 +1,4 @@
-package upgrade
+package record
 
 import (
 	"cmp"
@@ -45,16 +45,16 @@ func (d *Delegation) cloneDelegation() *Delegation {
 	return &c
 }
 
-func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
+func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 	if d != nil {
 		since, known = d.Blocked[pod]
 	}
 	return since, known
 }
 
-// nextAttempt is what is remembered when another operation is to be begun, where the last one is
+// NextAttempt is what is remembered when another operation is to be begun, where the last one is
 // over or leads elsewhere. The token of its request is a new one: a cloud refuses one that it knows
 // with another target.
-func (d *Delegation) nextAttempt() *Delegation {
+func (d *Delegation) NextAttempt() *Delegation {
 	return &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, Cancels: d.Cancels, TakesWidth: d.TakesWidth}
 }

@@ -1,4 +1,4 @@
-package upgrade
+package record
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
-const maxSurgeWindow = 20
+// MaxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
+const MaxSurgeWindow = 20
 
 // AllWorkloads is the value of Request.IgnoreUnready that ignores every workload.
 const AllWorkloads = "*"
@@ -103,21 +103,13 @@ func (r *Request) RefusesBlocked() bool {
 	return !traits.DeletesRest && !traits.Expires && r.OnTimeout == Fail
 }
 
-// isRefilled reports whether new nodes are left to an autoscaler (GKE G70).
-func (r *Request) isRefilled() bool { return r.Strategy.Traits().ByAutoscaler }
+// IsRefilled reports whether new nodes are left to an autoscaler (GKE G70).
+func (r *Request) IsRefilled() bool { return r.Strategy.Traits().ByAutoscaler }
 
-// ignoresUnready reports whether the workload's pods need not become ready. Its kind may be written
+// IgnoresUnready reports whether the workload's pods need not become ready. Its kind may be written
 // in lower case.
-func (r *Request) ignoresUnready(name string) bool {
+func (r *Request) IgnoresUnready(name string) bool {
 	return slices.ContainsFunc(r.IgnoreUnready, func(ignored string) bool { return ignored == AllWorkloads || strings.EqualFold(ignored, name) })
-}
-
-// Describe says in one line what an upgrade of a group of the provider does, and in which limits.
-func DescribeRequest(r *Request, provider string) string {
-	if describe := strategyOf(r.Strategy, false).describe; describe != nil {
-		return describe(r, provider)
-	}
-	return describeSurge(r, provider)
 }
 
 // Policy is the part of the request that says which pods may be evicted.

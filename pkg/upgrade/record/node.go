@@ -1,4 +1,4 @@
-package upgrade
+package record
 
 import (
 	"time"
@@ -7,6 +7,16 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
+
+// withoutObserved is the node without what a later look shows again: that it is empty, and that its
+// machine is on its way out.
+func (n NodeRecord) withoutObserved() NodeRecord {
+	if n.State == NodeEmpty {
+		n.State = NodeDraining
+	}
+	n.EmptyAt, n.Landed = time.Time{}, false
+	return n
+}
 
 // NodeState is where a node that was started is.
 type NodeState string
@@ -25,8 +35,8 @@ const (
 	NodeGone        NodeState = "Gone"
 )
 
-// nodeStates are the states that a started node is recorded in.
-func nodeStates() []NodeState {
+// NodeStates are the states that a started node is recorded in.
+func NodeStates() []NodeState {
 	return []NodeState{NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving, NodeQuarantined, NodeDrained, NodeGone}
 }
 
@@ -65,12 +75,12 @@ type NodeRecord struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// isGivenBack reports whether the node is a new one that is given back: it was never started.
-func (n NodeRecord) isGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
+// IsGivenBack reports whether the node is a new one that is given back: it was never started.
+func (n NodeRecord) IsGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
 
-// isMachineOf reports whether the record names the member's machine, as far as both name one. A
+// IsMachineOf reports whether the record names the member's machine, as far as both name one. A
 // machine never changes under a node: a record that names another was written by another actor.
-func (n NodeRecord) isMachineOf(m *nodegroup.Member) bool {
+func (n NodeRecord) IsMachineOf(m *nodegroup.Member) bool {
 	return n.Instance == "" || m.Instance.ID == "" || n.Instance == m.Instance.ID
 }
 
@@ -78,10 +88,10 @@ func (n NodeRecord) isMachineOf(m *nodegroup.Member) bool {
 // record names the machine then, and others can write records: a machine that the cloud does not call
 // outdated is a new one that boots, unless it ends already.
 func (n NodeRecord) mayBeWithoutNode(m *nodegroup.Member) bool {
-	return n.UID == "" || n.isGivenBack() || m.Outdated || m.Instance.State == nodegroup.InstanceLeaving
+	return n.UID == "" || n.IsGivenBack() || m.Outdated || m.Instance.State == nodegroup.InstanceLeaving
 }
 
-// isEnding reports whether a node in the state is no longer to be terminated.
-func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
+// IsEnding reports whether a node in the state is no longer to be terminated.
+func IsEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
-func isInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
+func IsInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }

@@ -1,7 +1,8 @@
-package upgrade
+package record
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -15,58 +16,7 @@ import (
 )
 
 // RecordVersion is the newest form of Record that this program reads; see Strategy.recordVersion.
-const RecordVersion = 5
-
-// Phase is where the group is.
-type Phase string
-
-// The phases of the surge strategy, in order (EKS E01), and the ways an upgrade ends.
-const (
-	PhaseSetup     Phase = "setup"
-	PhaseScaleUp   Phase = "scale up"
-	PhaseUpgrade   Phase = "upgrade"
-	PhaseScaleDown Phase = "scale down"
-	PhaseDone      Phase = "done"
-)
-
-// The phases of the blue-green strategy beside PhaseSetup and PhaseScaleDown, in order (GKE G40).
-const (
-	PhaseCreateGreen Phase = "create green"
-	PhaseCordonBlue  Phase = "cordon blue"
-	PhaseDrainBlue   Phase = "drain blue"
-	PhaseSoak        Phase = "soak"
-	PhaseDeleteBlue  Phase = "delete blue"
-)
-
-// Result is how an upgrade ended, or stopped for now.
-type Result string
-
-const (
-	// Succeeded is an upgrade with nothing left to do.
-	Succeeded Result = "succeeded"
-	// LeftBehind is an upgrade that finished but for quarantined nodes.
-	LeftBehind Result = "left-behind"
-	// PodEvictionFailure is a node that could not be drained in its time (EKS E42).
-	PodEvictionFailure Result = "PodEvictionFailure"
-	// NodeCreationFailure is new nodes that did not come up in their time (EKS E33).
-	NodeCreationFailure Result = "NodeCreationFailure"
-	// WorkloadUnhealthy is a workload whose pods did not become ready on current nodes.
-	WorkloadUnhealthy Result = "WorkloadUnhealthy"
-	// Failed is a request that a server refused for good.
-	Failed Result = "failed"
-	// Interrupted is an upgrade the user stopped; the same command continues.
-	Interrupted Result = "interrupted"
-	// Paused is an upgrade that stopped because another actor changed what it rests on; a person
-	// decides.
-	Paused Result = "paused"
-	// Waiting is an upgrade that has nothing to do before a time that is on record: the same
-	// command continues then.
-	Waiting Result = "waiting"
-	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
-	TargetMoved Result = "target-moved"
-	// Aborted is an upgrade whose traces were taken away: nothing is left to continue with.
-	Aborted Result = "aborted"
-)
+const Version = 5
 
 // Record is what must outlive this process. It is stored in the cluster, and written before the
 // actions that rest on it.
@@ -165,7 +115,7 @@ func (r *Record) IsRunning() bool { return r.Run != "" && r.Result == "" }
 func (r *Record) InFlight() map[string]types.UID {
 	nodes := map[string]types.UID{}
 	for name, n := range r.Nodes {
-		if n.UID != "" && (isInDrain(n.State) || n.State == NodeRemoving) {
+		if n.UID != "" && (IsInDrain(n.State) || n.State == NodeRemoving) {
 			nodes[name] = n.UID
 		}
 	}
@@ -242,33 +192,23 @@ func (r *Record) Reopened() Record {
 		}
 	}
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
-		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
+		c.Delegation, c.Phase = c.Delegation.NextAttempt(), PhaseSetup
 	}
 	c.Result, c.Message, c.Ended = "", "", time.Time{}
 	c.Stopping, c.PausedBy, c.Unhealthy = "", "", nil
 	return c
 }
 
-// mustStoreRecord reports whether the record departs from the stored one in anything that must be
+// MustStoreRecord reports whether the record departs from the stored one in anything that must be
 // on record before the actions of the step are begun. What a later look at the cluster and the
 // cloud shows again by itself is written with the next change that does.
-func mustStoreRecord(stored, record *Record) bool {
+func MustStoreRecord(stored, record *Record) bool {
 	return record.Run != "" && (!maps.EqualFunc(stored.Nodes, record.Nodes, isStoredNode) ||
 		!reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved()))
 }
 
 func isStoredNode(stored, n NodeRecord) bool {
 	return reflect.DeepEqual(stored.withoutObserved(), n.withoutObserved())
-}
-
-// withoutObserved is the node without what a later look shows again: that it is empty, and that its
-// machine is on its way out.
-func (n NodeRecord) withoutObserved() NodeRecord {
-	if n.State == NodeEmpty {
-		n.State = NodeDraining
-	}
-	n.EmptyAt, n.Landed = time.Time{}, false
-	return n
 }
 
 // withoutObserved is the record without its nodes and without what a later look shows again: how
@@ -283,3 +223,7 @@ func (r *Record) withoutObserved() Record {
 	c.Ledger = r.Ledger.WithoutObserved()
 	return c
 }
+
+// ErrRecordChanged is the error of storing a record that another actor has written since it was
+// read.
+var ErrChanged = errors.New("its record was changed or deleted by another actor")

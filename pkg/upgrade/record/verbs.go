@@ -1,0 +1,198 @@
+package record
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// OwnsFence reports whether this run, or an earlier one of the group that is over, fenced the
+// member's node.
+func (r *Record) OwnsFence(m *nodegroup.Member) bool {
+	run := m.FencedBy()
+	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
+}
+
+// Releasing returns the record of an upgrade that is over as it is opened once more, only to
+// release nodes that became current since.
+func (r *Record) Releasing(wanted nodegroup.Revision) Record {
+	c := r.Reopened()
+	c.Target, c.Phase = wanted, PhaseScaleDown
+	return c
+}
+
+// Verb is what a person asks of an upgrade, from whichever machine (GKE G25, G28).
+type Verb string
+
+const (
+	// VerbPause lets the nodes that were started finish and begins no other.
+	VerbPause Verb = "pause"
+	// VerbRollback takes a partially upgraded group back to the revision it had before.
+	VerbRollback Verb = "rollback"
+	// VerbComplete ends a soak before its time.
+	VerbComplete Verb = "complete"
+	// VerbAbort undoes what is ours and forgets the upgrade.
+	VerbAbort Verb = "abort"
+)
+
+// Asked is a verb that another actor left for the holder of the upgrade; its zero value asks
+// nothing.
+type Asked struct {
+	Verb Verb `json:"verb"`
+	// Run is the upgrade that is meant: a verb for another one is not obeyed.
+	Run string `json:"run"`
+	// By and At say who asked and when, for people.
+	By string    `json:"by"`
+	At time.Time `json:"at"`
+}
+
+// DescribeObject is what the verb is about, as in "the strategy has no ...".
+func (v Verb) DescribeObject() string {
+	if v == VerbComplete {
+		return "soak to end"
+	}
+	return string(v)
+}
+
+// Undoing is the verb that continues where the record stopped: VerbAbort or VerbRollback where one
+// is under way or was stopped, "" where the upgrade itself is.
+func (r *Record) Undoing() Verb {
+	switch {
+	case !r.IsResumable():
+		return ""
+	case r.Stopping == Aborted:
+		return VerbAbort
+	case r.Back:
+		return VerbRollback
+	}
+	return ""
+}
+
+// Retargeted is the record of an upgrade whose target moved, which continues to the target as it is
+// by now.
+func (r *Record) Retargeted(to nodegroup.Revision) Record {
+	c := r.Clone()
+	moved := to.ID != c.Target.ID
+	c.Ledger.MarkMoved(c.Ledger.TargetMoved() || moved)
+	if moved && c.Delegation != nil {
+		c.Delegation, c.Phase = c.Delegation.NextAttempt(), PhaseSetup
+	}
+	if moved {
+		c.ForgetProofs()
+	}
+	c.Target = to
+	return c
+}
+
+// ForgetProofs forgets which workloads are known to come up on current nodes: other nodes are from
+// now on.
+func (r *Record) ForgetProofs() {
+	r.Workloads = maps.Clone(r.Workloads)
+	for name, w := range r.Workloads {
+		w.Proven, w.Canary = false, ""
+		r.Workloads[name] = w
+	}
+}
+
+// Aborting is the record of an upgrade that is being undone: what is ours is taken away, and
+// nothing of it is continued.
+func (r *Record) Aborting() Record {
+	c := r.Reopened()
+	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
+	c.DropStarted(func(n NodeRecord) bool { return IsRemoving(n) || n.State == NodeDrained }) // see giveDrainedBack
+	c.Ledger.ForgetRefusals()
+	return c
+}
+
+// OriginalRevision is the revision the group pointed at before us.
+func (r *Record) OriginalRevision() nodegroup.Revision {
+	if r.Pointed.ID != "" {
+		return r.Pointed
+	}
+	return r.Previous
+}
+
+// HasSet reports whether this upgrade asked the cloud to point the group at the revision. Records of older versions do
+// not name the revisions: they asked for the target of the request.
+func (r *Record) HasSet(revision string) bool {
+	return slices.Contains(r.SetTo, revision) || (r.Request.To != "" && revision == r.Target.ID)
+}
+
+// OriginallyPointed notes that another actor pointed the group at the revision. Pointed is empty where Previous is that one.
+func (r *Record) OriginallyPointed(at nodegroup.Revision) {
+	if r.Pointed = at; at.ID == r.Previous.ID {
+		r.Pointed = nodegroup.Revision{}
+	}
+}
+
+// IsRemoving reports whether the node is being terminated.
+func IsRemoving(n NodeRecord) bool { return n.State == NodeRemoving }
+
+// DropStarted removes the nodes that were started from the record, except those that keep selects. A
+// node that is being terminated stays on record until it is gone, or its termination has failed.
+func (r *Record) DropStarted(keep func(NodeRecord) bool) {
+	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return !keep(n) })
+	for name, n := range r.Nodes {
+		n.Batch = 0
+		r.Nodes[name] = n
+	}
+}
+
+// PausedByRequest tells a pause that was asked for from one that the upgrade met with.
+func PausedByRequest(r *Record) bool { return r.Result == Paused && r.PausedBy != "" }
+
+// MarkPaused is the record of an upgrade that no process carries out, as a user pauses it.
+func MarkPaused(r *Record, group, by string, now time.Time) Record {
+	c := r.Clone()
+	c.Result, c.PausedBy, c.Message, c.Ended = Paused, by, "", now.UTC().Truncate(time.Second)
+	c.Message = PauseMessage(&c, group)
+	c.Soak.PauseAt(now)
+	return c
+}
+
+// PauseMessage says who or what paused the upgrade, and how it is continued.
+func PauseMessage(r *Record, group string) string {
+	if r.Message != "" {
+		return r.Message
+	}
+	return DescribePause(r.PausedBy, group)
+}
+
+func DescribePause(by, group string) string {
+	return fmt.Sprintf("paused by %s: run %s to continue", by, nodegroup.Command("resume", group))
+}
+
+// GroupsToReport are the groups that a status without a name can be about: the only one with a
+// record, or those with an upgrade under way; sorted.
+func GroupsToReport(records map[string]Record) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if record := records[name]; len(records) == 1 || record.IsRunning() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// HasFailedOperation reports whether the cloud's operation is over without having reached its goal:
+// the next one may be another.
+func (r *Record) HasFailedOperation() bool {
+	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
+}
+
+// CheckReplan returns an error where an upgrade under way may not continue with the strategy, or to
+// a target that moved: both colours of a blue-green upgrade are there already.
+func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
+	switch {
+	case strategy != r.Request.Strategy:
+		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
+	case moved && r.Request.Strategy.Traits().ByAutoscaler:
+		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
+	case moved && !r.Back && r.Request.BlueGreen != nil:
+		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
+	}
+	return nil
+}
