@@ -83,7 +83,7 @@ func DecodeRecord(stored *corev1.ConfigMap) (record.Record, error) {
 	return rec, nil
 }
 
-// Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read
+// Save writes the record. It returns record.ErrChanged when it is not the one that was read
 // or written here last: then another actor holds the upgrade.
 func (s *Store) Save(ctx context.Context, rec record.Record) error {
 	if s.follower != nil {

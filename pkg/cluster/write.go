@@ -39,7 +39,7 @@ func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence 
 }
 
 // Do carries out one action of package upgrade that concerns the cluster. It returns
-// upgrade.ErrMoved without a request when the object is known to have changed, and the API server's
+// nodegroup.ErrMoved without a request when the object is known to have changed, and the API server's
 // error otherwise.
 func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {

@@ -108,7 +108,7 @@ type Runner struct {
 }
 
 // ErrLost is the error of Run when the right to write was lost: with the lease or, with
-// upgrade.ErrRecordChanged, by another actor's change of the record.
+// record.ErrChanged, by another actor's change of the record.
 var ErrLost = errors.New("another process may have taken over the upgrade")
 
 // errUnrenewed is the answer to a request that is not made, because the lease may be another actor

@@ -37,7 +37,7 @@
 //
 // What others ask of an upgrade (World.Asked) is heeded by whoever carries it out: a pause
 // lets the nodes that were started finish, then it stops; for a rollback or an abort it
-// only gives way. Who asked continues with the record: Record.RollingBack begins an upgrade
+// only gives way. Who asked continues with the record: RollingBack begins an upgrade
 // the other way, with what was added still on the books, and Record.Aborting takes away
 // what is ours and moves no pod. Record.Undoing tells which of the two is under way.
 package upgrade

@@ -91,7 +91,7 @@ func TestStateMachineIsDocumented(t *testing.T) {
 			t.Errorf("the package comment does not say %q", line)
 		}
 	}
-	for _, decl := range regexp.MustCompile(`(?m)^\tNode\w+ +NodeState = "(\w+)"$`).FindAllStringSubmatch(read(t, "pkg/upgrade/noderecord.go"), -1) {
+	for _, decl := range regexp.MustCompile(`(?m)^\tNode\w+ +NodeState = "(\w+)"$`).FindAllStringSubmatch(read(t, "pkg/upgrade/record/node.go"), -1) {
 		if !strings.Contains(doc, decl[1]) {
 			t.Errorf("the package comment does not name the state %s", decl[1])
 		}

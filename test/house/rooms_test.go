@@ -34,7 +34,9 @@ func rooms() map[string]room {
 		"pkg/drain":     {libs: scheduling, own: []string{"pkg/fit"}},
 		// It decides on nodes with their pods, and knows no World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
-		"pkg/upgrade":        {libs: values, own: ground},
+		"pkg/upgrade":        {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/...")},
+		// What is stored, asked and told of an upgrade: it knows no World and decides nothing.
+		"pkg/upgrade/record": {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/ledger")},
 		"pkg/preflight":      {libs: append(slices.Clone(scheduling), "k8s.io/pod-security-admission"), own: decisions},
 		"pkg/simulate":       {libs: append(slices.Clone(scheduling), "golang.org/x/sync"), own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// RecordVersion is the newest form of Record that this program reads; see Strategy.recordVersion.
+// Version is the newest form of Record that this program reads; see Strategy.RecordVersion.
 const Version = 5
 
 // Record is what must outlive this process. It is stored in the cluster, and written before the
@@ -224,6 +224,6 @@ func (r *Record) withoutObserved() Record {
 	return c
 }
 
-// ErrRecordChanged is the error of storing a record that another actor has written since it was
+// ErrChanged is the error of storing a record that another actor has written since it was
 // read.
 var ErrChanged = errors.New("its record was changed or deleted by another actor")

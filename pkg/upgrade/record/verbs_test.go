@@ -1,4 +1,4 @@
-package upgrade_test
+package record_test
 
 import (
 	"slices"
