@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -128,11 +129,15 @@ func (t *testCase) interrupted(ctx context.Context) (int, error) {
 
 // env returns the environment of the command that the fault is injected into.
 func (t *testCase) env(proxy *proxy) ([]string, error) {
+	env := proxy.env()
+	if t.older != "" {
+		env = append(env, "PATH="+t.older+string(os.PathListSeparator)+os.Getenv("PATH")) // kubectl itself is started by its path
+	}
 	if t.point.fault != clock && t.point.fault != back {
-		return proxy.env(), nil
+		return env, nil
 	}
 	onClock, err := t.onClock(0)
-	return append(proxy.env(), onClock...), err
+	return append(env, onClock...), err
 }
 
 // takenOver has the same command end what the halted one began, which then continues: it has to notice that the upgrade is not its

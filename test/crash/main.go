@@ -27,7 +27,7 @@ type options struct {
 	atOnce               int
 	managed              bool
 	strategy             string
-	keep                 string
+	keep, older          string
 }
 
 func main() {
@@ -41,6 +41,7 @@ func main() {
 	flag.BoolVar(&o.managed, "managed", false, "Upgrade groups that EKS manages and drains")
 	flag.StringVar(&o.strategy, "strategy", "", "Upgrade with this --strategy; \"\" for the tool's own choice")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
+	flag.StringVar(&o.older, "older", "", "A folder with the kubectl-nodeupgrade of an older release, which begins each upgrade; this one continues it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.run(ctx, os.Stdout)
@@ -63,7 +64,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer s.Close()
-	c := setup{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep}
+	c := setup{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep, older: o.older}
 	if o.how.setsClock() {
 		if err := addSettable(ctx, s); err != nil {
 			return err

@@ -35,6 +35,8 @@ type setup struct {
 	strategy string
 	// keep is the folder that what the commands wrote and said is kept in; "" for none.
 	keep string
+	// older is a folder with an older release of the tool, which begins each upgrade; "" for this one.
+	older string
 }
 
 // surge is how many nodes more than before the group may have: all of them again, or by default two a zone (EKS E21).

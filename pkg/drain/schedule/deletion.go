@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Delete removes one pod past its budget; only --on-timeout=force and the end of a blue-green
+// Deletion removes one pod past its budget; only --on-timeout=force and the end of a blue-green
 // upgrade lead here. The pod keeps its own grace period.
 type Deletion struct {
 	Namespace, Pod string

@@ -45,6 +45,7 @@ func (d *Delegation) cloneDelegation() *Delegation {
 	return &c
 }
 
+// BlockedSince returns since when the pod, NAMESPACE/NAME, has been blocked, if that is on record. d may be nil.
 func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 	if d != nil {
 		since, known = d.Blocked[pod]

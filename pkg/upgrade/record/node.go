@@ -94,4 +94,5 @@ func (n NodeRecord) mayBeWithoutNode(m *nodegroup.Member) bool {
 // IsEnding reports whether a node in the state is no longer to be terminated.
 func IsEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
+// IsInDrain reports whether a node in the state is being drained, or is empty and settles.
 func IsInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }

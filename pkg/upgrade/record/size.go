@@ -21,8 +21,9 @@ const (
 	spareBytes = 64 << 10
 	// MostReasonBytes is how long NodeRecord.Reason may be.
 	MostReasonBytes = 300
-	// nodeBytes is what a NodeRecord has at most beside its name, its texts and its lists; workloadBytes is the same of a WorkloadRecord.
-	nodeBytes     = 440
+	// nodeBytes is what a NodeRecord has at most beside its name, its texts and its lists.
+	nodeBytes = 440
+	// WorkloadBytes is the same of a WorkloadRecord.
 	WorkloadBytes = 260
 )
 

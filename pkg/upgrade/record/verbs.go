@@ -161,6 +161,7 @@ func PauseMessage(r *Record, group string) string {
 	return DescribePause(r.PausedBy, group)
 }
 
+// DescribePause says who paused the upgrade of the group, and the command that continues it.
 func DescribePause(by, group string) string {
 	return fmt.Sprintf("paused by %s: run %s to continue", by, nodegroup.Command("resume", group))
 }

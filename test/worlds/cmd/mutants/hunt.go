@@ -17,10 +17,13 @@ import (
 )
 
 // hunt is how mutants are looked for: in how many worlds each, of those with the strategy alone if one is named, and how many
-// mutants at once.
+// mutants at once. A mutant that is among the known is looked for in the world of that seed first,
+// unless all is to be forgotten.
 type hunt struct {
 	worlds, parallel int
 	strategy         string
+	known            map[string]uint64
+	forget           bool
 }
 
 // trace is what a hunt came to.
@@ -73,7 +76,7 @@ func (h hunt) one(ctx context.Context, m mutant.Mutant) trace {
 	defer func() { _ = os.RemoveAll(scratch) }()
 	binary, err := build(ctx, scratch, &m)
 	if err == nil {
-		err = h.chase(ctx, binary, &t)
+		err = h.search(ctx, binary, &t)
 	}
 	t.err, t.took = err, time.Since(began)
 	return t
@@ -95,12 +98,22 @@ func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string
 
 func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^((seed|found) (\d+)): (.*)$`) }
 
-// chase runs the worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
+// search looks for the mutant in the world that found it the last time, and then in all of them. It returns an error when none finds it.
+func (h hunt) search(ctx context.Context, binary string, t *trace) error {
+	if seed, known := h.known[t.mutant.Name]; known {
+		if err := h.chase(ctx, binary, t, "-first", strconv.FormatUint(seed, 10), "-n", "1"); err == nil {
+			return nil
+		}
+	}
+	return h.chase(ctx, binary, t, "-n", strconv.Itoa(h.worlds), "-found", "-strategy", h.strategy)
+}
+
+// chase runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
 // process, which runs the product as it is. It returns an error when none does.
-func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
+func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-found", "-all", "-shrink=false", "-workers", "1", "-strategy", h.strategy)
+	run := exec.CommandContext(ctx, binary, append(which, "-all", "-shrink=false", "-workers", "1")...)
 	var complaint bytes.Buffer
 	run.Stderr = &complaint
 	out, err := run.StdoutPipe()
