@@ -11,7 +11,7 @@ func advisers() []string {
 	return []string{"pkg/preflight/fit.go", "pkg/preflight/check.go", "pkg/plugin/compare.go"}
 }
 
-// strategies are the names of strategies in pkg/upgrade.
+// strategies are the names of strategies in pkg/upgrade/record.
 func strategies() []string {
 	return []string{"Surge", "BlueGreen", "AutoscaledBlueGreen", "ShortLived", "Delegated"}
 }
@@ -24,7 +24,7 @@ func strategyFaults(src source) (faults []string) {
 	names := importNames(src)
 	ast.Inspect(src.file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(strategies(), s.Sel.Name) {
-			if pkg, ok := s.X.(*ast.Ident); ok && names[pkg.Name] == module+"/pkg/upgrade" {
+			if pkg, ok := s.X.(*ast.Ident); ok && names[pkg.Name] == module+"/pkg/upgrade/record" {
 				faults = append(faults, src.fault(s.Pos(), "ask for the Traits of the strategy, not for %s", s.Sel.Name))
 			}
 		}
@@ -40,7 +40,7 @@ func TestStrategiesAreAskedForTraits(t *testing.T) {
 }
 
 func TestStrategyRule(t *testing.T) {
-	text := "package a\nimport \"" + module + "/pkg/upgrade\"\nvar _ = upgrade.ShortLived\nvar _ = upgrade.Force\n"
+	text := "package a\nimport \"" + module + "/pkg/upgrade/record\"\nvar _ = record.ShortLived\nvar _ = record.Force\n"
 	for name, fault := range map[string]string{
 		"pkg/report/a.go":      "a.go:3: ask for the Traits of the strategy, not for ShortLived",
 		"pkg/report/a_test.go": "", "pkg/upgrade/a.go": "", "pkg/preflight/fit.go": "",
