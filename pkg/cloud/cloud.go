@@ -34,8 +34,8 @@ type Provider interface {
 	// Outdated judges a member that has no instance in the group.
 	Outdated(group *nodegroup.Group, node *corev1.Node) bool
 	// Do carries out one action of package upgrade that concerns the cloud: SetRevision, Quiesce,
-	// Resume, RaiseMax, LowerMax, AddCapacity, Terminate or, for a managed group, Delegate. Answers
-	// that the caller has to tell apart are an *Error.
+	// Resume, RaiseMax, LowerMax, AddCapacity, Terminate or, for a managed group, Delegate and CancelOperation. Answers
+	// that the caller has to tell apart are an *Error; to cancel an operation that is over is OutcomeMoved.
 	Do(ctx context.Context, group string, action nodegroup.Action) error
 }
 

@@ -32,7 +32,7 @@ type Managed struct {
 	DrawsNodes bool
 	// Looks is how often the cloud looks at a node that it drains.
 	Looks time.Duration
-	// Cancels tells that the cloud cancels a running operation on request: such an upgrade can be paused.
+	// Cancels tells that the cloud cancels a running operation on request, whoever began it: such an upgrade can be paused.
 	Cancels bool
 	// Operation is the newest operation of the cloud on the group, whoever began it; the zero
 	// Operation if there was none.

@@ -46,7 +46,8 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	defer cancel() // a forecast that is being made is of no use any more
 	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, stale: true}
 	var err error
-	if f.follower, err = g.store.Follow(ctx); err != nil {
+	// What this store has read may be deleted by now: a new one begins with what there is.
+	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
 		return err
 	}
 	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {

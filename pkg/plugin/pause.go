@@ -31,6 +31,12 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if u.record.Undoing() == record.VerbAbort {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: an abort is running, which starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
+		if u.record.Delegation != nil {
+			if atWork, err := c.isHolderAtWork(ctx, u.name, modeResume); err != nil || !atWork {
+				return usageError(fmt.Errorf("pausing the upgrade of group %q: its cloud may be carrying it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal",
+					u.name, nodegroup.Command("resume", u.name)))
+			}
+		}
 		if err := u.leaveRequest(ctx, c, record.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
@@ -111,9 +117,6 @@ func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, no
 	rec, err := u.store.LoadRecord(ctx)
 	if err != nil || !rec.IsResumable() || record.PausedByRequest(&rec) {
 		return rec, err
-	}
-	if rec.Delegation != nil {
-		return rec, usageError(fmt.Errorf("the group's cloud carries it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal", nodegroup.Command("resume", u.name)))
 	}
 	rec = record.CreditIdleTime(&rec, idle, now)
 	rec = record.MarkPaused(&rec, u.name, currentUser(), now)

@@ -26,13 +26,7 @@ const PollOperation = 15 * time.Second
 func delegatedStrategy() strategy {
 	verbs := []record.Verb{record.VerbAbort}
 	return strategy{
-		begin: func(d *decision) {
-			managed := d.w.Group.Managed
-			if managed == nil {
-				managed = &nodegroup.Managed{}
-			}
-			d.rec.Delegation = &record.Delegation{Attempt: 1, Before: d.newestOperation().ID, Cancels: managed.Cancels, TakesWidth: managed.TakesWidth}
-		},
+		begin:   func(d *decision) { d.rec.Delegation = &record.Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
 			{name: record.PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
@@ -72,6 +66,9 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 		return record.Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
 	}
 	req.Surge = width.ResolveSurge(size, len(group.Zones), req.MaxUnavailable)
+	if req.MaxUnavailable+req.Surge == 0 && managed.TakesWidth {
+		return record.Request{}, s.describeNoWidth(group, req.Like)
+	}
 	req.Window = max(req.MaxUnavailable, 1)
 	return req, nil
 }
@@ -127,6 +124,10 @@ func (d *decision) beginOperation() bool {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
+	known.Cancels, known.TakesWidth = d.w.Group.Managed.Cancels, d.w.Group.Managed.TakesWidth
+	if known.Cancels || known.TakesWidth {
+		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would forget both
+	}
 	if op.Began.Before(known.Newest) {
 		known.Before = op.ID // those after it are told of no more, so that it was over before them
 	}
@@ -142,6 +143,7 @@ func (d *decision) beginOperation() bool {
 		return false
 	case op.State == nodegroup.OperationRunning:
 		d.askCloudOften(fmt.Sprintf("%s to end %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
+		d.pauseUnbegun()
 		return false
 	}
 	if op.ID != known.Before {
@@ -151,15 +153,37 @@ func (d *decision) beginOperation() bool {
 		d.rec.Delegation.Before = op.ID
 	}
 	start := d.nextRequest()
-	if last := d.lastAttempt(start); d.pausing && (last.Begun.IsZero() || !last.InFlight && last.Outcome == nodegroup.OutcomeLater) {
-		d.stopAsAsked()
+	d.askCloudOften(d.managerName() + " to begin")
+	if d.pausing {
+		d.pauseUnbegun()
 		return false
 	}
-	d.askCloudOften(d.managerName() + " to begin")
 	if !d.isAnswerUnseen(start) {
 		d.addAction(start)
 	}
 	return false
+}
+
+// pauseUnbegun pauses, if that was asked for, an upgrade whose operation is not seen. A request of an earlier process, or one whose answer was
+// lost, may have begun it: that is known when a reading shows none that is late enough for all of them. Until then no request is sent.
+func (d *decision) pauseUnbegun() {
+	if !d.pausing {
+		return
+	}
+	since := d.w.Notes.PausingSince
+	if since.IsZero() {
+		since = d.w.Now
+	}
+	d.notes.PausingSince = since
+	last := d.lastAttempt(d.nextRequest())
+	if last.Ended.After(since) {
+		since = last.Ended
+	}
+	if last.InFlight || !d.w.Group.IsFreshAfter(since) {
+		d.askCloudOften(fmt.Sprintf("pausing: %s to tell whether it has begun", d.managerName()))
+		return
+	}
+	d.stopAsAsked()
 }
 
 // isAnswerUnseen reports whether the reading is too old to show what the request began, or which
@@ -169,18 +193,18 @@ func (d *decision) isAnswerUnseen(start nodegroup.Delegate) bool {
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
-// nextRequest is the request of the attempt. One with force is another request, with a token of its
+// nextRequest is the request of the attempt. One with force, or with another width, is another request, with a token of its
 // own.
 func (d *decision) nextRequest() nodegroup.Delegate {
-	force, kind := d.rec.Request.OnTimeout == record.Force, "update"
+	force, kind, width := d.rec.Request.OnTimeout == record.Force, "update", nodegroup.Width{}
 	if force {
 		kind = "force"
 	}
-	start := nodegroup.Delegate{To: d.rec.Target, Force: force, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
 	if d.rec.Delegation.TakesWidth {
-		start.Width = nodegroup.Width{MaxUnavailable: d.rec.Request.MaxUnavailable, MaxSurge: d.rec.Request.Surge}
+		width = nodegroup.Width{MaxUnavailable: d.rec.Request.MaxUnavailable, MaxSurge: d.rec.Request.Surge}
+		kind = fmt.Sprintf("%s-%d-%d", kind, width.MaxUnavailable, width.MaxSurge)
 	}
-	return start
+	return nodegroup.Delegate{To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
 }
 
 // awaitReading waits for a reading that tells of the cloud's newest operation, or until it is certain that none
@@ -219,7 +243,7 @@ func (d *decision) followOperation() bool {
 	case nodegroup.OperationFailed:
 		d.stopUpgradeWith(resultOfCause(op.Cause), d.explainFailure(op))
 	case nodegroup.OperationCancelled:
-		d.concludeCancelled(op)
+		return d.concludeCancelled(op)
 	case nodegroup.OperationSucceeded:
 		return d.concludeOperation()
 	default:
@@ -228,19 +252,34 @@ func (d *decision) followOperation() bool {
 		if len(d.count.pending) > 0 {
 			d.poll = PollOperation
 		}
-		if d.pausing {
-			d.askCloudOften(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
-			known.Cancelling = op.ID
-			d.addAction(nodegroup.CancelOperation{Operation: op.ID})
-		}
+		d.cancelForPause(op)
 	}
 	return false
 }
 
-// concludeCancelled pauses the upgrade if its operation was cancelled for that, and begins another operation if the pause was
-// withdrawn since. If another actor cancelled the operation, a person decides.
-func (d *decision) concludeCancelled(op *nodegroup.Operation) {
+// cancelForPause has the cloud cancel the operation while a pause is asked for, whoever began the operation: nothing else pauses
+// the upgrade. If the cloud refuses that for good, the upgrade goes on and says so.
+func (d *decision) cancelForPause(op *nodegroup.Operation) {
+	known, cancel := d.rec.Delegation, nodegroup.CancelOperation{Operation: op.ID}
+	last := d.lastAttempt(cancel)
 	switch {
+	case d.pausing && last.Outcome == nodegroup.OutcomeFatal && !last.InFlight:
+		d.waitFor(fmt.Sprintf("%s, which it does not cancel: %s", d.describeStage(), last.Detail))
+	case d.pausing:
+		d.askCloudOften(fmt.Sprintf("%s to cancel %s", d.managerName(), d.operationName(op.ID)))
+		known.Cancelling = op.ID
+		d.addAction(cancel)
+	case last.Outcome == nodegroup.OutcomeLater && last.Tries == 1 && !last.InFlight:
+		known.Cancelling = "" // it had no effect: who cancels the operation now is another actor
+	}
+}
+
+// concludeCancelled pauses the upgrade if its operation was cancelled for that, and begins another operation if the pause was
+// withdrawn since. If another actor cancelled the operation, a person decides. It reports whether the group is replaced anyway.
+func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
+	switch {
+	case d.countAllReplaced():
+		return true
 	case d.pausing:
 		d.stopAsAsked()
 	case d.rec.Delegation.Cancelling == op.ID:
@@ -250,6 +289,7 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) {
 	default:
 		d.stopUpgradeWith(record.Paused, d.operationName(op.ID)+" was cancelled: run the command again to begin another")
 	}
+	return false
 }
 
 // followSuccessor is for an operation that another one has followed: what became of it the

@@ -63,6 +63,8 @@ type Notes struct {
 	// UnreadSince is since when an empty node has waited for load balancers to be read, zero when none
 	// does.
 	UnreadSince time.Time
+	// PausingSince is when a pause was first seen before the cloud's operation was.
+	PausingSince time.Time
 	// ClosedSince is the time since which a group without a cloud has had enough new nodes, but at least one
 	// of them takes no pods. It is zero while all of them take pods.
 	ClosedSince time.Time

@@ -46,6 +46,9 @@ func followingOther(t *testing.T) *scene {
 	if width := step.Actions[0].(nodegroup.Delegate).Width; width != (nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}) {
 		t.Errorf("asked for the width %+v", width)
 	}
+	if step.Record.Version != record.DelegationVersion {
+		t.Errorf("a record of version %d: older programs would forget what the cloud can do", step.Record.Version)
+	}
 	s.shows(nodegroup.OperationRunning)
 	if step = s.next(); step.Record.Delegation.ID != "u1" {
 		t.Fatalf("not followed: %+v", step.Record)
@@ -76,7 +79,7 @@ func TestPauseCancelsTheOperation(t *testing.T) {
 	}
 	s.Asked = record.Asked{}
 	s.again()
-	if step = s.next(); delegateToken(step) != "r1-force-2" {
+	if step = s.next(); delegateToken(step) != "r1-force-2-1-2" {
 		t.Errorf("again: %v", step.Actions)
 	}
 }
@@ -89,8 +92,71 @@ func TestPauseIsWithdrawn(t *testing.T) {
 	s.Asked = record.Asked{}
 	s.shows(nodegroup.OperationCancelled)
 	s.next()
-	if step := s.next(); delegateToken(step) != "r1-force-2" || step.Record.Stopping != "" {
+	if step := s.next(); delegateToken(step) != "r1-force-2-1-2" || step.Record.Stopping != "" {
 		t.Errorf("%v, stopping %q", step.Actions, step.Record.Stopping)
+	}
+}
+
+// TestPauseBeforeItBegan: a pause comes when it is certain that nothing was begun, and no request is sent until then.
+func TestPauseBeforeItBegan(t *testing.T) {
+	begun := nodegroup.Delegate{To: revisionOf("2"), Force: true, Width: nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}, Token: "r1-force-2-1-1"}
+	cases := map[string]func(*scene){
+		"nothing was sent":             func(*scene) {},
+		"an answer was lost":           func(s *scene) { s.answer(begun, nodegroup.OutcomeUnclear, "timeout") },
+		"an answer was lost, then not": func(s *scene) { s.answer(begun, nodegroup.OutcomeUnclear, "timeout"); s.answer(begun, nodegroup.OutcomeLater, "throttled") },
+		"there is no quota":            func(s *scene) { s.answer(begun, nodegroup.OutcomeExhausted, "quota") },
+	}
+	for name, befalls := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Group.Managed, s.Group.Provider = otherManaged(), "othercloud"
+			s.Request.Strategy, s.Request.OnTimeout, s.Request.MaxUnavailable, s.Request.Surge = record.Delegated, record.Force, 2, 1
+			s.next()
+			befalls(s)
+			s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
+			if step := s.next(); step.Record.Stopping != "" || delegateToken(step) != "" {
+				t.Fatalf("stopping %q, %v", step.Record.Stopping, step.Actions)
+			}
+			s.pass(time.Minute)
+			s.Group.Observed = s.Now
+			s.next()
+			if step := s.next(); !step.Finished || step.Record.Result != record.Paused {
+				t.Errorf("finished %t, %s: %s", step.Finished, step.Record.Result, step.Record.Message)
+			}
+		})
+	}
+}
+
+// TestPauseThatComesTooLate: what is all replaced is not paused, and a cancellation that is refused for good ends nothing.
+func TestPauseThatComesTooLate(t *testing.T) {
+	s := followingOther(t)
+	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
+	s.next()
+	s.answer(nodegroup.CancelOperation{Operation: "u1"}, nodegroup.OutcomeFatal, "you may not")
+	if step := s.next(); step.Record.Stopping != "" || !strings.Contains(step.Status.Waiting, "does not cancel: you may not") {
+		t.Errorf("stopping %q: %s", step.Record.Stopping, step.Status.Waiting)
+	}
+	s.remove("old-a-1")
+	s.remove("old-a-2")
+	s.shows(nodegroup.OperationCancelled)
+	s.next()
+	if step := s.next(); step.Record.Result != record.Succeeded {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestForeignCancellation: after a cancellation that had no effect, somebody else's is theirs.
+func TestForeignCancellation(t *testing.T) {
+	s := followingOther(t)
+	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
+	s.next()
+	s.answer(nodegroup.CancelOperation{Operation: "u1"}, nodegroup.OutcomeLater, "throttled")
+	s.Asked = record.Asked{}
+	s.next()
+	s.shows(nodegroup.OperationCancelled)
+	s.next()
+	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "run the command again") {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 }
 

@@ -95,7 +95,7 @@ func (w *World) listRefusedLaunches() []nodegroup.Action {
 // isOptional reports whether an upgrade continues without the action.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
-	case nodemark.HoldNode, schedule.Restart:
+	case nodemark.HoldNode, schedule.Restart, nodegroup.CancelOperation:
 		return true
 	default:
 		return false

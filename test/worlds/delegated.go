@@ -326,19 +326,24 @@ func (r *rules) restDelegated(rec record.Record) {
 }
 
 // pausedElsewhere holds that nothing is under way after a pause but what another actor has begun.
-func (r *rules) pausedElsewhere(record record.Record) {
-	if op := r.c.runningOperation(); op != nil && record.Delegation.ID == op.id {
+func (r *rules) pausedElsewhere(rec record.Record) {
+	op := r.c.runningOperation()
+	if op == nil || op.shown.After(r.c.now) || !op.lostAt.IsZero() {
+		return // the cloud does not tell of it
+	}
+	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
 		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)
 	}
 }
 
-// succeeded is E49: no node of an older configuration is left, and the operation that was followed did not fail.
+// succeeded is E49: no node of an older configuration is left, and the operation that was followed did not fail. It may have been cancelled when
+// all was replaced.
 func (r *rules) succeeded(record record.Record) {
 	if record.Run == "" {
 		return
 	}
 	if ops := r.c.cloud.operations; len(ops) > 0 {
-		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded && op.lostAt.IsZero() {
+		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded && op.state != nodegroup.OperationCancelled && op.lostAt.IsZero() {
 			r.fail("end", "it succeeds, and operation %s is %s", op.id, op.state)
 		}
 	}

@@ -16,7 +16,10 @@ import (
 )
 
 // Version is the newest form of Record that this program reads; see Strategy.RecordVersion.
-const Version = 5
+const Version = 6
+
+// DelegationVersion is the oldest form of Record that knows what clouds can do beyond EKS: to cancel, and to take a width.
+const DelegationVersion = 6
 
 // Record is what must outlive this process. It is stored in the cluster, and written before the
 // actions that rest on it.
