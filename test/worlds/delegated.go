@@ -258,7 +258,9 @@ func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	r.names(w, step, op)
-	r.tellsDrains(step, op)
+	if !r.c.calm { // when the pods in the way are deleted by their owners
+		r.tellsDrains(step, op)
+	}
 }
 
 // tellsDrains is E52: a node is said to be in drain when the cloud drains it, and not when its pods end by themselves.
