@@ -101,10 +101,13 @@ func TestPauseIsWithdrawn(t *testing.T) {
 func TestPauseBeforeItBegan(t *testing.T) {
 	begun := nodegroup.Delegate{To: revisionOf("2"), Force: true, Width: nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}, Token: "r1-force-2-1-1"}
 	cases := map[string]func(*scene){
-		"nothing was sent":             func(*scene) {},
-		"an answer was lost":           func(s *scene) { s.answer(begun, nodegroup.OutcomeUnclear, "timeout") },
-		"an answer was lost, then not": func(s *scene) { s.answer(begun, nodegroup.OutcomeUnclear, "timeout"); s.answer(begun, nodegroup.OutcomeLater, "throttled") },
-		"there is no quota":            func(s *scene) { s.answer(begun, nodegroup.OutcomeExhausted, "quota") },
+		"nothing was sent":   func(*scene) {},
+		"an answer was lost": func(s *scene) { s.answer(begun, nodegroup.OutcomeUnclear, "timeout") },
+		"an answer was lost, then not": func(s *scene) {
+			s.answer(begun, nodegroup.OutcomeUnclear, "timeout")
+			s.answer(begun, nodegroup.OutcomeLater, "throttled")
+		},
+		"there is no quota": func(s *scene) { s.answer(begun, nodegroup.OutcomeExhausted, "quota") },
 	}
 	for name, befalls := range cases {
 		t.Run(name, func(t *testing.T) {
