@@ -15,7 +15,7 @@ import (
 // TestOldRecordsAreRead: records that commit c0e198c wrote in random worlds, one of each phase of each strategy and of the way back, are
 // readable, keep every field when they are stored again, and continue in the phase that they name.
 func TestOldRecordsAreRead(t *testing.T) {
-	files, err := filepath.Glob("testdata/records/*.json")
+	files, err := filepath.Glob("record/testdata/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d records: %v", len(files), err)
 	}
