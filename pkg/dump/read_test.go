@@ -348,8 +348,8 @@ func before(text, mark string) string {
 // TestReadRefusesWhatGrows: a small file must not take much time or memory.
 func TestReadRefusesWhatGrows(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
-		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "by aliases"},
-		"an alias of itself": {"a: &a [*a]\n" + nodeYAML, "by aliases"},
+		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "YAML aliases expand"},
+		"an alias of itself": {"a: &a [*a]\n" + nodeYAML, "YAML aliases expand"},
 		"digits":             {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"` + strings.Repeat("1", 4_000_000) + `"}}}`, "too long to be one"},
 		"digits in YAML":     {nodeYAML + "status:\n  capacity:\n    cpu: " + strings.Repeat("1", 3_000_000) + "\n", "too long to be one"},
 		"quoted digits":      {nodeYAML + "status:\n  capacity:\n    cpu: '." + strings.Repeat("1", 3_000_000) + "'\n", "too long to be one"},

@@ -57,7 +57,7 @@ func checkAliases(text []byte, most int64) error {
 	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}
 	// The conversion to JSON reports what is wrong with a document that cannot be read.
 	if goyaml.Unmarshal(text, &document) == nil && e.measure(&document) > e.most {
-		return fmt.Errorf("repeats more than %s by aliases: write the file with %s", formatSize(most), Command())
+		return fmt.Errorf("its YAML aliases expand to more than %s: write the file with %s", formatSize(most), Command())
 	}
 	return nil
 }

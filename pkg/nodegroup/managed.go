@@ -11,8 +11,8 @@ type Managed struct {
 	// MaxUnavailable is how many nodes the cloud takes out of service at once: nodes, or percent of
 	// the group (EKS E04, E07).
 	MaxUnavailable Quantity
-	// MaxSurge is how many nodes the cloud adds first, at the most: nodes, percent of the group, or nodes of each zone.
-	// If SurgeCoversUnavailable is true, the cloud adds at least MaxUnavailable nodes (EKS E21).
+	// MaxSurge is how many nodes the cloud adds, at the most, before it terminates the first: nodes, percent of the group, or
+	// nodes of each zone. If SurgeCoversUnavailable is true and MaxUnavailable is larger, that number counts instead (EKS E21).
 	MaxSurge               Quantity
 	SurgeCoversUnavailable bool
 	// TerminateFirst tells that the cloud terminates a node before it launches another, and adds

@@ -63,7 +63,7 @@ func (p *planning) compareWays(ctx context.Context) error {
 	case p.group.Managed != nil:
 		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
 	case p.record.IsResumable():
-		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", p.group.Name))
+		return usageError(fmt.Errorf("--compare: an upgrade of group %q is running and cannot change its strategy: remove the flag", p.group.Name))
 	}
 	if owned := p.findOwner(); owned != nil {
 		return &exitErr{code: exitStructural, err: fmt.Errorf("comparing ways to upgrade group %q: %s", p.group.Name, owned)}

@@ -48,7 +48,7 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			"kubernetes-117843-template-names-node",
 			[]string{"-l", "pool=workers", "--current=image=v2"},
 			exitStructural,
-			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: not empty after 15m0s", "it came back to the fenced node", "remove spec.nodeName from the pod template"},
+			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: it still has pods after 15m0s", "it came back to the fenced node", "remove spec.nodeName from the pod template"},
 			nil,
 		},
 		"no way of a comparison": {

@@ -124,7 +124,7 @@ func (p *planning) runForecast(ctx context.Context, req record.Request) (simulat
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
-		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window, looks)
+		forecast.Duration.Latest.Duration += pollingDelay(len(forecast.Nodes), req.Window, looks)
 	}
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
@@ -132,9 +132,9 @@ func (p *planning) runForecast(ctx context.Context, req record.Request) (simulat
 	return forecast, assumed, err
 }
 
-// unseen returns the longest time that polling adds to an upgrade by the group's own cloud: the cloud looks once more at each node, so
-// many at a time, and as often as looks says; this tool asks once more at the end.
-func unseen(nodes, atOnce int, looks time.Duration) time.Duration {
+// pollingDelay returns how much polling may add to an upgrade that the group's own cloud carries out. The cloud may notice only after the
+// interval looks that a node is empty, atOnce nodes at a time. This tool may notice the end only with its next request.
+func pollingDelay(nodes, atOnce int, looks time.Duration) time.Duration {
 	turns := (nodes + atOnce - 1) / max(1, atOnce)
 	return time.Duration(turns)*looks + upgrade.PollOperation
 }

@@ -213,7 +213,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.line.settings.Current) == 0 {
-		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", countOutdated(g.members)))
+		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated, because nothing says which are current: pass their labels with --current KEY=VALUE", countOutdated(g.members)))
 	}
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")

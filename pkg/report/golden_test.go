@@ -293,7 +293,7 @@ func runningStatus() *UpgradeStatus {
 
 func endedStatus() *UpgradeStatus {
 	s := runningStatus()
-	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = record.PodEvictionFailure, "draining node \"ip-10-0-1-7\": not empty after 15m0s", "", nil, nil
+	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = record.PodEvictionFailure, "draining node \"ip-10-0-1-7\": it still has pods after 15m0s", "", nil, nil
 	s.Status.Waiting, s.Status.Owed, s.Rest = "", 2, Rest{}
 	return s
 }

@@ -421,7 +421,7 @@ func TestTemplatesThatNameANode(t *testing.T) {
 		ends    record.Result
 		why     string
 	}{
-		{record.Fail, record.PodEvictionFailure, "not empty after 15m0s"},
+		{record.Fail, record.PodEvictionFailure, "it still has pods after 15m0s"},
 		{record.Force, record.WorkloadUnhealthy, "its pod template names node old-0, which is gone"},
 	} {
 		spec := shop()

@@ -12,7 +12,7 @@ func TestFailureIsOfTheNamedNode(t *testing.T) {
 	for range 20 { // the order of a map
 		r := newRecorder(midnight, 3, 3)
 		rec := record.Record{Stopping: record.PodEvictionFailure, Nodes: map[string]record.NodeRecord{}}
-		rec.Message = `draining node "old-b": not empty after 15m0s`
+		rec.Message = `draining node "old-b": it still has pods after 15m0s`
 		for _, name := range []string{"old-a", "old-b", "old-c"} {
 			r.open[name] = &nodeRecord{NodeForecast: NodeForecast{Name: name}, waits: "pods of " + name}
 			rec.Nodes[name] = record.NodeRecord{State: record.NodeDraining, Deadline: midnight.Add(-time.Second)}
@@ -21,7 +21,7 @@ func TestFailureIsOfTheNamedNode(t *testing.T) {
 		for name, n := range r.open {
 			want := ""
 			if name == "old-b" {
-				want = "not empty after 15m0s"
+				want = "it still has pods after 15m0s"
 			}
 			if n.Stuck != want {
 				t.Fatalf("node %s is stuck: %q, want %q", name, n.Stuck, want)

@@ -323,7 +323,7 @@ func (d *decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		d.stopUpgradeWith(record.TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
+		d.stopUpgradeWith(record.TargetMoved, fmt.Sprintf("the target of the group changed from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
 		return
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases

@@ -224,7 +224,7 @@ func (d *decision) giveUpNode(name string, n record.NodeRecord) {
 	case record.Skip:
 		n.State, n.Reason = record.NodeQuarantined, d.describeForRecord(name)
 	default:
-		d.stopUpgradeWith(record.PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, d.describeRemaining(name)))
+		d.stopUpgradeWith(record.PodEvictionFailure, fmt.Sprintf("draining node %q: it still has pods after %s: %s", name, d.rec.Request.DrainTimeout, d.describeRemaining(name)))
 		return
 	}
 	d.rec.Nodes[name] = n

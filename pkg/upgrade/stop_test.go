@@ -256,7 +256,7 @@ func TestMovedTargetStops(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
 	step := s.rest()
-	want := "the group's target moved from workers:2 to workers:3 during the upgrade: pass --replan to continue to workers:3"
+	want := "the target of the group changed from workers:2 to workers:3 during the upgrade: pass --replan to continue to workers:3"
 	if !step.Finished || step.Record.Result != record.TargetMoved || step.Record.Message != want {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
+// point is a write of an upgrade, by its number from 1 on, and the fault that is injected there. The zero point is no write.
 type point struct {
 	n     int
 	fault fault
@@ -88,7 +88,7 @@ func (p *proxy) take(write string) {
 	p.taken = append(p.taken, write)
 }
 
-// had are the writes so far that had an effect.
+// had returns the writes up to now that the servers accepted.
 func (p *proxy) had() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -142,8 +142,8 @@ func (c setup) undisturbed(ctx context.Context, s *fixture.Fixture) ([]string, e
 	return o.writes, err
 }
 
-// run upgrades a fresh group, does to it what is to happen at the point, has it continue and looks at what is left behind. An
-// error means that nothing could be tried.
+// run upgrades a new group, injects the fault at the point, continues the upgrade and compares the final state with the expected one. It returns an
+// error if it could not try that.
 func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outcome, error) {
 	own, err := shared.In(ctx, c.nameAt(p))
 	if err != nil {

@@ -4,5 +4,5 @@
 //
 // Cases share a fixture where they cannot see each other: each has its own group, namespace and
 // workloads, and takes place at the same time as the others, for an upgrade waits more than it computes.
-// Cases that need the cloud to misbehave, or nothing to be written at all, have a fixture of their own.
+// A case has its own fixture if it makes the cloud fail, or checks that nothing is written.
 package e2e

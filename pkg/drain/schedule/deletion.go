@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Deletion removes one pod past its budget; only --on-timeout=force and the end of a blue-green
-// upgrade lead here. The pod keeps its own grace period.
+// Deletion deletes one pod although its PodDisruptionBudget does not allow it. Only --on-timeout=force and the end of a blue-green
+// upgrade decide that. It is a nodegroup.Action.
 type Deletion struct {
 	Namespace, Pod string
 	UID            types.UID

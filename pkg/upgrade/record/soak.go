@@ -17,7 +17,7 @@ type Soak struct {
 	Batches int `json:"batches,omitempty"`
 }
 
-// PauseAt keeps what is left of a soak under way for whoever resumes the upgrade.
+// PauseAt stops a running soak and stores the remaining time in Left, so that the soak continues when the upgrade is resumed.
 func (s *Soak) PauseAt(now time.Time) {
 	if s.Until.After(now) {
 		s.Left, s.Until = Duration{s.Until.Sub(now)}, time.Time{}
