@@ -23,9 +23,16 @@ func testReadController(t *testing.T, s *space) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 	}, metav1.CreateOptions{})
 	must(t, err)
+	s.eventually(t, "the quota to be counted", func(ctx context.Context) (bool, error) {
+		quota, err := core.ResourceQuotas(s.name).Get(ctx, "none", metav1.GetOptions{})
+		return err == nil && len(quota.Status.Hard) > 0, err
+	})
 	three, labels := int32(3), map[string]string{"app": "web"}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+		// The other tests count the pods on their nodes: what a late quota lets through stays on this test's.
+		NodeSelector: map[string]string{"space": s.name}, Containers: []corev1.Container{{Name: "app", Image: "app"}},
+	}}
 	meta := metav1.ObjectMeta{Name: "web"}
 	_, err = apps.Deployments(s.name).Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three, Selector: selector, Template: template}}, metav1.CreateOptions{})
 	must(t, err)
@@ -51,7 +58,7 @@ func testReadController(t *testing.T, s *space) {
 	})
 	_, err = apps.DaemonSets(s.name).Create(ctx, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})
 	must(t, err)
-	node, err := core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + s.name}}, metav1.CreateOptions{})
+	node, err := core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + s.name, Labels: map[string]string{"space": s.name}}}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() { _ = core.Nodes().Delete(context.WithoutCancel(ctx), node.Name, metav1.DeleteOptions{}) })
 	s.eventually(t, "the DaemonSet to say that a quota refuses its pods", func(ctx context.Context) (bool, error) {
