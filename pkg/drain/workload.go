@@ -116,6 +116,9 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 	return settled
 }
 
+// MayBeUnsettled reports whether any of the ready pods is one for which IsUnsettled has to be asked.
+func (r *Replicas) MayBeUnsettled() bool { return len(r.shaky) > 0 }
+
 // IsUnsettled reports whether a ready pod may fail again: its containers ended before, or it was
 // ready and then was not, and it has been ready for less than usual, or than 30 s. until is when
 // its readiness counts.

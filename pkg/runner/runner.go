@@ -169,6 +169,8 @@ type run struct {
 	stopping   bool
 	// memberCache is empty when it has to be made again.
 	memberCache memberCache
+	// memo is what the steps keep between them.
+	memo upgrade.Memo
 }
 
 // Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns

@@ -78,6 +78,7 @@ func (s *run) observeWorld() upgrade.World {
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
 	world.Movable, world.Controllers = s.Movable, maps.Clone(s.controllers.known)
 	world.Targets = s.Targets
+	world.Memo = &s.memo
 	world.Stop, world.Asked, world.Stay = s.stopping, s.Asks.Asked(), s.Stay
 	return world
 }

@@ -145,7 +145,7 @@ func (d *disruption) watchBudgets(step *upgrade.Step) {
 	for _, w := range step.Awaited {
 		d.awaited[w] = true
 	}
-	d.watchesAll = step.Status.Outdated > 0 && step.Record.CountDraining() < step.Record.Request.Window
+	d.watchesAll = step.Choosing
 }
 
 // coverage is the pods of one budget at the beginning.

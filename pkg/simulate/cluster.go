@@ -50,6 +50,8 @@ type Cluster struct {
 	// step's status; see upgrade.World.
 	drawn uint64
 	brief bool
+	// memo is what the steps keep between them.
+	memo upgrade.Memo
 }
 
 // New copies the Spec into a cluster that stands still until Advance.

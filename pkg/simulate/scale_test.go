@@ -29,7 +29,7 @@ func TestShortcutsDecideNothing(t *testing.T) {
 		for _, m := range w.Members {
 			plain = append(plain, nodegroup.Member{Node: m.Node, Instance: m.Instance, Outdated: m.Outdated, Pods: m.Pods})
 		}
-		w.Members = plain
+		w.Members, w.Memo = plain, nil
 		if again := upgrade.Next(w); !reflect.DeepEqual(again, step) {
 			t.Fatalf("step %d at %s:\n%+v\nwith all nodes looked at:\n%+v", steps, w.Now, step, again)
 		}

@@ -68,6 +68,7 @@ func BenchmarkNext(b *testing.B) {
 			for i := range w.Members { // as the runner does
 				w.Members[i].ReadTraits(&w.Group)
 			}
+			w.Memo = &upgrade.Memo{}
 			b.ReportAllocs()
 			for b.Loop() {
 				if step := upgrade.Next(w); len(step.Actions) == 0 {

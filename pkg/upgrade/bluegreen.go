@@ -265,6 +265,7 @@ func (d *decision) deleteBlue() bool {
 		d.startDeletion(name)
 	}
 	for d.rec.CountInFlight() < record.MostDeleted && !d.deferStarts() { // that were never drained, or came late
+		d.choosing = true
 		startable := slices.DeleteFunc(slices.Clone(d.count.pending), d.deferStart)
 		if len(startable) == 0 {
 			break

@@ -48,7 +48,7 @@ func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 // free, it does not defer a node of which only some pods must wait. If each node has pods of many
 // workloads, most of the window would be empty otherwise (docs/decisions/0043).
 func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
-	if d.isHalfFree() && d.canDrainInParts(m) {
+	if !d.findDeferrable()[m.Name()] || d.isHalfFree() && d.canDrainInParts(m) {
 		return false
 	}
 	return d.deferStart(m)
@@ -58,7 +58,7 @@ func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 // workload left another node and no new one is ready on a node that stays, pods of the workload are missing, or
 // too many would be away together. It skips pods that a budget keeps, because other pods of the node may leave.
 func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
-	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
+	if !d.findDeferrable()[m.Name()] {
 		return startWait{}, false
 	}
 	for _, pod := range d.classifyPodsOf(m).Evict {
@@ -81,6 +81,59 @@ func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits boo
 	return startWait{}, false
 }
 
+// findDeferrable returns the nodes, by name, with pods of a workload for which findStartWait could find anything: only
+// those that are not whole, and those of which pods are to leave other nodes now. All other nodes, which are most of
+// them, need no closer look.
+func (d *decision) findDeferrable() map[string]bool {
+	if d.deferrable != nil || d.rec.Request.NoImplicitBudgets || len(d.rec.Workloads) == 0 {
+		return d.deferrable
+	}
+	d.deferrable = map[string]bool{}
+	for w := range d.listUnsettledWorkloads() {
+		d.addDeferrable(w)
+	}
+	return d.deferrable
+}
+
+// addDeferrable adds the nodes that may have to wait for the workload.
+func (d *decision) addDeferrable(w drain.Workload) {
+	replicas := d.w.Workloads.Named(w)
+	if replicas == nil {
+		return
+	}
+	if r, _ := d.recoveryOf(w); r.Unproven || r.Missing || d.rec.Workloads[w.String()].Scaled > 0 {
+		for _, pod := range replicas.Pods {
+			d.deferrable[pod.Spec.NodeName] = true
+		}
+		return
+	}
+	if s := d.findShortage(w); s.away > 0 && s.isComing {
+		for node, here := range s.on {
+			if s.away+here > s.most {
+				d.deferrable[node] = true
+			}
+		}
+	}
+}
+
+// listUnsettledWorkloads returns the workloads that are not whole, and those with pods on nodes in drain.
+func (d *decision) listUnsettledWorkloads() map[drain.Workload]bool {
+	unsettled := map[drain.Workload]bool{}
+	for i := range d.health {
+		unsettled[d.health[i].Workload] = true
+	}
+	for name, n := range d.rec.Nodes {
+		m := d.count.byName[name]
+		if m == nil || !record.IsInDrain(n.State) {
+			continue
+		}
+		for _, pod := range m.Pods {
+			unsettled[drain.WorkloadOf(pod)] = true
+		}
+	}
+	return unsettled
+}
+
 // isAdmitted reports whether the eviction API would let the pod go.
 func (d *decision) isAdmitted(pod *corev1.Pod) bool {
 	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
@@ -89,7 +142,7 @@ func (d *decision) isAdmitted(pod *corev1.Pod) bool {
 // isHeldOn reports whether ready pods of the workload must stay on the node until the workload's first new pod
 // is ready: pods of it leave another node already.
 func (d *decision) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
-	r := d.recoveries[w]
+	r, _ := d.recoveryOf(w)
 	return r.Unproven && r.Canary != "" && r.Canary != m.Name()
 }
 
@@ -125,8 +178,9 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 // drain timeout is at least twice as long as that may take. Within that time the pod becomes ready, or the
 // upgrade stops because of the workload. So the drain timeout never ends for a node that only waits for the pod.
 func (d *decision) hasSuccessorInTime(w drain.Workload) bool {
-	r, usual := d.w.Workloads.Named(w), d.recoveries[w].Usual
-	if r == nil || 2*(drain.Patience(usual)+max(leastUnhealthy, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
+	r := d.w.Workloads.Named(w)
+	recovery, _ := d.recoveryOf(w)
+	if usual := recovery.Usual; r == nil || 2*(drain.Patience(usual)+max(leastUnhealthy, 4*usual)) > d.rec.Request.DrainTimeout.Duration {
 		return false
 	}
 	return slices.ContainsFunc(r.Unready(), d.isSuccessor)
@@ -136,7 +190,8 @@ func (d *decision) hasSuccessorInTime(w drain.Workload) bool {
 // them. With many workloads on each node, some pod is always missing for a moment.
 func (d *decision) isMissing(w drain.Workload) bool {
 	since, was := d.w.Notes.MissingSince[w.String()]
-	return d.recoveries[w].Missing && was && !d.w.Now.Before(since.Add(creationTime))
+	recovery, _ := d.recoveryOf(w)
+	return recovery.Missing && was && !d.w.Now.Before(since.Add(creationTime))
 }
 
 // shortage is what is known of a workload while nodes are started.

@@ -26,13 +26,12 @@ type daemonPods struct {
 	missing        int
 }
 
-func (p daemonPods) with(pod *corev1.Pod) daemonPods {
-	if drain.Ready(pod) {
-		p.ready = append(p.ready, pod)
+func (p *daemonPods) add(pod daemonPod) {
+	if pod.ready {
+		p.ready = append(p.ready, pod.Pod)
 	} else {
-		p.unready = append(p.unready, pod)
+		p.unready = append(p.unready, pod.Pod)
 	}
-	return p
 }
 
 // total counts the pods that there should be.
@@ -59,18 +58,31 @@ func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 // collectDaemons returns the pods of DaemonSets, by workload, that are bound to nodes that are fit for
 // it or wait to be.
 func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
-	all, waiting := map[drain.Workload]daemonPods{}, w.waitingDaemons()
+	waiting, found := w.waitingDaemons(), []daemonPods(nil)
+	add := func(pod daemonPod) {
+		for pod.of >= len(found) {
+			found = append(found, daemonPods{})
+		}
+		found[pod.of].add(pod)
+	}
 	for i := range w.Members {
 		m := &w.Members[i]
 		if !hasDaemons(m) || !fit(m) {
 			continue
 		}
-		for _, pods := range [][]*corev1.Pod{m.Pods, waiting[m.Name()]} {
-			for _, pod := range pods {
-				if workload, counts := countedDaemon(pod); counts {
-					all[workload] = all[workload].with(pod)
-				}
+		for _, pod := range w.Memo.podsOn(m).daemons {
+			add(pod)
+		}
+		for _, pod := range waiting[m.Name()] {
+			if workload, counts := countedDaemon(pod); counts {
+				add(daemonPod{pod, w.Memo.placeOfDaemonSet(workload), drain.Ready(pod)})
 			}
+		}
+	}
+	all := map[drain.Workload]daemonPods{}
+	for place, pods := range found {
+		if pods.total() > 0 {
+			all[w.Memo.daemonSets[place]] = pods
 		}
 	}
 	return all

@@ -45,12 +45,16 @@ type input struct {
 
 // workloads is how the workloads are whose pods leave nodes, as far as a decision has found out.
 type workloads struct {
-	// health lists the state of each workload on record, by name. recoveries is the same for the
-	// scheduling of evictions.
+	// health lists the state of each workload on record that is not whole, by name. recoveries is the same for the
+	// scheduling of evictions; see recoveryOf.
 	health     []workloadHealth
 	recoveries map[drain.Workload]schedule.Recovery
+	// ownsWorkloads is true once the workloads on record are the step's own; see workloadsToChange.
+	ownsWorkloads bool
 	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
-	shortages map[drain.Workload]shortage
+	// deferrable is what findDeferrable found; nil for nothing yet.
+	shortages  map[drain.Workload]shortage
+	deferrable map[string]bool
 	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
 	// none.
 	unsure string
@@ -58,8 +62,6 @@ type workloads struct {
 
 // evictions are the pods of the nodes in drain, and what is decided about them.
 type evictions struct {
-	// drains are the pods of each node that is being drained, by node name.
-	drains map[string]*nodePods
 	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
 	// them; nil where nodes are not replaced in this step.
 	stages map[string]schedule.Stage
@@ -107,11 +109,15 @@ func newDecision(w *World) *decision {
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
 	w.tolerances = tolerances{}
+	if w.Memo == nil {
+		w.Memo = &Memo{}
+	}
+	w.Memo.forgetOthers(w.Members)
 	d := &decision{
 		input: input{w: w, fence: nodegroup.FenceTaint(w.Group.Provider)},
 		rec:   w.Record.Clone(), phase: phaseOf(&w.Record),
 		notes:     w.Notes.cloneNotes(),
-		evictions: evictions{drains: map[string]*nodePods{}, stages: map[string]schedule.Stage{}},
+		evictions: evictions{stages: map[string]schedule.Stage{}},
 		outbox:    outbox{now: w.Now, wake: w.Now.Add(lookAgain)},
 	}
 	d.recount()
@@ -201,7 +207,7 @@ func (d *decision) finishStep() Step {
 	}
 	return Step{
 		Record: d.rec, Notes: d.notes, Actions: d.actions, Blocked: d.blocked,
-		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Awaited: d.awaited, Unscaled: d.unscaled, Status: d.summarizeStatus(), Finished: d.finished,
+		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Awaited: d.awaited, Unscaled: d.unscaled, Choosing: d.choosing, Status: d.summarizeStatus(), Finished: d.finished,
 	}
 }
 
@@ -477,12 +483,7 @@ func (d *decision) endUpgradeWith(result record.Result, message string) {
 
 // classifyPodsOf is what a drain has to know of the member's pods.
 func (d *decision) classifyPodsOf(m *nodegroup.Member) *nodePods {
-	v, known := d.drains[m.Name()]
-	if !known {
-		v = classifyPods(m, d.rec.Request.Policy(), d.w.Now)
-		d.drains[m.Name()] = v
-	}
-	return v
+	return d.w.Memo.classifiedOn(m, d.rec.Request.Policy(), d.w.Now)
 }
 
 // hasNothingOpen reports whether there is nothing to do, now or at the next try, and no answer to

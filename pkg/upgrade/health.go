@@ -59,47 +59,67 @@ func (h *workloadHealth) countMissing() int {
 	return pods - h.replicas.Expected
 }
 
-// examineWorkloads finds out how the workloads on record are. What their owners scaled away since
+// examineWorkloads finds out how the workloads on record are that are not whole. What their owners scaled away since
 // is no longer expected of them, and those of which a new pod has become ready are marked as
 // proven.
 func (d *decision) examineWorkloads() {
 	d.recoveries = map[drain.Workload]schedule.Recovery{}
-	changed := map[string]record.WorkloadRecord{}
-	for _, name := range slices.Sorted(maps.Keys(d.rec.Workloads)) {
-		before := d.rec.Workloads[name]
+	for name, before := range d.rec.Workloads {
 		w, err := drain.ParseWorkload(name)
 		if err != nil || before.Ready+before.Scaled == 0 {
 			continue
 		}
-		h := d.examineWorkload(w, name, before)
-		if h.before != before {
-			changed[name] = h.before
+		if h := (workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}); !h.isWhole() {
+			d.health = append(d.health, h)
 		}
-		d.health = append(d.health, h)
-		if h.unscaled || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(&h) != "")) {
-			d.askController(w)
-		}
-		d.noteRecovery(&h)
 	}
-	if len(changed) > 0 {
-		d.rec.Workloads = maps.Clone(d.rec.Workloads)
-		maps.Copy(d.rec.Workloads, changed)
+	slices.SortFunc(d.health, func(a, b workloadHealth) int { return strings.Compare(a.name, b.name) })
+	for i := range d.health {
+		h := &d.health[i]
+		before := h.before
+		if d.examineWorkload(h); h.before != before {
+			d.workloadsToChange()[h.name] = h.before
+		}
+		if h.unscaled || (h.before.Scaled > 0 && (h.countMissing() < 0 || d.findNodeInDrain(h) != "")) {
+			d.askController(h.Workload)
+		}
+		d.noteRecovery(h)
 	}
 }
 
-func (d *decision) examineWorkload(w drain.Workload, name string, before record.WorkloadRecord) workloadHealth {
-	h := workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}
+// isWhole reports whether all of the workload's pods are there and ready for good, more than one of them on nodes that
+// stay: a closer look would find nothing. Most workloads are so at most times.
+func (h *workloadHealth) isWhole() bool {
+	b, r := &h.before, h.replicas
+	return r != nil && r.Ready > 1 && r.Ready >= b.Ready && !r.MayBeUnsettled() && h.countMissing() <= 0 &&
+		b.Proven && b.Canary == "" && b.Scaled == 0 && b.Lacks == 0 && !b.Out
+}
+
+// workloadsToChange returns the workloads of the record that the step will store. Until then they are the input's.
+func (d *decision) workloadsToChange() map[string]record.WorkloadRecord {
+	if !d.ownsWorkloads {
+		d.rec.Workloads, d.ownsWorkloads = maps.Clone(d.rec.Workloads), true
+	}
+	if d.rec.Workloads == nil {
+		d.rec.Workloads = map[string]record.WorkloadRecord{}
+	}
+	return d.rec.Workloads
+}
+
+// examineWorkload finds out how the workload is, and changes what is on record of it.
+func (d *decision) examineWorkload(h *workloadHealth) {
+	before := h.before
 	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
 	if h.countMissing() > 0 {
-		h.before = d.withoutScaledAway(&h)
+		h.before = d.withoutScaledAway(h)
 	}
 	if before.Scaled > 0 {
-		h.before = d.withScaledBack(&h)
+		h.before = d.withScaledBack(h)
 	}
 	h.unscaled = h.countMissing() > 0
 	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
 	if h.replicas == nil {
-		return h
+		return
 	}
 	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
 		until, unsettled := h.replicas.IsUnsettled(pod, before.Usual.Duration, d.w.Now)
@@ -111,9 +131,8 @@ func (d *decision) examineWorkload(w drain.Workload, name string, before record.
 	}
 	// After the target moved, a workload may lack pods and have no canary: the pods left for the earlier target.
 	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!record.IsInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
-		h.before.Canary = d.findNodeInDrain(&h)
+		h.before.Canary = d.findNodeInDrain(h)
 	}
-	return h
 }
 
 // withoutScaledAway returns the workload's record, less the pods by which its owner scaled it down.
@@ -176,17 +195,31 @@ func (d *decision) findNodeInDrain(h *workloadHealth) string {
 // noteRecovery notes what evictions have to know of the workload.
 func (d *decision) noteRecovery(h *workloadHealth) {
 	if !d.rec.Request.IgnoresUnready(h.name) {
-		d.recoveries[h.Workload] = schedule.Recovery{Ready: h.before.Ready, Usual: h.before.Usual.Duration, Unproven: !h.before.Proven, Canary: h.before.Canary, Missing: h.unscaled}
+		d.recoveries[h.Workload] = recoveryFrom(h.before, h.unscaled)
 	}
+}
+
+func recoveryFrom(before record.WorkloadRecord, missing bool) schedule.Recovery {
+	return schedule.Recovery{Ready: before.Ready, Usual: before.Usual.Duration, Unproven: !before.Proven, Canary: before.Canary, Missing: missing}
+}
+
+// recoveryOf returns what evictions have to know of a workload; false if it is not on record, or need not be ready.
+func (d *decision) recoveryOf(w drain.Workload) (schedule.Recovery, bool) {
+	if r, noted := d.recoveries[w]; noted {
+		return r, true
+	}
+	name := w.String()
+	before, known := d.rec.Workloads[name]
+	if !known || before.Ready+before.Scaled == 0 || d.rec.Request.IgnoresUnready(name) {
+		return schedule.Recovery{}, false
+	}
+	return recoveryFrom(before, false), true
 }
 
 // recordWorkloads notes how the workloads are whose pods are to leave the member. How long their
 // pods usually take is kept as it was known first. It is stored with the start of the node.
 func (d *decision) recordWorkloads(m *nodegroup.Member) {
-	known := maps.Clone(d.rec.Workloads)
-	if known == nil {
-		known = map[string]record.WorkloadRecord{}
-	}
+	known := d.workloadsToChange()
 	leaving := map[string]bool{}
 	view := d.classifyPodsOf(m)
 	for _, pod := range slices.Concat(view.Evict, view.Held) { // those that are held may be deleted at the end
@@ -196,8 +229,10 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 		}
 		leaving[r.String()] = true
 		w := known[r.String()]
-		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
-			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
+		if w.Usual.Duration == 0 {
+			if took, tells := r.ReadyTime(); tells {
+				w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
+			}
 		}
 		if w = w.WithPods(r.Expected, r.CountServing(w.Usual.Duration, d.w.Now)-d.countOnAdded(r)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
@@ -205,9 +240,8 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 		known[r.String()] = w
 		d.noteRecovery(&workloadHealth{Workload: r.Workload, name: r.String(), before: w})
 	}
-	d.shortages = nil
+	d.shortages, d.deferrable = nil, nil
 	record.SumUpOthers(known, func(name string, w record.WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
-	d.rec.Workloads = known
 }
 
 // countOnAdded counts the ready pods that were Pending before the upgrade and are on a node that it added. They had no room
@@ -504,7 +538,7 @@ func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
 	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Pod: spell.Pod, Earlier: spell.Earlier}
 	d.unhealthy = append(d.unhealthy, u)
-	recovery := d.recoveries[u.Workload]
+	recovery, _ := d.recoveryOf(u.Workload)
 	recovery.Unhealthy = true
 	d.recoveries[u.Workload] = recovery
 }

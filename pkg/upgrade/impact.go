@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +29,6 @@ func (d *decision) addImpacts() {
 	}
 	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
 	if (since > 0 && len(d.w.Notes.Lacking) > 0) || len(d.w.Notes.Evicting)+len(d.w.Notes.DoubtfulSince) > 0 {
-		d.rec.Workloads = maps.Clone(d.rec.Workloads)
 		d.addTimes(since)
 		d.addEvictions()
 	}
@@ -83,7 +81,7 @@ func (d *decision) addEvictions() {
 func (d *decision) changeImpact(name string, change func(*record.Impact)) {
 	if w, known := d.rec.Workloads[name]; known {
 		change(&w.Impact)
-		d.rec.Workloads[name] = w
+		d.workloadsToChange()[name] = w
 	}
 }
 

@@ -30,12 +30,11 @@ func (v *nodePods) listRunning() []types.UID {
 	return running
 }
 
-// classifyPods sorts the pods of a member by what its drain has to do with them.
-func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
+// classifyPods sorts the pods of a node, which may be lost, by what its drain has to do with them.
+func classifyPods(pods []*corev1.Pod, policy drain.Policy, lost bool) *nodePods {
 	v := &nodePods{}
-	ready, unready := make([]*corev1.Pod, 0, len(m.Pods)), []*corev1.Pod(nil)
-	lost := m.Node != nil && isNodeLost(m.Node, now)
-	for _, pod := range m.Pods {
+	ready, unready := make([]*corev1.Pod, 0, len(pods)), []*corev1.Pod(nil)
+	for _, pod := range pods {
 		switch drain.Judge(pod, policy, lost).Fate {
 		case drain.Go:
 			if drain.Ready(pod) {

@@ -39,6 +39,8 @@ type outbox struct {
 	// reads the controllers of those in unscaled.
 	unhealthy         []unhealthy
 	awaited, unscaled []drain.Workload
+	// choosing is true once the decision has looked for a node to start.
+	choosing bool
 	// wake is when the runner decides again if nothing happens before. due is the earliest time that anything asked
 	// for: zero if nothing did, and wake is only the usual look then. The simulator skips the usual looks.
 	wake, due time.Time

@@ -36,7 +36,8 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 	if d.deferStarts() {
 		return nil
 	}
-	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, func(m *nodegroup.Member) bool {
+	d.choosing = true
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.rankUrgency(), func(m *nodegroup.Member) bool {
 		return d.deferForCurrentNode(m) || d.deferDrain(m)
 	})
 	if len(candidates) == 0 {
@@ -68,7 +69,7 @@ func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	in := schedule.Input{
 		Now: d.w.Now, Snapshot: d.w.Snapshot, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
-		Policy: req.Policy(), Recoveries: d.recoveries, Guarded: !req.NoImplicitBudgets, Memory: d.w.Notes.Memory,
+		Policy: req.Policy(), RecoveryOf: d.recoveryOf, AnyUnhealthy: len(d.unhealthy) > 0, Guarded: !req.NoImplicitBudgets, Memory: d.w.Notes.Memory,
 	}
 	in.Budgets = d.budgetsToKeep()
 	if req.Move == record.MoveBySurge {

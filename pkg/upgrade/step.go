@@ -34,6 +34,8 @@ type Step struct {
 	// Awaited are the workloads whose pods are waited for. Unscaled are those whose controllers are
 	// to be read again and again: they have fewer pods than before.
 	Awaited, Unscaled []drain.Workload
+	// Choosing is true if the step looked for a node to start: any budget that changes may decide which, and when.
+	Choosing bool
 	// Status is the upgrade as a person wants to see it.
 	Status record.Status
 	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.

@@ -106,7 +106,8 @@ func (d *decision) unavailableCost(m *nodegroup.Member) int {
 
 // leastUnavailableCost is that of the cheapest node which is left.
 func (d *decision) leastUnavailableCost() int {
-	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return d.unavailableCost(m) == 0 }) {
+	urgencyOf := d.rankUrgency()
+	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return urgencyOf(m) < urgencies-1 }) {
 		return 0
 	}
 	return 1
@@ -339,15 +340,21 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 // urgencies is how many degrees of urgency there are.
 const urgencies = 4
 
-func (d *decision) urgencyOf(m *nodegroup.Member) int {
-	switch {
-	case m.Node == nil:
-		return 0
-	case !m.IsReady():
-		return 1
-	case d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0 && d.isArriving(m):
-		return 2
-	default:
-		return 3
+func (d *decision) urgencyOf(m *nodegroup.Member) int { return d.rankUrgency()(m) }
+
+// rankUrgency returns urgencyOf for many members at the same moment.
+func (d *decision) rankUrgency() func(*nodegroup.Member) int {
+	replaces := d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0
+	return func(m *nodegroup.Member) int {
+		switch {
+		case m.Node == nil:
+			return 0
+		case !m.IsReady():
+			return 1
+		case replaces && d.isArriving(m):
+			return 2
+		default:
+			return 3
+		}
 	}
 }

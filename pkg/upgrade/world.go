@@ -58,6 +58,8 @@ type World struct {
 	Stay bool
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
+	// Memo spares a process of many steps most looks at pods; nil for none.
+	Memo *Memo
 
 	tolerances tolerances
 }

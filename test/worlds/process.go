@@ -39,6 +39,7 @@ type process struct {
 	group   nodegroup.Group
 	record  record.Record
 	notes   upgrade.Notes
+	memo    upgrade.Memo
 	open    map[string]nodegroup.Attempt
 	flying  int
 	stop    bool
@@ -187,7 +188,7 @@ func (p *process) world() upgrade.World {
 			Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(),
 		},
 		Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
-		EvictionsAtOnce: evictionsAtOnce,
+		EvictionsAtOnce: evictionsAtOnce, Memo: &p.memo,
 	}
 }
 

@@ -25,12 +25,15 @@ type view struct {
 	indexed   bool
 	disrupted map[types.NamespacedName]time.Time
 	workloads *drain.WorkloadIndex
+	// shown are the pods of each node as they were given out last: as package cluster does, the same slice while they are the same.
+	shown map[string][]*corev1.Pod
 }
 
 func newView(c *cluster) *view {
 	v := &view{
 		nodes: maps.Clone(c.nodes), pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		disrupted: map[types.NamespacedName]time.Time{}, workloads: drain.NewWorkloadIndex(c.plan.facts()),
+		shown: map[string][]*corev1.Pod{},
 	}
 	for _, pod := range c.pods {
 		v.take(change{pod: pod}, c.now)
@@ -104,7 +107,12 @@ func (v *view) members(group *nodegroup.Group, record *record.Record) []nodegrou
 		}
 	}
 	for i := range members {
-		slices.SortFunc(members[i].Pods, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+		m := &members[i]
+		slices.SortFunc(m.Pods, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+		if last := v.shown[m.Name()]; slices.Equal(last, m.Pods) {
+			m.Pods = last
+		}
+		v.shown[m.Name()] = m.Pods
 	}
 	return members
 }

@@ -27,6 +27,20 @@ type Recovery struct {
 	Missing bool
 }
 
+// recoveryOf is RecoveryOf, where there is one.
+func (in *Input) recoveryOf(w drain.Workload) (r Recovery, watched bool) {
+	if in.RecoveryOf == nil {
+		return Recovery{}, false
+	}
+	return in.RecoveryOf(w)
+}
+
+// usualOf returns how long pods of the workload usually take to become ready; 0 if that is not known.
+func (in *Input) usualOf(w drain.Workload) time.Duration {
+	r, _ := in.recoveryOf(w)
+	return r.Usual
+}
+
 // guard counts the ready pods of a workload that are likely to stay ready; see
 // drain.Replicas.IsUnsettled.
 type guard struct {
@@ -43,7 +57,7 @@ func (p *Plan) guardOf(w drain.Workload) *guard {
 	if g != nil {
 		return g
 	}
-	usual := p.in.Recoveries[w].Usual
+	usual := p.in.usualOf(w)
 	g = &guard{Replicas: p.in.Workloads.Named(w), usual: usual, now: p.in.Now}
 	p.guards[w] = g
 	if g.Replicas == nil {
@@ -87,7 +101,8 @@ func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
 	if !p.in.Guarded || w == (drain.Workload{}) || !drain.Ready(pod) {
 		return drain.Obstacle{}
 	}
-	recovery, g := p.in.Recoveries[w], p.guardOf(w)
+	recovery, _ := p.in.recoveryOf(w)
+	g := p.guardOf(w)
 	if recovery.Unproven && recovery.Canary != node.Name {
 		return drain.Obstacle{Kind: drain.Canary, Budget: w.LastReadyBudget(), Detail: w.Kind + "/" + w.Name}
 	}
@@ -122,5 +137,5 @@ func (p *Plan) findUnsettled(pod *corev1.Pod, prediction drain.Prediction) drain
 // lastReadyLimitOf is how long the last ready pod of the workload waits for another: until that
 // would be late.
 func (p *Plan) lastReadyLimitOf(w drain.Workload) time.Duration {
-	return max(lastReadyLimit, drain.Patience(p.in.Recoveries[w].Usual))
+	return max(lastReadyLimit, drain.Patience(p.in.usualOf(w)))
 }

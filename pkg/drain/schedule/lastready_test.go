@@ -32,6 +32,17 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	return in
 }
 
+// recovering has the workload be the only one whose pods left nodes, and says how it fares.
+func recovering(in *schedule.Input, w drain.Workload, r schedule.Recovery) {
+	in.RecoveryOf = func(asked drain.Workload) (schedule.Recovery, bool) {
+		if asked != w {
+			return schedule.Recovery{}, false
+		}
+		return r, true
+	}
+	in.AnyUnhealthy = r.Unhealthy
+}
+
 // placed returns a pod that is not ready, on node n2 since the given time ago.
 func placed(ago time.Duration) *corev1.Pod {
 	pod := build.Pod("placed", build.App("free"), build.On("n2"), build.Unready)
@@ -92,11 +103,11 @@ func TestLastReadyUnderABudget(t *testing.T) {
 		return in
 	}
 	watched := func(in schedule.Input) schedule.Input {
-		in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Ready: 2}}
+		recovering(&in, freeWorkload, schedule.Recovery{Ready: 2})
 		return in
 	}
 	slow := func(in schedule.Input) schedule.Input {
-		in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Usual: 5 * time.Minute}}
+		recovering(&in, freeWorkload, schedule.Recovery{Usual: 5 * time.Minute})
 		return in
 	}
 	for name, tc := range map[string]struct {
@@ -156,13 +167,13 @@ func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
 }
 
 func unhealthy(in schedule.Input) schedule.Input {
-	in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Unhealthy: true}}
+	recovering(&in, freeWorkload, schedule.Recovery{Unhealthy: true})
 	return in
 }
 
 // otherUnhealthy has another workload keep the upgrade from starting nodes, which may stop for it.
 func otherUnhealthy(in schedule.Input) schedule.Input {
-	in.Recoveries = map[drain.Workload]schedule.Recovery{{Namespace: build.Namespace, Kind: "DaemonSet", Name: "agent"}: {Unhealthy: true}}
+	recovering(&in, drain.Workload{Namespace: build.Namespace, Kind: "DaemonSet", Name: "agent"}, schedule.Recovery{Unhealthy: true})
 	return in
 }
 

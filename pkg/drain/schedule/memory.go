@@ -174,7 +174,12 @@ type pace struct {
 	ready, gone           map[types.UID]time.Duration
 	usualReady, usualGone time.Duration
 	lag                   time.Duration
+	// known has, by controller, the times that are the same for all of its pods.
+	known map[types.UID]podTimes
 }
+
+// podTimes are what timesOf returns.
+type podTimes struct{ gone, refill time.Duration }
 
 func (p *Plan) paceOfPods() *pace {
 	if p.memory.Ready == nil {
@@ -186,16 +191,19 @@ func (p *Plan) paceOfPods() *pace {
 	return &pace{
 		ready: p.memory.Ready, usualReady: typical(p.memory.Ready, usualReady),
 		gone: p.memory.Gone, usualGone: typical(p.memory.Gone, 0),
-		lag: cmp.Or(p.memory.Lag, usualLag),
+		lag: cmp.Or(p.memory.Lag, usualLag), known: map[types.UID]podTimes{},
 	}
 }
 
 // timesOf is how long after its deletion the pod will be gone, and how long after its eviction it
 // is made up for. A StatefulSet waits for the end of the old one.
 func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
-	var owner metav1.OwnerReference
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		owner = *controller
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		owner = &metav1.OwnerReference{}
+	}
+	if times, known := p.known[owner.UID]; known {
+		return times.gone, times.refill
 	}
 	gone, known := p.gone[owner.UID]
 	switch {
@@ -205,12 +213,16 @@ func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
 	default:
 		gone = min(drain.SoonestEnd(pod)+usualEnd, drain.LatestEnd(pod))
 	}
-	refill, known = p.ready[owner.UID]
-	if !known {
+	refill, ready := p.ready[owner.UID]
+	if !ready {
 		refill = p.usualReady
 	}
 	if owner.Kind == "StatefulSet" {
 		refill += gone
 	}
-	return gone, refill + p.lag
+	refill += p.lag
+	if owner.UID != "" && (known || p.usualGone > 0) { // else the pod has a say
+		p.known[owner.UID] = podTimes{gone, refill}
+	}
+	return gone, refill
 }

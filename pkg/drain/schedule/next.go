@@ -48,11 +48,15 @@ type queueBuilder struct {
 	queue
 	plan *Plan
 	pace *pace
-	// left is nil where nodes are drained one by one: none waits for a budget that another uses.
-	left *demand
+	// ahead are the nodes that wait. left is what is left to leave, once it was measured; nil where nodes are drained
+	// one by one: none waits for a budget that another uses.
+	ahead iter.Seq[Node]
+	left  *demand
 	// unbudgeted caches timeLeftOf.
 	unbudgeted map[drain.Workload]time.Duration
 	indexes    map[types.NamespacedName]int
+	// objects are the budgets in the order of their indexes.
+	objects []*drain.Budget
 	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
 	accepted map[types.NamespacedName][]time.Time
 	reserved map[types.UID]bool
@@ -62,8 +66,7 @@ type queueBuilder struct {
 func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, unbudgeted: map[drain.Workload]time.Duration{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
 	if p.in.Window > 1 {
-		q.left = p.measureDemand(q.pace, ahead)
-		q.places = q.left.places
+		q.ahead, q.measure = ahead, q.measureLeft
 	}
 	for i := range p.candidates {
 		q.reserved[p.candidates[i].UID] = true
@@ -73,6 +76,25 @@ func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 		q.started = append(q.started, load)
 	}
 	return q
+}
+
+// measureLeft measures what is left to leave, and notes how long that takes.
+func (q *queueBuilder) measureLeft() {
+	q.left = q.plan.measureDemand(q.pace, q.ahead)
+	q.places = q.left.places
+	for i, budget := range q.objects {
+		if d := q.left.budgets[budget]; d != nil {
+			q.budgets[i].left = d.timeOf(d.waiting, q.plan.roomOf(budget))
+		}
+	}
+	for i := range q.waiting {
+		node := &q.waiting[i]
+		for _, pod := range node.pods {
+			if pod.free != nil {
+				node.left = max(node.left, q.timeLeftOf(drain.WorkloadOf(pod.free)))
+			}
+		}
+	}
 }
 
 // describeNodeDrain is the node as far as its drain takes time, and whether it is stuck: whether it
@@ -98,8 +120,8 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 		case prediction.IsOfBudget():
 			eviction.budget = q.budgetIndex(prediction.Budget, pod)
 		}
-		if !started && q.left != nil && isUnbudgeted(in.Budgets.Covering(pod)) {
-			l.left = max(l.left, q.timeLeftOf(drain.WorkloadOf(pod)))
+		if !started && q.measure != nil && isUnbudgeted(in.Budgets.Covering(pod)) {
+			eviction.free = pod
 		}
 		l.pods = append(l.pods, eviction)
 	}
@@ -124,8 +146,8 @@ func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
 		if w.Kind == "StatefulSet" {
 			most = 1
 		}
-		if most > 0 {
-			took = q.left.workloads[w].timeOf(q.left.workloads[w].waiting, int32(most))
+		if d := q.left.workloads[w]; d != nil && most > 0 {
+			took = d.timeOf(d.waiting, int32(most))
 		}
 	}
 	q.unbudgeted[w] = took
@@ -141,10 +163,6 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	now, budget, accepted := q.plan.in.Now, q.plan.in.Budgets.Covering(pod)[0], q.accepted[key]
 	_, refill := q.pace.timesOf(pod)
 	slots, room := budgetSlots{refill: refill}, q.plan.roomOf(budget)
-	if q.left != nil {
-		d := q.left.budgets[budget]
-		slots.left = d.timeOf(d.waiting, room)
-	}
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.plan.spent[key]))
 	missing := max(0, int(max(1, room))-open)
 	slots.open = make([]time.Duration, open, open+missing)
@@ -156,6 +174,6 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	}
 	slices.Sort(slots.open)
 	q.indexes[key] = len(q.budgets)
-	q.budgets = append(q.budgets, slots)
+	q.budgets, q.objects = append(q.budgets, slots), append(q.objects, budget)
 	return q.indexes[key]
 }

@@ -3,6 +3,8 @@ package schedule
 import (
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its
@@ -11,6 +13,8 @@ import (
 //
 // It is a model: time only passes with budgets and with the ends of pods. All times are from now.
 type queue struct {
+	// measure fills in places and all left, which take long to estimate, before they are asked for; nil where they are there.
+	measure func()
 	// places estimates how long the waiting nodes take to drain if no budget delays them.
 	places time.Duration
 	// budgets are the budgets in the way.
@@ -45,6 +49,8 @@ type podEviction struct {
 	budget int
 	// gone is how long after its eviction the pod is gone.
 	gone time.Duration
+	// free is the pod if its owner has written no budget for it.
+	free *corev1.Pod
 }
 
 // chooseNext returns the index of the waiting node to start next: of those of which a pod could go
@@ -53,13 +59,19 @@ type podEviction struct {
 // returns the node whose budgets need longest. It returns -1 if no pod of any node could go.
 func (q *queue) chooseNext() int {
 	line := newTimeline(q)
+	var startable []int
+	for i := range q.waiting {
+		if line.canStart(&q.waiting[i]) {
+			startable = append(startable, i)
+		}
+	}
+	if len(startable) > 0 && q.measure != nil {
+		q.measure()
+	}
 	best, least, longest := -1, time.Duration(0), time.Duration(0)
 	open, next := slices.Clone(line.open), slices.Clone(line.next)
-	for i := range q.waiting {
+	for _, i := range startable {
 		node := &q.waiting[i]
-		if !line.canStart(node) {
-			continue
-		}
 		left := q.longestLeft(node)
 		lost := line.drainNode(node) - max(0, left-q.places)
 		copy(line.open, open)

@@ -200,7 +200,7 @@ func (p *Plan) addCandidate(c candidate) {
 // because the upgrade may stop for that workload and the pods of this one may fail in the same way.
 func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
-	if p.in.isAnyUnhealthy() {
+	if p.in.AnyUnhealthy {
 		return false
 	}
 	if !waited {
@@ -212,7 +212,7 @@ func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) 
 		if g.Expected > len(g.Pods) {
 			return false // the next decision follows when a pod is gone
 		}
-		_, watched := p.in.Recoveries[w]
+		_, watched := p.in.recoveryOf(w)
 		for _, other := range g.Unready() {
 			switch late := drain.LateAt(other, g.usual); {
 			case other.Spec.NodeName == "" && watched && !drain.IsGated(other):
@@ -224,15 +224,6 @@ func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) 
 	}
 	p.decideAgainAt(until)
 	return !p.in.Now.Before(until)
-}
-
-func (in *Input) isAnyUnhealthy() bool {
-	for _, r := range in.Recoveries {
-		if r.Unhealthy {
-			return true
-		}
-	}
-	return false
 }
 
 // isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the

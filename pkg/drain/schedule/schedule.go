@@ -28,11 +28,12 @@ type Input struct {
 	// Waited tells, by their UIDs, since when pods are blocked that were so before, LastReadySince
 	// those that wait as the last ready ones of their workloads.
 	Waited, LastReadySince map[string]time.Time
-	// Recoveries tell how the workloads fare whose pods left nodes. Guarded has the last ready pod
-	// of a workload kept whatever its budget says, and all pods of one of which no new pod is known
-	// to become ready.
-	Recoveries map[drain.Workload]Recovery
-	Guarded    bool
+	// RecoveryOf tells how a workload fares whose pods left nodes, and false for any other; nil if there is none.
+	// AnyUnhealthy is true while any workload is. Guarded has the last ready pod of a workload kept whatever its
+	// budget says, and all pods of one of which no new pod is known to become ready.
+	RecoveryOf   func(drain.Workload) (Recovery, bool)
+	AnyUnhealthy bool
+	Guarded      bool
 	// Window is how many nodes are drained at a time.
 	Window int
 	// AtOnce is how many evictions may be in flight, 0 for any number.
@@ -148,7 +149,7 @@ type Plan struct {
 func NewPlan(in Input) *Plan {
 	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}, guards: map[drain.Workload]*guard{}}
 	if in.Guarded {
-		p.unsettled = in.Workloads.Unsettled(func(w drain.Workload) time.Duration { return in.Recoveries[w].Usual }, in.Now)
+		p.unsettled = in.Workloads.Unsettled(func(w drain.Workload) time.Duration { return in.usualOf(w) }, in.Now)
 	}
 	p.memory.learnTerminationTimes(&in)
 	p.countSpending()

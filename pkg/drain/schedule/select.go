@@ -140,9 +140,9 @@ type budgetDemand struct {
 
 // demand is what is left to leave.
 type demand struct {
-	budgets map[*drain.Budget]budgetDemand
+	budgets map[*drain.Budget]*budgetDemand
 	// workloads has the pods of workloads whose owners have written no budget.
-	workloads map[drain.Workload]budgetDemand
+	workloads map[drain.Workload]*budgetDemand
 	// longest is the longest termination of a pod. places estimates how long the waiting nodes take to
 	// drain if no budget delays them.
 	longest, places time.Duration
@@ -150,7 +150,7 @@ type demand struct {
 
 // measureDemand looks at the nodes in drain and at those that wait.
 func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
-	left := &demand{budgets: map[*drain.Budget]budgetDemand{}, workloads: map[drain.Workload]budgetDemand{}}
+	left := &demand{budgets: map[*drain.Budget]*budgetDemand{}, workloads: map[drain.Workload]*budgetDemand{}}
 	for i := range p.in.Draining {
 		left.addPods(p.in.Draining[i].Evict, budgetDemand{started: 1}, p.in.Budgets, pace)
 	}
@@ -178,16 +178,21 @@ func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Bud
 		one.turn = refill
 		covering := budgets.Covering(pod)
 		if len(covering) == 1 {
-			d.budgets[covering[0]] = d.budgets[covering[0]].plus(one)
+			addDemand(d.budgets, covering[0], one)
 		}
-		if w := drain.WorkloadOf(pod); isUnbudgeted(covering) {
-			d.workloads[w] = d.workloads[w].plus(one)
+		if isUnbudgeted(covering) {
+			addDemand(d.workloads, drain.WorkloadOf(pod), one)
 		}
 	}
 }
 
-func (d budgetDemand) plus(o budgetDemand) budgetDemand {
-	return budgetDemand{d.started + o.started, d.waiting + o.waiting, max(d.turn, o.turn)}
+func addDemand[K comparable](demands map[K]*budgetDemand, key K, one budgetDemand) {
+	d := demands[key]
+	if d == nil {
+		d = &budgetDemand{}
+		demands[key] = d
+	}
+	d.started, d.waiting, d.turn = d.started+one.started, d.waiting+one.waiting, max(d.turn, one.turn)
 }
 
 // isUnbudgeted reports whether none of the budgets that cover a pod is one that its owner has written.
@@ -196,7 +201,7 @@ func isUnbudgeted(covering []*drain.Budget) bool {
 }
 
 // timeOf is how long so many pods take to leave through a budget that lets room of them be missing.
-func (d budgetDemand) timeOf(pods int, room int32) time.Duration {
+func (d *budgetDemand) timeOf(pods int, room int32) time.Duration {
 	return time.Duration(pods) * d.turn / time.Duration(max(1, room))
 }
 

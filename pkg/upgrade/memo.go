@@ -1,0 +1,96 @@
+package upgrade
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Memo keeps what steps read off the pods of nodes, so that a step looks only at nodes whose pods changed since the
+// step before. A process passes the same Memo with each World; the decisions are the same without one. The zero value is
+// ready for use. It is not safe for concurrent use.
+//
+// It recognises pods by their slice: neither a slice of pods nor a pod may be changed once a step has seen it.
+type Memo struct {
+	nodes map[string]*podsMemo
+	// daemonSets are all DaemonSets that were seen, each in its place.
+	daemonSets []drain.Workload
+	placeOf    map[drain.Workload]int
+}
+
+// podsMemo is what was read off the pods of one node.
+type podsMemo struct {
+	pods    []*corev1.Pod
+	daemons []daemonPod
+	// left is what a drain by this policy has to know of the pods; nil if no one asked for it yet. lost is whether the
+	// node counted as lost then.
+	left   *nodePods
+	policy drain.Policy
+	lost   bool
+}
+
+// daemonPod is a pod of a DaemonSet that is not over. of is the DaemonSet's place.
+type daemonPod struct {
+	*corev1.Pod
+	of    int
+	ready bool
+}
+
+// podsOn returns what is known of the pods of the member's node.
+func (x *Memo) podsOn(m *nodegroup.Member) *podsMemo {
+	known := x.nodes[m.Name()]
+	if known == nil || !isSameSlice(known.pods, m.Pods) {
+		known = &podsMemo{pods: m.Pods}
+		for _, pod := range m.Pods {
+			if of, counts := countedDaemon(pod); counts {
+				known.daemons = append(known.daemons, daemonPod{pod, x.placeOfDaemonSet(of), drain.Ready(pod)})
+			}
+		}
+		if x.nodes == nil {
+			x.nodes = map[string]*podsMemo{}
+		}
+		x.nodes[m.Name()] = known
+	}
+	return known
+}
+
+func (x *Memo) placeOfDaemonSet(w drain.Workload) int {
+	place, known := x.placeOf[w]
+	if !known {
+		if place = len(x.daemonSets); x.placeOf == nil {
+			x.placeOf = map[drain.Workload]int{}
+		}
+		x.placeOf[w], x.daemonSets = place, append(x.daemonSets, w)
+	}
+	return place
+}
+
+// classifiedOn returns what a drain by the policy has to know of the member's pods. It is not to be changed.
+func (x *Memo) classifiedOn(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
+	known, lost := x.podsOn(m), m.Node != nil && isNodeLost(m.Node, now)
+	if known.left == nil || known.policy != policy || known.lost != lost {
+		known.left, known.policy, known.lost = classifyPods(m.Pods, policy, lost), policy, lost
+	}
+	return known.left
+}
+
+// forgetOthers forgets the nodes that are not among the members, once they are the larger part.
+func (x *Memo) forgetOthers(members []nodegroup.Member) {
+	if len(x.nodes) <= 2*len(members) {
+		return
+	}
+	kept := make(map[string]*podsMemo, len(members))
+	for i := range members {
+		if name := members[i].Name(); x.nodes[name] != nil {
+			kept[name] = x.nodes[name]
+		}
+	}
+	x.nodes = kept
+}
+
+func isSameSlice(a, b []*corev1.Pod) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
