@@ -149,7 +149,7 @@ type Plan struct {
 func NewPlan(in Input) *Plan {
 	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}, guards: map[drain.Workload]*guard{}}
 	if in.Guarded {
-		p.unsettled = in.Workloads.Unsettled(func(w drain.Workload) time.Duration { return in.usualOf(w) }, in.Now)
+		p.unsettled = in.Workloads.Unsettled(in.usualOf, in.Now)
 	}
 	p.memory.learnTerminationTimes(&in)
 	p.countSpending()
