@@ -52,7 +52,7 @@ func Providers() []Info {
 		{
 			Name: "aws", Scheme: "aws://", Model: "eks", Can: FullControl(),
 			FenceTaint:  corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
-			KindByNodes: "Auto Scaling group, as its nodes tell",
+			KindByNodes: "Auto Scaling group, read from node labels",
 			Manager: Manager{
 				Name: "EKS", Operation: "update", Rolling: "rolling update", Forced: "force update",
 				cannot: map[string]string{
@@ -63,7 +63,7 @@ func Providers() []Info {
 			},
 			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
-		{Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, as its nodes tell"},
+		{Name: "gke", Scheme: "gce://", Model: "gke", Can: FullControl(), FenceTaint: ours, KindByNodes: "GKE node pool, read from node labels"},
 		{Name: "manual", Model: "eks", FenceTaint: ours},
 	}
 }

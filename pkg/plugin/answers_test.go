@@ -36,8 +36,8 @@ func TestAnswers(t *testing.T) {
 		"the list":                      {"--current image=v2", listed, "", 0},
 		"the list, nobody says":         {"", nobody, unknown, 0},
 		"JSON of it":                    {"-o jsonpath={.items[*].outdated}", "\n", "", 0},
-		"a plan, nobody says":           {"blue --dry-run", "Node group blue (labelled nodes), context test\nTarget      not known, and so is which nodes are outdated\n\nRefused     which nodes are current is unknown: pass --current KEY=VALUE\n", "", 3},
-		"a check, nobody says":          {"check blue", "Node group blue (labelled nodes), context test: which of its 2 nodes are outdated is not known\n\nNothing was checked: which nodes are current is unknown: pass --current KEY=VALUE; or pass --all-nodes, which checks as if all were outdated.\n", "", 3},
+		"a plan, nobody says":           {"blue --dry-run", "Refused: which nodes are current is unknown: pass --current KEY=VALUE\nGroup       blue (labelled nodes), context test\nTarget      not known\n\nRefused     which nodes are current is unknown: pass --current KEY=VALUE\n", "", 3},
+		"a check, nobody says":          {"check blue", "Nothing was checked: which nodes are current is unknown: pass --current KEY=VALUE; or pass --all-nodes, which checks as if all were outdated\nGroup       blue (labelled nodes), context test: which of its 2 nodes are outdated is not known\n", "", 3},
 		"a status, nobody says":         {"status blue", "Node group blue: no upgrade was started with this tool; which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes\n", "", 0},
 		"no time that never was":        {"status blue -o jsonpath={.status}{.started}{.outdated}", "\n", "", 0},
 		"names":                         {"--current image=v2 -o name", "nodegroup/blue\nnodegroup/green\n", "", 0},
@@ -45,17 +45,17 @@ func TestAnswers(t *testing.T) {
 		"a label that no node has":      {"--current a=b,image=v2 -l image=v2 -o name --dry-run", "", "error: --current=a=b: ", 2},
 		"a label without a value":       {"--current kops.k8s.io/instancegroup --outdated", "", "error: --current=kops.k8s.io/instancegroup: ", 2},
 		"no outdated group":             {"--outdated", "", "No node groups with outdated nodes found.\n" + unknown, 0},
-		"an unknown group":              {"red --dry-run", "", "error: no node group \"red\": there are blue, green\n", 2},
+		"an unknown group":              {"red --dry-run", "", "error: no node group \"red\"; groups: blue, green\n", 2},
 		"a verb mistyped":               {"statu --dry-run", "", "error: no node group \"statu\": did you mean the command \"status\"", 2},
 		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
 		"a selector of no node":         {"-l a=b --dry-run", "", "error: finding the group: no node matches --selector=a=b: check kubectl get nodes --show-labels\n", 2},
 		"a status that never was":       {"status blue --current image=v2", "Node group blue: no upgrade was started with this tool; 1 outdated\n", "", 0},
 		"a status of no group":          {"status", "No upgrade is under way, and none is on record.\n", "", 0},
 		"a group, nobody says":          {"blue --yes", "", "error: upgrading group \"blue\": which nodes are current is unknown: pass --current KEY=VALUE\n", 2},
-		"a status of an unknown group":  {"status red", "", "error: no node group \"red\": there are blue, green\n", 2},
-		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
-		"a group by one of its nodes":   {"--node g1 --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
-		"an upgrade with nothing to do": {"green --current image=v2 --yes", "nodegroup/green is current: all 1 nodes are current\n", "", 0},
+		"a status of an unknown group":  {"status red", "", "error: no node group \"red\"; groups: blue, green\n", 2},
+		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Nothing to do: its only node is current (image=v2)\nGroup       green (labelled nodes), context test\n", "", 0},
+		"a group by one of its nodes":   {"--node g1 --current image=v2 --dry-run", "Nothing to do: its only node is current (image=v2)\nGroup       green (labelled nodes), context test\n", "", 0},
+		"an upgrade with nothing to do": {"green --current image=v2 --yes", "nodegroup/green is current: its only node is current\n", "", 0},
 		"nobody to ask":                 {"blue --current image=v2", "", "error: there is no terminal to ask at: run kubectl nodeupgrade blue --current=image=v2 --yes, or kubectl nodeupgrade blue --current=image=v2 --dry-run to see what would be done\n", 2},
 	}
 	for name, c := range cases {
@@ -317,10 +317,10 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 		records map[string]record.Result
 		want    string
 	}{
-		"the only one with a record": {map[string]record.Result{"blue": record.Interrupted}, "Node group blue, run r1"},
-		"the only one under way":     {map[string]record.Result{"blue": "", "green": record.Succeeded}, "Node group blue, run r1"},
+		"the only one with a record": {map[string]record.Result{"blue": record.Interrupted}, "interrupted: 2 of 3 nodes replaced, 1 not started\nGroup       blue to image=v2, run r1"},
+		"the only one under way":     {map[string]record.Result{"blue": "", "green": record.Succeeded}, "2 of 3 nodes replaced, 1 not started\nGroup       blue to image=v2, run r1"},
 		"two under way":              {map[string]record.Result{"blue": "", "green": ""}, "error: several upgrades are running: pass one of blue, green\n"},
-		"one of labelled nodes":      {map[string]record.Result{"image in (v1,v2)": ""}, "Node group image in (v1,v2), run r1"},
+		"one of labelled nodes":      {map[string]record.Result{"image in (v1,v2)": ""}, "2 of 3 nodes replaced, 1 not started\nGroup       image in (v1,v2) to image=v2, run r1"},
 		"two, one of labelled nodes": {map[string]record.Result{"blue": "", "image in (v1,v2)": ""}, "error: several upgrades are running: pass one of blue, -l 'image in (v1,v2)'\n"},
 		"none under way":             {map[string]record.Result{"blue": record.Succeeded, "green": record.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
 	}

@@ -33,13 +33,13 @@ func TestCheckCommand(t *testing.T) {
 		stdout []string
 		stderr string
 	}{
-		"a budget that blocks":         {[]string{"check", "blue", current}, nil, 3, []string{"Node group blue", "block", "PDB001", "pod shop/web-0 and 1 more", "PDB shop/web", "--explain PDB001"}, ""},
+		"a budget that blocks":         {[]string{"check", "blue", current}, nil, 3, []string{"Group       blue", "block", "PDB001", "pod shop/web-0 and 1 more", "PDB shop/web", "--explain PDB001"}, ""},
 		"which does not count":         {[]string{"check", "blue", current, "--skip-check=pdb001"}, nil, 0, []string{"No rule finds anything"}, ""},
 		"which an annotation explains": {[]string{"check", "blue", current}, explained, 0, []string{"does not count: it is scaled up on Sunday"}, ""},
 		"never":                        {[]string{"check", "blue", current, "--fail-on=never"}, nil, 0, []string{"PDB001"}, ""},
 		"from warnings on":             {[]string{"check", "blue", current, "--skip-check=PDB001", "--fail-on=info"}, powerless, 3, []string{"RBAC001", "you may not watch nodes"}, ""},
 		"what mends it":                {[]string{"check", "blue", current, "-o", "patch", "--fail-on=never"}, nil, 0, []string{"# PDB001 ", "kubectl patch -n shop pdb web --type=merge -p '{"}, ""},
-		"all groups":                   {[]string{"check", "-A", "--current=image=v3"}, nil, 3, []string{"Node group blue", "Node group green"}, ""},
+		"all groups":                   {[]string{"check", "-A", "--current=image=v3"}, nil, 3, []string{"Group       blue", "Group       green"}, ""},
 		"all groups and one":           {[]string{"check", "blue", "-A", current}, nil, 2, nil, "-A checks all groups"},
 		"no group that is known":       {[]string{"check", "bleu", current}, nil, 2, nil, `no node group "bleu"`},
 		"no node is outdated":          {[]string{"check", "green", "--current=image=v2"}, nil, 0, []string{"No node is outdated", "--all-nodes"}, ""},

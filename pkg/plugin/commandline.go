@@ -126,6 +126,9 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	if names := listProviderNames(); !slices.Contains(names, f.providerName) {
 		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.providerName, joinAlternatives(names))
 	}
+	if !slices.Contains(listFlagValues("color"), f.color) {
+		return nil, fmt.Errorf("--color=%s is not known: use auto, always or never", f.color)
+	}
 	if !slices.Contains(listFlagValues("progress"), f.progress) {
 		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)
 	}

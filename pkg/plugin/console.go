@@ -21,6 +21,9 @@ type console struct {
 	genericiooptions.IOStreams
 	// format is -o: a table of ours, or whatever cli-runtime's printers know.
 	format, progress string
+	// color is --color. noHeaders leaves the titles of columns out.
+	color     string
+	noHeaders bool
 	// clock is the clock of the cluster that the command is about; nil before one is reached.
 	clock func() time.Time
 	// ofCluster are the flags that were typed and that kubectl takes to reach the same cluster.

@@ -11,13 +11,13 @@ func TestDumpsOfOwners(t *testing.T) {
 	auto, blueGreen := "--strategy=autoscaled-blue-green", "--strategy=blue-green"
 	cases := map[string]dumped{
 		"g-1x5-gce": {
-			simulate: []string{"(GKE node pool, as its nodes tell)", "surge like gke: at most 1 in flight, 0 unavailable, one zone at a time; 1h0m0s to drain a node, then force", "+1 while it lasts"},
-			check:    []string{"(GKE node pool, as its nodes tell)"}, without: []string{"Auto Scaling", "labelled nodes"},
+			simulate: []string{"(GKE node pool, read from node labels)", "surge, with GKE's numbers: one node at a time, 0 unavailable, one zone after the other; 1h to drain each, then its pods are deleted", "up to 6 during the upgrade (one zone after the other: z-a +1), 5 afterwards"},
+			check:    []string{"(GKE node pool, read from node labels)"}, without: []string{"Auto Scaling", "labelled nodes"},
 		},
-		"g-1x5-gce --like=gke":               {args: []string{"--like=gke"}, simulate: []string{"surge like gke"}},
-		"g-1x5-gce --like=eks":               {args: []string{"--like=eks"}, simulate: []string{"(GKE node pool, as its nodes tell)", "surge like eks: at most 1 in flight, 1 unavailable"}},
-		"g-1x5-gce --provider=gke":           {args: []string{"--provider=gke"}, simulate: []string{"surge like gke"}},
-		"g-1x5-gce --strategy=blue-green":    {args: []string{blueGreen}, simulate: []string{"blue-green, 1 node at once", "1h0m0s to drain", "+5 while it lasts"}, without: []string{"--max-surge"}},
+		"g-1x5-gce --like=gke":               {args: []string{"--like=gke"}, simulate: []string{"surge, with GKE's numbers"}},
+		"g-1x5-gce --like=eks":               {args: []string{"--like=eks"}, simulate: []string{"(GKE node pool, read from node labels)", "surge, with EKS's numbers: one node at a time"}},
+		"g-1x5-gce --provider=gke":           {args: []string{"--provider=gke"}, simulate: []string{"surge, with GKE's numbers"}},
+		"g-1x5-gce --strategy=blue-green":    {args: []string{blueGreen}, simulate: []string{"blue-green, 1 node at once", "1h0m0s to drain", "during the upgrade"}, without: []string{"--max-surge"}},
 		"g-1x5-gce --provider=manual":        {args: []string{"--provider=manual", blueGreen}, code: exitUsage, simulate: []string{"--strategy=blue-green: provider manual cannot add nodes"}, without: []string{"--max-surge"}},
 		"o-capi":                             owned("Cluster API machines", "Cluster API replaces it itself", "MachineDeployment"),
 		"o-autopilot":                        owned("GKE Autopilot nodes", "GKE Autopilot upgrades and replaces this node", "maintenance window"),

@@ -68,6 +68,8 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.clusterName, "cluster-name", "", "The cloud's name of the cluster, where node groups of two clusters have one name")
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
+	flags.StringVar(&f.color, "color", "auto", "When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print tables without the titles of their columns")
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
 }
 
@@ -76,7 +78,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
-	flags.BoolVar(&f.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
+	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
@@ -101,13 +103,13 @@ func (f *flags) addWait(flags *pflag.FlagSet) {
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
 func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(convertToStrings(record.Strategies()), ", "))
-	flags.StringVar(&f.settings.Like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
+	flags.StringVar(&f.settings.Like, "like", "", "Take the default numbers of eks or gke (gke for nodes of GKE, else eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0 of each zone)")
-	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes added first: 2, 10% or 2/zone (eks min(max(2×zones, max-unavailable), outdated), gke 1 in one zone at a time, manual 0)")
+	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Extra nodes during the upgrade: N, N% or N/zone (eks: 2 per zone, or max-unavailable if that is more, and at most one for each outdated node; gke: 1; without a cloud: 0)")
 	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "EKS's words: default adds nodes first, minimal terminates first and adds none, as --max-surge=0 does")
 	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
-	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage; 0 for none (1)")
+	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage (default 1; 0: no batches)")
 	flags.DurationVar(&f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
 	flags.DurationVar(&f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
 	flags.DurationVar(&f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes are fenced before they are drained, up to 168h")

@@ -73,7 +73,7 @@ func TestRefusedArguments(t *testing.T) {
 		"a strategy":                  {"workers --strategy=canary", "--strategy=canary is not known: use surge"},
 		"a simulation's time":         {"simulate --drain-timeout=0s", "--drain-timeout=0s leaves no time to drain: use a positive duration"},
 		"a flag":                      {"workers --force", "unknown flag: --force: see kubectl nodeupgrade --help"},
-		"two groups' status":          {"status a b", "accepts at most 1 arg(s), received 2"},
+		"two groups' status":          {"status a b", "status takes one group; got a, b"},
 		"a status by name and node":   {"status a --node n1", names},
 		"an upgrade's flag of status": {"status a --yes", "unknown flag: --yes"},
 		"an argument of version":      {"version x", `unknown command "x" for "kubectl nodeupgrade version"`},

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/printers"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -167,7 +165,7 @@ type screen struct {
 }
 
 func newScreen(c console) *screen {
-	return &screen{console: c, terminal: !c.isForPrograms() && printers.IsTerminal(c.Out)}
+	return &screen{console: c, terminal: !c.isForPrograms() && mayRedraw(c.Out)}
 }
 
 // redrawTimer is when a terminal is to be drawn again though nothing has changed but the time.

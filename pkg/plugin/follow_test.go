@@ -285,7 +285,7 @@ func TestWatchDoesNotCallAFreshRunAbandoned(t *testing.T) {
 	s.hold("ben@laptop/2")
 	s.store(givenUp())
 	shown := s.shown("Quarantined")
-	if last := strings.LastIndex(shown, "Node group blue"); strings.Contains(shown[last:], abandoned) {
+	if last := strings.LastIndex(shown, "Group       blue"); strings.Contains(shown[last:], abandoned) {
 		t.Errorf("the upgrade is being continued:\n%s", shown)
 	}
 	s.end(code)

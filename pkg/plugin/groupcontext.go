@@ -18,6 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -308,7 +309,7 @@ func (g *groupContext) makeCurrentRecord() record.Record {
 	if standby := upgrade.DescribeStandby(g.members); standby != "" {
 		return record.Record{Result: record.Succeeded, Message: "no other node is outdated; " + standby}
 	}
-	return record.Record{Result: record.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
+	return record.Record{Result: record.Succeeded, Message: report.DescribeAll(len(g.members)) + " current"}
 }
 
 // knownOutdated counts the outdated members; it is nil where no one can say which are.

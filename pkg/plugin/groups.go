@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/spf13/cobra"
 )
 
 // findGroups lists the groups. Where the cloud cannot be asked the nodes' labels still name them.
@@ -72,7 +73,7 @@ func unknownGroupError(wanted string, names, verbs []string) error {
 	case len(names) == 0:
 		return fmt.Errorf("no node group %q: the cluster's nodes belong to none that is known: pass -l SELECTOR --current KEY=VALUE", wanted)
 	default:
-		return fmt.Errorf("no node group %q: there are %s", wanted, strings.Join(names, ", "))
+		return fmt.Errorf("no node group %q; groups: %s", wanted, strings.Join(names, ", "))
 	}
 }
 
@@ -94,3 +95,11 @@ func suggestNone(string) []string { return nil }
 
 // errNoNode is a --node that is not in the cluster.
 var errNoNode = errors.New("no such node")
+
+// takesOneGroup is the check of a command's arguments: at most one group. Its error is a usage error.
+func takesOneGroup(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return usageError(fmt.Errorf("%s takes one group; got %s", cmd.Name(), strings.Join(args, ", ")))
+}

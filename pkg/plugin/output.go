@@ -35,7 +35,7 @@ func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) 
 // printObject writes one value on stdout: names are what -o name prints, table how people read it. Which flags the commands in a
 // table lack is noted on stderr.
 func (c console) printObject(object runtime.Object, names []string, table func(io.Writer, report.Options) error) error {
-	options := report.Options{Now: c.now(), Wide: c.format == "wide"}
+	options := c.optionsFor(c.Out)
 	switch c.format {
 	case "name":
 		return writeLines(c.Out, names)
@@ -59,8 +59,14 @@ func (c console) printObject(object runtime.Object, names []string, table func(i
 }
 
 func (c console) printTable(table func(io.Writer, report.Options) error, options report.Options) error {
+	if err := table(c.Out, options); err != nil {
+		return err
+	}
+	if len(c.ofCluster) == 0 {
+		return nil
+	}
 	var text strings.Builder
-	if err := table(io.MultiWriter(c.Out, &text), options); err != nil {
+	if err := table(&text, report.Options{Now: options.Now, Wide: options.Wide, Style: options.Style}); err != nil {
 		return err
 	}
 	if note := noteCluster(text.String(), c.ofCluster); note != "" {

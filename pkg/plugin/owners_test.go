@@ -47,7 +47,7 @@ func TestOwnersAreNamed(t *testing.T) {
 		"GKE as a provider":          {args: []string{"pool-1", "--dry-run", "--provider=gke"}, code: exitUsage, says: []string{"--provider=gke: this version does not use GKE's API, it plans such groups from a dump only (simulate -f, check -f): pass --provider=manual"}, without: []string{"not known"}},
 		"GKE's numbers":              {args: []string{"pool-1", "--dry-run", "--current=image=v2", "--like=gke"}, code: exitUsage, says: []string{"--like=gke: such an upgrade adds a node before it drains one, and provider manual cannot add nodes: pass --max-unavailable=1"}},
 		"a strategy that adds nodes": {args: []string{"pool-1", "--dry-run", "--current=image=v2", "--strategy=blue-green"}, code: exitUsage, says: []string{"--strategy=blue-green: provider manual cannot add nodes"}, without: []string{"--max-surge"}},
-		"a plan of GKE's, by labels": {args: []string{"pool-1", "--dry-run", "--current=image=v2"}, says: []string{"1 of 1 nodes are outdated"}, without: []string{"Refused"}},
+		"a plan of GKE's, by labels": {args: []string{"pool-1", "--dry-run", "--current=image=v2"}, says: []string{"1 of 1 node is outdated"}, without: []string{"Refused"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

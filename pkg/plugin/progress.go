@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -80,12 +78,12 @@ func (c console) openDisplay(group string, stop func()) Display {
 	mode := c.progress
 	if mode == "auto" {
 		mode = "plain"
-		if printers.IsTerminal(c.ErrOut) && printers.AllowsColorOutput(c.ErrOut) {
+		if mayRedraw(c.ErrOut) {
 			mode = "tty"
 		}
 	}
 	p := &progress{
-		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(c.ErrOut),
+		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: c.mayColor(c.ErrOut),
 		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if stop != nil {
@@ -267,28 +265,12 @@ func (p *progress) colorText(event report.Event, text string) string {
 	}
 }
 
-// defaultWidth is how many cells a terminal has that does not say.
-const defaultWidth = 80
-
 // drawLine writes the line of the moment, cut to the terminal's width in cells: a line that wraps
 // cannot be redrawn. The last cell stays free, since some terminals wrap after it.
 func (p *progress) drawLine(text string) {
 	p.clearLine()
-	fmt.Fprint(p.w, runewidth.Truncate(sanitizeLine(text), terminalWidth(p.terminal)-1, "…"))
+	fmt.Fprint(p.w, cutLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
 	p.drawn = true
-}
-
-// terminalWidth is the width of the terminal that is written to, in cells.
-func terminalWidth(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok {
-		return defaultWidth
-	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil || width <= 0 {
-		return defaultWidth
-	}
-	return width
 }
 
 func (p *progress) clearLine() {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	"github.com/mattn/go-runewidth"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -185,8 +185,8 @@ func TestTerminalProgress(t *testing.T) {
 	}
 	drawn := text[strings.LastIndex(text, "\n")+1:]
 	line := strings.TrimSuffix(drawn, erase)
-	if runewidth.StringWidth(line) != defaultWidth-1 || !strings.HasSuffix(line, "…") || strings.Contains(line, "\x1b") {
-		t.Errorf("drawn: %q, %d cells, want %d that end in an ellipsis", line, runewidth.StringWidth(line), defaultWidth-1)
+	if twwidth.Width(line) != defaultWidth-1 || !strings.HasSuffix(line, "…") || strings.Contains(line, "\x1b") {
+		t.Errorf("drawn: %q, %d cells, want %d that end in an ellipsis", line, twwidth.Width(line), defaultWidth-1)
 	}
 	if !strings.Contains(text, "  one more line\n") {
 		t.Errorf("a line is missing in %q", text)
@@ -214,7 +214,7 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 			}
 			shown, _ := io.ReadAll(screen) // it ends with an error, the other end being closed
 			line := strings.TrimSuffix(string(shown), erase)
-			if cells := runewidth.StringWidth(line); cells > width-1 || cells < width-2 {
+			if cells := twwidth.Width(line); cells > width-1 || cells < width-2 {
 				t.Errorf("drawn: %q, %d cells of %d", line, cells, width)
 			}
 		})

@@ -19,7 +19,11 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	cmd.SetArgs(args)
 	executed, err := cmd.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(errOut, "error: "+sanitizeLine(err.Error()))
+		label := "error: "
+		if exitCodeOf(err) == exitWaiting {
+			label = "waiting: "
+		}
+		fmt.Fprintln(errOut, label+sanitizeLine(err.Error()))
 		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
 			fmt.Fprintln(errOut, sanitizeLine(note))
 		}

@@ -51,7 +51,7 @@ func newSimulateCommand(f *flags) *cobra.Command {
 also each event. It needs neither a cluster nor a cloud: it reads what kubectl
 get printed, or takes a built-in example.`,
 		Example:           simulateExamples(),
-		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              takesOneGroup,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseLine(cmd, args)
@@ -213,7 +213,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command()+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.line.settings.Current) == 0 {
-		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated, because nothing says which are current: pass their labels with --current KEY=VALUE", countOutdated(g.members)))
+		notes = append(notes, fmt.Sprintf("every node counts as outdated (%d): name the label of current ones with --current KEY=VALUE", countOutdated(g.members)))
 	}
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")

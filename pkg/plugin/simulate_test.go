@@ -115,23 +115,23 @@ func TestSimulateReadsADump(t *testing.T) {
 		// want are parts of stdout, or of stderr when it is an error.
 		want []string
 	}{
-		"a group by its name":          {smallCluster, []string{"a"}, exitDone, []string{"Node group a (labelled nodes), context stdin", "2 of 2 nodes are outdated"}},
-		"a group by one of its nodes":  {smallCluster, []string{"--node=b1"}, exitDone, []string{"Node group b (labelled nodes)", "1 of 1 nodes are outdated"}},
-		"a group by a selector":        {smallCluster, []string{"-l", "pool=p"}, exitDone, []string{"Node group pool=p (labelled nodes)", "2 of 2 nodes are outdated"}},
-		"nodes that are current":       {smallCluster, []string{"a", "--current=image=v2"}, exitDone, []string{"image=v2: 1 of 2 nodes are outdated", "a1"}},
+		"a group by its name":          {smallCluster, []string{"a"}, exitDone, []string{"Group       a (labelled nodes), context stdin", "2 of 2 nodes are outdated"}},
+		"a group by one of its nodes":  {smallCluster, []string{"--node=b1"}, exitDone, []string{"Group       b (labelled nodes)", "1 of 1 node is outdated"}},
+		"a group by a selector":        {smallCluster, []string{"-l", "pool=p"}, exitDone, []string{"Group       pool=p (labelled nodes)", "2 of 2 nodes are outdated"}},
+		"nodes that are current":       {smallCluster, []string{"a", "--current=image=v2"}, exitDone, []string{"image=v2: 1 of 2 nodes is outdated", "a1"}},
 		"nodes that are all current":   {smallCluster, []string{"a", "--current=pool=p"}, exitDone, []string{"Nothing to do: all 2 nodes are current"}},
-		"zones and surge as AWS":       {onAWS, []string{"a", "--provider=aws"}, exitDone, []string{"Auto Scaling group", "+2 while it lasts (us-east-1a +1, us-east-1b +1)"}},
-		"a strategy":                   {onAWS, []string{"a", "--provider=aws", "--max-surge=1", "--like=gke"}, exitDone, []string{"surge like gke", "+1 while it lasts"}},
+		"zones and surge as AWS":       {onAWS, []string{"a", "--provider=aws"}, exitDone, []string{"Auto Scaling group", "up to 4 during the upgrade (us-east-1a +1, us-east-1b +1), 2 afterwards"}},
+		"a strategy":                   {onAWS, []string{"a", "--provider=aws", "--max-surge=1", "--like=gke"}, exitDone, []string{"surge, with GKE's numbers", "during the upgrade"}},
 		"a target":                     {smallCluster, []string{"a", "--to=ami-1"}, exitDone, []string{"ami-1: 2 of 2"}},
 		"names alone":                  {smallCluster, []string{"a", "-o", "name"}, exitDone, []string{"nodegroup/a\n"}},
 		"one document":                 {smallCluster, []string{"a", "-o", "json"}, exitDone, []string{`"kind": "Plan"`}},
 		"a budget that never opens":    {smallCluster + neverOpens, []string{"a"}, exitStructural, []string{"PDB shop/web"}},
 		"several groups":               {smallCluster, nil, exitUsage, []string{"error: looking into stdin: name one of its node groups: a, b"}},
-		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: looking into stdin: no node group "c": there are a, b`}},
+		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: looking into stdin: no node group "c"; groups: a, b`}},
 		"no group":                     {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, nil, exitUsage, []string{"error: looking into stdin: its 1 nodes belong to no node group that is known: pass -l SELECTOR"}},
 		"AWS without a zone":           {smallCluster, []string{"a", "--provider=aws"}, exitUsage, []string{`error: node "a1" names no zone: give it the label topology.kubernetes.io/zone, or pass --provider=manual`}},
 		"a dump cut short":             {smallCluster[:200], []string{"a"}, exitUsage, []string{"error: reading stdin: document 2 is not YAML: line 1"}},
-		"two groups at once":           {smallCluster, []string{"a", "b"}, exitUsage, []string{"error: accepts at most 1 arg(s), received 2"}},
+		"two groups at once":           {smallCluster, []string{"a", "b"}, exitUsage, []string{"error: simulate takes one group; got a, b"}},
 		"a flag that changes clusters": {smallCluster, []string{"a", "--takeover"}, exitUsage, []string{"error: unknown flag: --takeover"}},
 		"a wish that contradicts":      {smallCluster, []string{"a", "--max-surge=2"}, exitUsage, []string{"error: --max-surge=2: provider manual cannot add nodes"}},
 	}
@@ -172,7 +172,7 @@ func TestSimulateReadsAFile(t *testing.T) {
 	if code != exitDone || !strings.Contains(stdout, "context "+file) {
 		t.Errorf("exit code %d, stderr %s, stdout:\n%s", code, stderr, stdout)
 	}
-	if !strings.Contains(stderr, "all 2 nodes of the group count as outdated") {
+	if !strings.Contains(stderr, "every node counts as outdated (2)") {
 		t.Errorf("not said that all nodes count as outdated:\n%s", stderr)
 	}
 	if _, stderr, code = simulated(t, "", "-f", file+".missing"); code != exitUsage || !strings.Contains(stderr, "no such file") {
@@ -232,9 +232,9 @@ func TestSimulateTellsWhatPlansTell(t *testing.T) {
 		args          []string
 		says, without []string
 	}{
-		"by eviction":             {nil, []string{"Gaps        shop/Deployment/api", "which --move=surge would move without a gap", "Blocked     Deployment shop/api", "Error       "}, []string{"Restarts"}},
+		"by eviction":             {nil, []string{"Gaps        one replica only: shop/Deployment/api", ". --move=surge avoids it", "Blocked     Deployment shop/api", "Error       "}, []string{"Restarts"}},
 		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is written", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
-		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
+		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        one replica only: shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
 		"as a document":           {[]string{"-o", "json"}, []string{`"singletons": [`, `"name": "shop/Deployment/api"`, `"rule": "POD010"`, `"rule": "PRB001"`}, nil},
 		"what is not known":       {nil, []string{"rules not looked at, or in part: kubectl nodeupgrade check --filename=- --current=image=v2 a tells which"}, []string{"infos more"}},
 	}

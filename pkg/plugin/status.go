@@ -25,7 +25,7 @@ func newStatusCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
 		Short:             "Show an upgrade's phase, what is in flight and what blocks",
-		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.openCommand(cmd, args, f.parseLine)
@@ -43,7 +43,7 @@ func newStatusCommand(f *flags) *cobra.Command {
 			return c.line.printStatus(status)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: print it again whenever it changes")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow on one screen until the upgrade ends")
 	return cmd
 }
 

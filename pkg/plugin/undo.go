@@ -103,7 +103,7 @@ func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupCo
 
 func newAbortCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
-		use: "abort", doing: "aborting the upgrade of", short: "Take away what an upgrade left, and forget it",
+		use: "abort", doing: "aborting the upgrade of", short: "Undo what a stopped upgrade left: taints, added nodes, raised max",
 		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's
 maximum again, resumes suspended processes and points the group at the revision
 from before, if the upgrade pointed it elsewhere. Nodes that were replaced stay

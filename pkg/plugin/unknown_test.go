@@ -38,7 +38,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 		{"check blue -f " + dump, "", "rules not looked at, or in part: the dump has no configmaps", 3},
 		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service, which the upgrade would keep until another is ready: the dump has no services", 3},
 		{"simulate blue -o json -f " + dump, "", "the dump has no services", 3},
-		{"blue --dry-run", "", "Target      not known, and so is which nodes are outdated", 3},
+		{"blue --dry-run", "", "Target      not known\n", 3},
 		{"blue --dry-run -o json", "", "which nodes are current is unknown", 3},
 		{"blue --dry-run " + current, "services", "Not known   17 rules not looked at, or in part", 3},
 		{"blue --dry-run " + current, "namespaces", "namespaces is forbidden: " + role, 1},

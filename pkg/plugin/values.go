@@ -21,6 +21,7 @@ func listFlagValues(flag string) []string {
 	return map[string][]string{
 		"provider":        listProviderNames(),
 		"progress":        {"auto", "tty", "plain", "json", "quiet"},
+		"color":           {"auto", "always", "never"},
 		"output":          {"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="},
 		"dry-run":         {"none", "client", "server"},
 		"strategy":        convertToStrings(record.Strategies()),

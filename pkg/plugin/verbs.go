@@ -36,7 +36,7 @@ type recordedUpgrade struct {
 func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	return &cobra.Command{
 		Use: v.use + " GROUP", Short: v.short, Long: v.long,
-		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listRecorded),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.openCommand(cmd, args, f.parseVerb)

@@ -20,7 +20,7 @@ func TestVerbsAreRefused(t *testing.T) {
 		code         int
 	}{
 		"without a group":         {"pause", "error: no group is named: kubectl nodeupgrade pause GROUP\n", 2},
-		"of two groups":           {"pause blue green", "error: accepts at most 1 arg(s), received 2\n", 2},
+		"of two groups":           {"pause blue green", "error: pause takes one group; got blue, green\n", 2},
 		"a group nobody upgraded": {"abort red --yes", "error: aborting the upgrade of group \"red\": no upgrade of it is recorded: run kubectl nodeupgrade red to start one, or kubectl nodeupgrade status red to list what an earlier upgrade left\n", 2},
 		"by a node":               {"pause --node g1", "error: pausing the upgrade of group \"green\": its upgrade is over (succeeded)\n", 2},
 		"by an unknown node":      {"pause --node n9", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},

@@ -13,8 +13,8 @@ func TestStatusWithoutCredentials(t *testing.T) {
 		code int
 		says []string
 	}{
-		"a group that is named":            {"status blue", exitDone, []string{"Node group blue, run r1", "Not read", "no credentials found", "aws sso login"}},
-		"the only one under way":           {"status", exitDone, []string{"Node group blue, run r1", "Not read"}},
+		"a group that is named":            {"status blue", exitDone, []string{"Group       blue to image=v2, run r1", "Not read", "no credentials found", "aws sso login"}},
+		"the only one under way":           {"status", exitDone, []string{"Group       blue to image=v2, run r1", "Not read"}},
 		"for programs":                     {"status blue -o json", exitDone, []string{`"run": "r1"`, `"unread": "connecting to AWS: no credentials found`}},
 		"a group without a record":         {"status green", exitError, []string{"error: connecting to AWS: no credentials found"}},
 		"a node, whose group is not known": {"status --node=b1", exitError, []string{"error: connecting to AWS: no credentials found"}},

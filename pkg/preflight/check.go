@@ -163,7 +163,7 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
 		found = append(found, Finding{
 			Rule: "POD012", Severity: Warn, Object: "DaemonSet " + name,
-			Message: fmt.Sprintf("does not tolerate %s, which outdated nodes get: a pod of it that ends there is not made again", fence.ToString()),
+			Message: fmt.Sprintf("it does not tolerate %s, the taint of outdated nodes: if its pod on such a node exits, it is not restarted", fence.ToString()),
 			Remedy:  "tolerate that taint if a node needs the pod until its end",
 		})
 	}

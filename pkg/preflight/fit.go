@@ -62,7 +62,7 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 			"pod %s/%s is not to be disrupted (%s), and a surge is for pods that may be: the old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to end by themselves",
 			moving[i].Namespace, moving[i].Name, drain.Protection(moving[i]))
 	}
-	return record.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
+	return record.Surge, "all pods can stop within an hour, and blue-green would pay for a second node beside each"
 }
 
 // isProtected reports whether the pod is not to be disrupted. One of the cluster's own does not decide over a strategy: many

@@ -104,12 +104,12 @@ func findStuckPod(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	f := &Finding{
-		Message: fmt.Sprintf("it was to be gone %d min ago", int(overdue.Minutes())),
-		Remedy:  "see on its node why the kubelet cannot end it; kubectl delete --force only forgets it",
+		Message: fmt.Sprintf("it was deleted and is overdue for %d min", int(overdue.Minutes())),
+		Remedy:  "see on its node why the kubelet does not end it; kubectl delete --force only forgets it",
 	}
 	if len(pod.Finalizers) > 0 {
-		f.Message += ", and finalizers keep it: " + strings.Join(pod.Finalizers, ", ")
-		f.Remedy = "see why the controller that put them there does not take them off"
+		f.Message += ", kept by finalizer " + strings.Join(pod.Finalizers, ", ")
+		f.Remedy = "find out why its controller does not remove it"
 	}
 	return f
 }

@@ -63,23 +63,26 @@ func (r *CheckReport) countBySeverity() map[preflight.Severity]int {
 // out of narrow tables, and counted. In Markdown the commands that mend findings follow the table,
 // in a wide one each stands in its row.
 func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
-	out := page{w: w, style: o.Style}
-	out.addLines(fmt.Sprintf("Node group %s (%s), context %s: %s", r.Name, r.Kind, cmp.Or(r.Context, "-"), describeOutdated(r)))
+	out := newPage(w, o)
+	out.addVerdict(checkVerdict(r))
+	out.addLines(fmt.Sprintf("Group       %s (%s), context %s: %s", r.Name, r.Kind, cmp.Or(r.Context, "-"), describeOutdated(r)))
 	for _, assumption := range r.Assumptions {
 		out.addLines("Assumes     " + assumption)
 	}
-	out.addLines("")
-	header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
+	columns := []column{{title: "WORKLOAD", long: true}, {title: "SEVERITY", key: true, toneOf: toneOfSeverity}, {title: "RULE", key: true}, {title: "OBJECT", long: true}, {title: "FINDING", long: true, key: true}}
 	if o.Wide {
-		header = append(header, "MENDED-BY")
+		columns = append(columns, column{title: "MENDED-BY"})
 	}
 	if rows := findingRows(r.Findings, o); len(rows) > 0 {
-		out.addTable(header, rows)
 		out.addLines("")
+		out.addTable(columns, rows)
 	}
-	out.addLines(checkFooterLines(r, o)...)
+	if footer := checkFooterLines(r, o); len(footer) > 0 {
+		out.addLines("")
+		out.addLines(footer...)
+	}
 	if o.Style == Markdown && isMendable(r) {
-		out.style = Plain // of a block of code
+		out.Style = Plain // of a block of code
 		out.addLines("", "Commands that mend what they can; read them before you run them:", "", "```sh")
 		out.addPatches([]CheckReport{*r})
 		out.addLines("```")
@@ -87,11 +90,36 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	return out.err
 }
 
+// checkVerdict counts what was found, by severity.
+func checkVerdict(r *CheckReport) (tone, string) {
+	switch {
+	case r.Outdated == nil:
+		return warning, "Nothing was checked: " + r.Unknown + "; or pass --all-nodes, which checks as if all were outdated"
+	case *r.Outdated == 0:
+		return warning, "No node is outdated, so nothing would move: --all-nodes checks as if all were"
+	}
+	counts := r.countBySeverity()
+	var parts []string
+	for _, severity := range preflight.Severities() {
+		if n := counts[severity]; n > 0 {
+			parts = append(parts, countFindings(n, severity))
+		}
+	}
+	switch unknown := counts[preflight.Unknown]; {
+	case len(parts) > 0:
+		return toneOfSeverity(string(r.Worst())), strings.Join(parts, ", ")
+	case unknown > 0:
+		return warning, "Nothing found, as far as could be looked"
+	default:
+		return good, "No rule finds anything"
+	}
+}
+
 func describeOutdated(r *CheckReport) string {
 	if r.Outdated == nil {
 		return fmt.Sprintf("which of its %d nodes are outdated is not known", r.Nodes)
 	}
-	return fmt.Sprintf("%d of %d nodes are outdated, with pods of %s", *r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
+	return fmt.Sprintf("%s, with pods of %s", countOutdated(*r.Outdated, r.Nodes), formatCount(r.Workloads, "workload"))
 }
 
 // isMendable reports whether there is a command that mends a finding.
@@ -191,28 +219,12 @@ func joinUnread(all []preflight.Finding) []preflight.Finding {
 }
 
 func checkFooterLines(r *CheckReport, o Options) []string {
-	switch {
-	case r.Outdated == nil:
-		return []string{"Nothing was checked: " + r.Unknown + "; or pass --all-nodes, which checks as if all were outdated."}
-	case *r.Outdated == 0:
-		return []string{"No node is outdated, so that nothing would move: --all-nodes checks as if all were."}
+	if r.Outdated == nil || *r.Outdated == 0 || len(r.Findings) == 0 {
+		return nil
 	}
 	counts := r.countBySeverity()
-	var parts, lines []string
-	for _, severity := range preflight.Severities() {
-		if n := counts[severity]; n > 0 {
-			parts = append(parts, countFindings(n, severity))
-		}
-	}
 	unknown := counts[preflight.Unknown]
-	switch {
-	case len(parts) > 0:
-		lines = append(lines, "Found "+strings.Join(parts, ", ")+".")
-	case unknown == 0:
-		return []string{"No rule finds anything."}
-	default:
-		lines = append(lines, "Found nothing, as far as could be looked.")
-	}
+	var lines []string
 	if unknown > 0 {
 		lines = append(lines, fmt.Sprintf("Not known   %s not looked at, or in part: %s", formatCount(unknown, "rule"), r.Unread))
 	}
@@ -229,8 +241,10 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 // countFindings says how many findings of a severity there are.
 func countFindings(n int, s preflight.Severity) string {
 	switch s {
-	case preflight.Refuse, preflight.Block:
-		return formatCount(n, "finding") + " of severity " + string(s)
+	case preflight.Refuse:
+		return formatCount(n, "refusing finding")
+	case preflight.Block:
+		return formatCount(n, "blocking finding")
 	default:
 		return formatCount(n, string(s))
 	}
@@ -241,7 +255,7 @@ func countFindings(n int, s preflight.Severity) string {
 // because the rollout would not finish. ofCluster lists the kubectl flags that select the cluster that was checked; it is empty for the
 // cluster of the current context.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
-	out := page{w: w}
+	out := newPage(w, Options{})
 	if len(ofCluster) > 0 && slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) }) {
 		out.addLines("kubectl() { command kubectl " + shell.Join(ofCluster) + ` "$@"; }`)
 	}
@@ -290,7 +304,7 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	if len(r.More) > 0 {
 		lines = append(lines, "Finds more with: "+strings.Join(r.More, ", "))
 	}
-	out := page{w: w}
+	out := newPage(w, Options{})
 	out.addLines(append(lines, "")...)
 	switch {
 	case r.OfPlans:

@@ -118,15 +118,18 @@ func (f *WayForecast) extraHours() float64 {
 
 // WriteComparison writes a row for each way, and which fits best.
 func WriteComparison(w io.Writer, c *Comparison, o Options) error {
-	out := page{w: w, style: o.Style}
-	out.addLines(fmt.Sprintf("Node group %s, context %s", c.Name, cmp.Or(c.Context, "-")), "")
+	out := newPage(w, o)
+	out.addVerdict(comparisonVerdict(c))
+	out.addLines(fmt.Sprintf("Group       %s, context %s", c.Name, cmp.Or(c.Context, "-")), "")
 	var rows [][]string
 	for i := range c.Ways {
-		if c.Ways[i].Refused == "" {
+		if c.Ways[i].WayForecast != nil {
 			rows = append(rows, formatWay(&c.Ways[i]))
 		}
 	}
-	out.addTable([]string{"WAY", "TAKES", "PEAK", "EXTRA-HOURS", "EVICTIONS", "FORCED", "OUTAGE", "ENDS", "BEST"}, rows)
+	out.addTable([]column{
+		{title: "WAY", long: true}, {title: "TAKES", key: true}, {title: "PEAK"}, {title: "EXTRA-HOURS"}, {title: "EVICTIONS"}, {title: "FORCED"}, {title: "OUTAGE"}, {title: "ENDS"}, {title: "BEST", key: true},
+	}, rows)
 	out.addLines(slices.Concat([]string{""}, comparisonFooter(c))...)
 	if o.Wide {
 		for _, assumption := range c.Assumptions {
@@ -136,13 +139,27 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 	return out.err
 }
 
+// comparisonVerdict names the best way.
+func comparisonVerdict(c *Comparison) (tone, string) {
+	for i := range c.Ways {
+		if w := &c.Ways[i]; w.Best {
+			text := fmt.Sprintf("Best: %s, takes %s", w.Flags, formatSpan(w.Duration))
+			if w.Peak != nil {
+				text += fmt.Sprintf(", at most %s", formatCount(*w.Peak, "node"))
+			}
+			return good, text
+		}
+	}
+	if c.ReachesGoal() {
+		return warning, "None is best: each way that replaces all nodes deletes pods past their budgets"
+	}
+	return bad, "None is best: no way that is forecast replaces all nodes"
+}
+
 func formatWay(w *Way) []string {
 	best := ""
 	if w.Best {
 		best = "*"
-	}
-	if w.WayForecast == nil {
-		return []string{w.Flags, "?", "?", "?", "?", "?", "?", "?", best}
 	}
 	peak, extra := "-", "-"
 	if w.Peak != nil && w.ExtraInstanceHours != nil {
@@ -155,7 +172,7 @@ func formatWay(w *Way) []string {
 }
 
 func comparisonFooter(c *Comparison) []string {
-	lines := []string{fmt.Sprintf("Fits        %s: %s", c.Fits, c.FitsBecause)}
+	lines := []string{fmt.Sprintf("Recommended %s: %s", c.Fits, c.FitsBecause)}
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
 	case c.ReachesGoal():
@@ -166,7 +183,7 @@ func comparisonFooter(c *Comparison) []string {
 	for i := range c.Ways {
 		switch w := &c.Ways[i]; {
 		case w.Best:
-			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the strategy that fits, then the least time without a ready pod, then the shortest", w.Flags))
+			lines = append(lines, fmt.Sprintf("Best        %s: fewest pods deleted past a budget, then the recommended strategy, then least outage, then shortest", w.Flags))
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, strings.TrimPrefix(w.Refused, w.Flags+": ")))
 		case w.Unforecast != "":

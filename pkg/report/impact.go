@@ -59,7 +59,10 @@ func describeImpact(w record.WorkloadImpact) string {
 	if w.None.Duration <= 0 {
 		return w.Name + ": " + still
 	}
-	text := fmt.Sprintf("%s was without a ready pod for %s, and had fewer than before for %s", w.Name, formatSeconds(w.None.Duration), formatSeconds(w.Below.Duration))
+	text := fmt.Sprintf("%s: no ready pod for %s", w.Name, formatSeconds(w.None.Duration))
+	if w.Below.Duration > w.None.Duration {
+		text += ", fewer than before for " + formatSeconds(w.Below.Duration)
+	}
 	if still != "" {
 		text += "; " + still
 	}

@@ -33,21 +33,21 @@ func TestImpactLines(t *testing.T) {
 			first: "no workload was without a ready pod: 4 evictions of 2 workloads, which had fewer than before for at most 4s",
 		},
 		"one was out": {
-			all: []record.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 12*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,
-			first: "shop/Deployment/solo was without a ready pod for 12s, and had fewer than before for 12s",
+			all: []record.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 15*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,
+			first: "shop/Deployment/solo: no ready pod for 12s, fewer than before for 15s",
 			last:  "4 evictions of 2 workloads, of which 1 had a ready pod at all times",
 		},
 		"one still is": {
 			all: []record.WorkloadImpact{{Name: "shop/Deployment/solo", Impact: record.Impact{
 				Evictions: 1, Below: record.Duration{Duration: 3 * time.Second}, None: record.Duration{Duration: 3 * time.Second}, Lacks: 1, Out: true,
 			}}}, lines: 2,
-			first: "shop/Deployment/solo was without a ready pod for 3s, and had fewer than before for 3s; it has no ready pod now",
+			first: "shop/Deployment/solo: no ready pod for 3s; it has no ready pod now",
 		},
 		"one still lacks a pod": {
 			all: []record.WorkloadImpact{{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 3, Lacks: 2}}}, lines: 2,
 			first: "shop/Deployment/web: it has 2 ready pods fewer now than before",
 		},
-		"many were": {all: many, lines: 12, first: "shop/Deployment/app0 was without a ready pod for 1s, and had fewer than before for 1s"},
+		"many were": {all: many, lines: 12, first: "shop/Deployment/app0: no ready pod for 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := report.ImpactLines(c.all)

@@ -22,7 +22,8 @@ import (
 // WritePlan writes what happens to the group, then the nodes in order of start, then what was
 // found.
 func WritePlan(w io.Writer, p *Plan, o Options) error {
-	out := page{w: w, style: o.Style}
+	out := newPage(w, o)
+	out.addVerdict(planVerdict(p))
 	out.addLines(planHeaderLines(p)...)
 	if len(p.Nodes) > 0 {
 		out.addLines("")
@@ -33,9 +34,21 @@ func WritePlan(w io.Writer, p *Plan, o Options) error {
 }
 
 func (p *page) addPlanNodes(plan *Plan, wide bool) {
-	header := []string{"BATCH", "NODE", "ZONE", "FROM", "TO", "PODS", "STAYING", "START", "END", "WAITS-FOR", "BLOCKED-BY"}
+	columns := []column{
+		{title: "#"},
+		{title: "NODE", cut: cutDomain, key: true},
+		{title: "ZONE", cut: cutRegion},
+		{title: "FROM"},
+		{title: "TO"},
+		{title: "PODS"},
+		{title: "STAYING"},
+		{title: "START"},
+		{title: "END"},
+		{title: "WAITS-FOR", long: true},
+		{title: "BLOCKED-BY", long: true, toneOf: toneOfBlocker},
+	}
 	if wide {
-		header = append(header, "WHY-OUTDATED")
+		columns = append(columns, column{title: "WHY-OUTDATED"})
 	}
 	var rows [][]string
 	for _, n := range plan.Nodes {
@@ -49,7 +62,7 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 		}
 		rows = append(rows, row)
 	}
-	p.addTable(header, rows)
+	p.addTable(columns, rows)
 }
 
 func formatStart(start *simulate.Span) string {
@@ -74,16 +87,16 @@ func formatBlockers(n *PlanNode, wide bool) string {
 }
 
 func planHeaderLines(p *Plan) []string {
-	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, cmp.Or(p.Context, "-"), withPrefix(", ", p.Account))}
+	lines := []string{fmt.Sprintf("Group       %s (%s), context %s%s", p.Name, p.Kind, cmp.Or(p.Context, "-"), withPrefix(", ", p.Account))}
 	switch refusal := preflight.FirstRefusal(p.Findings); {
 	case p.Current == nil:
-		return append(lines, "Target      not known, and so is which nodes are outdated")
+		return append(lines, "Target      not known")
 	case len(p.Nodes) == 0 && p.Resumes == "" && refusal != nil:
-		return append(lines, fmt.Sprintf("Target      %s: none of %d nodes is outdated", p.To.Name, *p.Current))
+		return append(lines, fmt.Sprintf("Target      %s: none of %s is outdated", p.To.Name, formatCount(*p.Current, "node")))
 	case len(p.Nodes) == 0 && p.Resumes == "":
-		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", *p.Current, p.To.Name))
+		return lines
 	}
-	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describeGroup(p), len(p.Nodes), len(p.Nodes)+*p.Current)
+	target := fmt.Sprintf("Target      %s: %s", describeGroup(p), countOutdated(len(p.Nodes), len(p.Nodes)+*p.Current))
 	if p.Unlabelled > 0 {
 		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
 	}
@@ -106,6 +119,68 @@ func planHeaderLines(p *Plan) []string {
 		lines = append(lines, "Continues   run "+p.Resumes)
 	}
 	return lines
+}
+
+// planVerdict says what most readers want to know: how many nodes are replaced, whether anything keeps them, and how long it takes.
+func planVerdict(p *Plan) (tone, string) {
+	refusal := preflight.FirstRefusal(p.Findings)
+	switch {
+	case refusal != nil:
+		return bad, "Refused: " + refusal.Message + withPrefix(": ", refusal.Remedy)
+	case p.Current == nil:
+		return warning, "Not known which nodes are outdated"
+	case len(p.Nodes) == 0 && p.Resumes == "":
+		return good, fmt.Sprintf("Nothing to do: %s current (%s)", DescribeAll(*p.Current), p.To.Name)
+	case len(p.Nodes) == 0:
+		return good, "No node to replace: only what the upgrade still has to give back"
+	}
+	text, t := formatCount(len(p.Nodes), "node")+" to replace", good
+	blocked := 0
+	for i := range p.Nodes {
+		if len(p.Nodes[i].BlockedBy) > 0 {
+			blocked++
+		}
+	}
+	switch {
+	case blocked == 0:
+		text += ", none blocked"
+	default:
+		text, t = text+fmt.Sprintf(", %d blocked", blocked), bad
+	}
+	if len(beginLines(p)) > 0 {
+		return bad, text + ": nothing begins until that is mended"
+	}
+	if p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort()) {
+		worst := &p.Ends.Fast
+		if !worst.IsShort() {
+			worst = &p.Ends.Slow
+		}
+		return bad, text + fmt.Sprintf(": it ends %s after %s", worst.Result, duration.HumanDuration(worst.After.Duration))
+	}
+	if p.Duration.Latest.Duration > 0 {
+		text += ", takes " + formatSpan(p.Duration)
+	}
+	if _, past := countDeletions(p.Deletions); past > 0 {
+		text, t = text+fmt.Sprintf(", %s deleted past their budgets", formatCount(past, "pod")), warning
+	}
+	return t, text
+}
+
+// countOutdated says how many of the group's nodes are outdated.
+func countOutdated(n, all int) string {
+	verb := "are"
+	if n == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %s %s outdated", n, formatCount(all, "node"), verb)
+}
+
+// DescribeAll are all nodes of a group as the subject of a sentence.
+func DescribeAll(n int) string {
+	if n == 1 {
+		return "its only node is"
+	}
+	return fmt.Sprintf("all %d nodes are", n)
 }
 
 func describeStrategy(p *Plan) string {
@@ -143,22 +218,18 @@ func describeGroup(p *Plan) string {
 }
 
 func formatSizes(p *Plan) string {
-	text := fmt.Sprintf("Size        desired %d, min %d, max %d", p.Sizes.Desired, p.Sizes.Min, p.Sizes.Max)
+	text := fmt.Sprintf("Size        %s (min %d, max %d)", formatCount(p.Sizes.Desired, "node"), p.Sizes.Min, p.Sizes.Max)
 	if p.Request.Surge == 0 {
-		return text + "; no node is added first"
+		return text + "; none is added first"
 	}
 	parts := listZoneSurges(p.Surge)
-	text += fmt.Sprintf("; +%d while it lasts", p.Request.Surge)
-	if len(parts) > 0 && p.Request.TakesTurns() {
-		text += " (one zone after the other: " + strings.Join(parts, ", ") + ")"
-	} else if len(parts) > 0 {
-		text += " (" + strings.Join(parts, ", ") + ")"
+	switch {
+	case len(parts) == 0:
+		parts = []string{fmt.Sprintf("+%d", p.Request.Surge)}
+	case p.Request.TakesTurns():
+		parts[0] = "one zone after the other: " + parts[0]
 	}
-	then := "back to"
-	if p.SizeAfter > p.Sizes.Desired { // nodes are left behind, and none that was added can be given back
-		then = "then"
-	}
-	return text + fmt.Sprintf(", at most %d, and %s %d", p.Peak, then, cmp.Or(p.SizeAfter, p.Sizes.Desired))
+	return text + fmt.Sprintf(", up to %d during the upgrade (%s), %d afterwards", p.Peak, strings.Join(parts, ", "), cmp.Or(p.SizeAfter, p.Sizes.Desired))
 }
 
 // listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or
@@ -223,7 +294,7 @@ func beginLines(p *Plan) []string {
 		return nil
 	}
 	slices.Sort(rules)
-	return []string{"Begins      not before what is Blocked is mended (exit 3, nothing is touched); what follows is the upgrade with --skip-check=" + strings.Join(rules, ",")}
+	return []string{"Begins      only when what is Blocked is mended (exit 3, nothing is touched); the rest of this plan is the upgrade with --skip-check=" + strings.Join(rules, ",")}
 }
 
 // forecastLines sum the forecast up.
@@ -343,12 +414,12 @@ func formatCapacity(r *simulate.Room) string {
 	if r.Moves.Pods == 0 || (r.Nodes == 0 && r.Added.Pods == 0) {
 		return ""
 	}
-	line := "Room        " + formatAmount(r.Moves) + " must move; no other node takes them"
+	line := fmt.Sprintf("Room        %s to move (%s), to new nodes only", formatCount(r.Moves.Pods, "pod"), formatResources(r.Moves))
 	if r.Nodes > 0 {
-		line = fmt.Sprintf("Room        %s must move; %s %s them, with %s free", formatAmount(r.Moves), formatCount(r.Nodes, "other node"), conjugateTake(r.Nodes), formatAmount(r.Free))
+		line = fmt.Sprintf("Room        %s to move (%s); %s %s them, with room for %s", formatCount(r.Moves.Pods, "pod"), formatResources(r.Moves), formatCount(r.Nodes, "other node"), conjugateTake(r.Nodes), formatAmount(r.Free))
 	}
 	if r.Added.Pods > 0 {
-		line += "; the surge adds " + formatAmount(r.Added)
+		line += "; the surge adds room for " + formatAmount(r.Added)
 	}
 	return line
 }
@@ -360,9 +431,14 @@ func conjugateTake(n int) string {
 	return "take"
 }
 
-// formatAmount is an amount in units that people compare: "12.5 CPU, 40.0Gi, 94 pods".
+// formatAmount is an amount in units that people compare: "94 pods (12.5 CPU, 40.0 GiB)".
 func formatAmount(a simulate.Amount) string {
-	return fmt.Sprintf("%.1f CPU, %.1fGi, %s", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30), formatCount(a.Pods, "pod"))
+	return fmt.Sprintf("%s (%s)", formatCount(a.Pods, "pod"), formatResources(a))
+}
+
+// formatResources is an amount without the number of pods: "12.5 CPU, 40.0 GiB".
+func formatResources(a simulate.Amount) string {
+	return fmt.Sprintf("%.1f CPU, %.1f GiB", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30))
 }
 
 // formatSpan is a time, or the earliest and the latest: "3m10s-12m".

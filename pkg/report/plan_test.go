@@ -41,17 +41,18 @@ func somePlan() *report.Plan {
 	return plan
 }
 
-const planText = `Node group workers (Auto Scaling group), context prod
+const planText = `2 nodes to replace, 1 blocked, takes 20m-26m
+Group       workers (Auto Scaling group), context prod
 Target      workers:2: 2 of 3 nodes are outdated
-Strategy    surge like eks: at most 1 in flight, 1 unavailable; 0s to drain a node, then fail; settle 0s
-Size        desired 3, min 0, max 3; +1 while it lasts (a +1), at most 4, and back to 3
+Strategy    surge, with EKS's numbers: one node at a time; 0s to drain each, else the upgrade stops
+Size        3 nodes (min 0, max 3), up to 4 during the upgrade (a +1), 3 afterwards
 
-BATCH   NODE   ZONE   FROM        TO          PODS   STAYING   START    END       WAITS-FOR          BLOCKED-BY
-1       one    a      workers:1   workers:2   4      2         0s       90s-10m   PDB shop/web 70s   -
-2       two    a      workers:1   workers:2   1      0         2m-11m   -         -                  PDB shop/db
+#   NODE   ZONE   FROM        TO          PODS   STAYING   START    END       WAITS-FOR          BLOCKED-BY
+1   one    a      workers:1   workers:2   4      2         0s       90s-10m   PDB shop/web 70s   -
+2   two    a      workers:1   workers:2   1      0         2m-11m   -         -                  PDB shop/db
 
 Takes       20m-26m; 5 evictions; at most 4 instances, 0.2 extra instance-hours
-Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods
+Room        5 pods to move (1.5 CPU, 3.0 GiB); 1 other node takes them, with room for 9 pods (2.0 CPU, 4.0 GiB); the surge adds room for 58 pods (4.0 CPU, 16.0 GiB)
 Warning     ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
 `
 
@@ -63,10 +64,10 @@ func TestPlanAsATable(t *testing.T) {
 	}{
 		"as it is": {func(*report.Plan) {}, false, planText},
 		"wide, with what it assumes": {func(p *report.Plan) { p.Nodes, p.Findings = p.Nodes[:1], nil }, true, "extra instance-hours\n" +
-			"Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods\n" +
+			"Room        5 pods to move (1.5 CPU, 3.0 GiB); 1 other node takes them, with room for 9 pods (2.0 CPU, 4.0 GiB); the surge adds room for 58 pods (4.0 CPU, 16.0 GiB)\n" +
 			"Assumed     a machine is gone 30s after its termination begins\n"},
-		"no other node":                {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
-		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "desired 12, min 0, max 3; +1 while it lasts (a +1), at most 13, and back to 7\n"},
+		"no other node":                {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "5 pods to move (1.5 CPU, 3.0 GiB), to new nodes only; the surge adds room for 58 pods"},
+		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "12 nodes (min 0, max 3), up to 13 during the upgrade (a +1), 7 afterwards\n"},
 		"nothing to compare":           {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
 		"without a cloud":              {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"E54 the console's rolling update": {

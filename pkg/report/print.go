@@ -21,13 +21,17 @@ type Options struct {
 	Wide bool
 	// Now is what ages are counted to.
 	Now time.Time
+	// Width is how many cells wide the terminal is that is written to; 0 for what is no terminal.
+	Width int
+	// Color has what wants attention coloured. NoHeaders leaves the titles of columns out.
+	Color, NoHeaders bool
 }
 
 // WriteGroups writes the list of groups.
 func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
-	header := []string{"NAME", "PROVIDER", "NODES", "OUTDATED", "PHASE", "AGE"}
+	columns := []column{{title: "NAME", long: true}, {title: "PROVIDER", key: true}, {title: "NODES", key: true}, {title: "OUTDATED", key: true}, {title: "PHASE", key: true}, {title: "AGE", key: true}}
 	if o.Wide {
-		header = append(header, "KIND", "WANTED", "REFUSED-BECAUSE")
+		columns = append(columns, column{title: "KIND"}, column{title: "WANTED"}, column{title: "REFUSED-BECAUSE"})
 	}
 	var rows [][]string
 	for i := range list.Items {
@@ -42,7 +46,9 @@ func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 		}
 		rows = append(rows, row)
 	}
-	return WriteTable(w, o.Style, header, rows)
+	out := newPage(w, o)
+	out.addTable(columns, rows)
+	return out.err
 }
 
 func formatAge(since, now time.Time) string {
@@ -51,7 +57,10 @@ func formatAge(since, now time.Time) string {
 
 // WriteStatus writes an upgrade as it stands, on one screen.
 func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
-	out := page{w: w, style: o.Style}
+	out := newPage(w, o)
+	if s.Run != "" {
+		out.addVerdict(statusVerdict(s))
+	}
 	out.addLines(statusHeaderLines(s, o.Now)...)
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
@@ -61,7 +70,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	}
 	if len(rows) > 0 {
 		out.addLines("")
-		out.addTable([]string{"NODE", "ZONE", "STATE", "BATCH", "PODS", "STAYING"}, rows)
+		out.addTable([]column{{title: "NODE", cut: cutDomain, key: true}, {title: "ZONE", cut: cutRegion}, {title: "STATE", key: true}, {title: "BATCH"}, {title: "PODS", key: true}, {title: "STAYING"}}, rows)
 	}
 	return out.err
 }
@@ -78,10 +87,9 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))
 	}
 	lines := []string{
-		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, formatAge(s.Started, now)),
+		fmt.Sprintf("Group       %s to %s, run %s, started %s ago", s.Name, s.Target.Name, s.Run, formatAge(s.Started, now)),
 		fmt.Sprintf("Phase       %s, for %s", st.Phase, formatAge(st.Since, now)),
-		fmt.Sprintf("Progress    %d of %d nodes replaced, %d not started", st.Replaced, st.Total, st.Outdated),
-		fmt.Sprintf("Held by     %s", cmp.Or(s.Holder, "-")),
+		"Run by      " + cmp.Or(s.Holder, "nobody"),
 	}
 	lines = append(lines, operationLines(s)...)
 	if s.Unread != "" {
@@ -99,12 +107,37 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	}
 	lines = append(lines, restLines(&s.Rest, st.Manager, now)...)
 	if st.Owed > 0 {
-		lines = append(lines, "Still ours  "+formatCount(st.Owed, "added node"))
+		lines = append(lines, "Gives back  "+formatCount(st.Owed, "added node"))
 	}
 	if len(s.Suspended) > 0 {
-		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))
+		lines = append(lines, "Suspended   "+strings.Join(s.Suspended, ", ")+", until it ends")
 	}
 	return append(lines, LeftoverLines(s.Leftovers)...)
+}
+
+// statusVerdict says how far the upgrade is.
+func statusVerdict(s *UpgradeStatus) (tone, string) {
+	st := &s.Status
+	text := fmt.Sprintf("%d of %s replaced", st.Replaced, formatCount(st.Total, "node"))
+	if st.Outdated > 0 {
+		text += fmt.Sprintf(", %d not started", st.Outdated)
+	}
+	switch s.Result {
+	case "":
+		if s.RemainingUnknown == "" && s.RemainingEnds == nil && s.Remaining.Latest.Duration > 0 {
+			text += ", " + formatSpan(s.Remaining) + " left"
+		}
+		if len(s.Blocked) > 0 || s.RemainingEnds != nil {
+			return warning, text
+		}
+		return good, text
+	case record.Succeeded:
+		return good, "Done: " + text
+	case record.Waiting, record.LeftBehind:
+		return warning, string(s.Result) + ": " + text
+	default:
+		return bad, string(s.Result) + ": " + text
+	}
 }
 
 // resultLines say how an upgrade stopped, none of one under way.

@@ -79,12 +79,20 @@ func listGroupChanges(before, now *record.Status) []Event {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
 	}
 	if now.NewReady != before.NewReady && now.New > 0 {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
+		events = append(events, Event{Type: "capacity", Text: formatCount(now.NewReady, "new node") + " ready" + describeStarting(now.New-now.NewReady)})
 	}
 	if fenced := countUnstarted(now, record.NodeFenced); fenced > countUnstarted(before, record.NodeFenced) && countUnstarted(now, record.NodePending) == 0 {
 		events = append(events, Event{Type: "capacity", Text: formatCount(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
+}
+
+// describeStarting says how many new nodes are still to be ready; "" for none.
+func describeStarting(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d starting", n)
 }
 
 // countUnstarted counts the nodes in one of the states before the start.

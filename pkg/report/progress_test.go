@@ -97,17 +97,18 @@ func TestChanges(t *testing.T) {
 			"phase scale down: phase scale down",
 		}},
 		"the first moment": {Moment{}, moment(), []string{
-			"phase upgrade: phase upgrade: 2 outdated nodes, desired 4, max 5 (a:2 b:2)", "capacity: 2 of 2 new nodes ready",
+			"phase upgrade: phase upgrade: 2 outdated nodes, desired 4, max 5 (a:2 b:2)", "capacity: 2 new nodes ready",
 			"capacity: 1 node not started yet, all fenced", "node n1 Draining: node n1 draining 2 pods (batch 1, zone a)",
 		}},
 		"the first moment of a group without a size": {Moment{}, moment(without("n1"), without("n2"), change(func(s *record.Status) {
 			s.Max, s.Desired, s.New, s.NewReady, s.Replaced, s.Zones = 0, 0, 0, 0, 2, ""
 		})), []string{"phase upgrade: phase upgrade: 1 outdated node"}},
-		"the size":            {moment(), moment(change(func(s *record.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
-		"the max":             {moment(), moment(change(func(s *record.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
-		"a new node is ready": {moment(change(func(s *record.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 of 2 new nodes ready"}},
-		"a new node comes":    {moment(), moment(change(func(s *record.Status) { s.New = 3 })), nil},
-		"some are fenced":     {moment(node("n2", record.NodePending, 0), node("n3", record.NodePending, 0)), moment(node("n3", record.NodePending, 0)), nil},
+		"the size":               {moment(), moment(change(func(s *record.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
+		"the max":                {moment(), moment(change(func(s *record.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
+		"a new node is ready":    {moment(change(func(s *record.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 new nodes ready"}},
+		"one of three new nodes": {moment(change(func(s *record.Status) { s.New, s.NewReady = 3, 0 })), moment(change(func(s *record.Status) { s.New, s.NewReady = 3, 1 })), []string{"capacity: 1 new node ready, 2 starting"}},
+		"a new node comes":       {moment(), moment(change(func(s *record.Status) { s.New = 3 })), nil},
+		"some are fenced":        {moment(node("n2", record.NodePending, 0), node("n3", record.NodePending, 0)), moment(node("n3", record.NodePending, 0)), nil},
 		"all are fenced": {moment(node("n2", record.NodePending, 0)), moment(node("n3", record.NodeFenced, 0)), []string{
 			"capacity: 2 nodes not started yet, all fenced",
 		}},

@@ -56,26 +56,26 @@ func workloadLines(p *Plan) []string {
 		lines = append(lines, "Restarts    "+NameFew(restarted)+": spec.template.metadata.annotations is written, as kubectl rollout restart does, so that another pod is ready before theirs goes")
 	}
 	if len(could) > 0 {
-		lines = append(lines, "Gaps        "+NameFew(could)+": one ready pod each, which --move=surge would move without a gap")
+		lines = append(lines, "Gaps        one replica only: "+NameFew(could)+". --move=surge avoids it")
 	}
 	if len(evicted) > 0 {
-		lines = append(lines, "Gaps        "+NameFew(evicted)+": one ready pod each")
+		lines = append(lines, "Gaps        one replica only: "+NameFew(evicted))
 	}
 	if len(p.Slow) > 0 {
 		var slow []string
 		for _, w := range p.Slow {
 			slow = append(slow, fmt.Sprintf("%s (%s)", w.Name, w.Ready))
 		}
-		lines = append(lines, "Slow        "+NameFew(slow)+": no further node is started while their new pods take more than twice that")
+		lines = append(lines, "Slow        "+NameFew(slow)+": if their new pods take more than twice that, the next node waits")
 	}
 	return lines
 }
 
 func formatGap(s Singleton) string {
 	if s.Gap.Duration == 0 {
-		return "a gap of unknown length"
+		return "down for an unknown time"
 	}
-	return fmt.Sprintf("a gap of about %s", formatSeconds(s.Gap.Duration))
+	return "down for about " + formatSeconds(s.Gap.Duration)
 }
 
 // NameFew are the first few of them, and how many there are beyond.

@@ -24,15 +24,34 @@ const (
 // WriteTable draws rows under a header. Cells may come from the cluster: what a terminal or
 // Markdown would take as an instruction is made harmless.
 func WriteTable(w io.Writer, style Style, header []string, rows [][]string) error {
-	var text strings.Builder
-	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(selectRenderer(style)), tablewriter.WithConfig(tableConfig(style)))
-	table.Header(header)
+	return drawTable(w, style, plainGap, header, sanitizeRows(style, rows))
+}
+
+func sanitizeRows(style Style, rows [][]string) [][]string {
+	clean := make([][]string, 0, len(rows))
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
 			cells[i] = sanitizeCell(style, cell)
 		}
-		if err := table.Append(cells); err != nil {
+		clean = append(clean, cells)
+	}
+	return clean
+}
+
+// plainGap is how many cells there are between two columns.
+const plainGap = 3
+
+// drawTable draws cells as they are, with so many cells between two columns; those with line breaks take several lines. A
+// table without a header has none.
+func drawTable(w io.Writer, style Style, between int, header []string, rows [][]string) error {
+	var text strings.Builder
+	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(selectRenderer(style)), tablewriter.WithConfig(tableConfig(style, between)))
+	if len(header) > 0 {
+		table.Header(header)
+	}
+	for _, row := range rows {
+		if err := table.Append(row); err != nil {
 			return fmt.Errorf("drawing a table: %w", err)
 		}
 	}
@@ -61,8 +80,8 @@ func selectRenderer(style Style) tw.Renderer {
 	})
 }
 
-func tableConfig(style Style) tablewriter.Config {
-	padding := tw.Padding{Right: "   ", Overwrite: true}
+func tableConfig(style Style, between int) tablewriter.Config {
+	padding := tw.Padding{Right: strings.Repeat(" ", between), Overwrite: true}
 	if style == Markdown {
 		padding = tw.Padding{Left: " ", Right: " ", Overwrite: true}
 	}
@@ -72,34 +91,6 @@ func tableConfig(style Style) tablewriter.Config {
 		Padding:    tw.CellPadding{Global: padding},
 	}
 	return tablewriter.Config{Header: cell, Row: cell}
-}
-
-// page is written part by part. Once one could not be written, err says why, and no other is.
-type page struct {
-	w     io.Writer
-	style Style
-	err   error
-}
-
-// addTable adds what WriteTable draws.
-func (p *page) addTable(header []string, rows [][]string) {
-	if p.err == nil {
-		p.err = WriteTable(p.w, p.style, header, rows)
-	}
-}
-
-// addLines adds lines of which parts may come from the cluster, as harmless as cells. Markdown
-// would make one line of those that follow each other: each but the last ends with a break.
-func (p *page) addLines(lines ...string) {
-	for i, line := range lines {
-		text := sanitizeCell(p.style, line)
-		if p.style == Markdown && line != "" && i+1 < len(lines) && lines[i+1] != "" {
-			text += `\`
-		}
-		if p.err == nil {
-			_, p.err = fmt.Fprintln(p.w, text)
-		}
-	}
 }
 
 // sanitizeCell takes line breaks and characters that steer a terminal out of a cell, and has

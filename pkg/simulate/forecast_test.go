@@ -83,13 +83,13 @@ func TestForecastTellsTheFuture(t *testing.T) {
 		want   string
 	}{
 		"one after the other": {func(s *simulate.Spec) { allow(s, 1) }, one, `
-1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
-2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "the window" stuck false
-3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "the window" stuck false
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "new nodes" stuck false
+2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "earlier nodes" stuck false
+3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "earlier nodes" stuck false
 succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
 `},
 		"all at once, one budget": {func(s *simulate.Spec) { allow(s, 1) }, all, `
-1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "new nodes" stuck false
 1 old-1 start 2m5s-2m5s end 3m51s-4m20s waits 15s "PDB shop/web" stuck false
 1 old-2 start 2m5s-2m5s end 4m11s-4m40s waits 35s "PDB shop/web" stuck false
 succeeded in 4m11s-4m40s, peak 6, 0.19 extra hours, 6 evictions
@@ -107,15 +107,15 @@ left-behind in 47m0s-47m0s, peak 4, 0.78 extra hours, 3 evictions
 `},
 		"a budget that is overruled": {func(s *simulate.Spec) { allow(s, 0) }, forced, `
 1 old-0 start 2m0s-2m0s end 18m31s-19m0s waits 15m0s "PDB shop/web" stuck false
-2 old-1 start 18m1s-18m30s end 34m32s-35m30s waits 16m30s "the window" stuck false
-3 old-2 start 34m2s-35m0s end 50m33s-52m0s waits 16m30s "the window" stuck false
+2 old-1 start 18m1s-18m30s end 34m32s-35m30s waits 16m30s "earlier nodes" stuck false
+3 old-2 start 34m2s-35m0s end 50m33s-52m0s waits 16m30s "earlier nodes" stuck false
 succeeded in 50m33s-52m0s, peak 4, 0.86 extra hours, 3 evictions
 deleted 3 of shop/ReplicaSet/web after 17m0s, 3 past their budgets
 `},
 		"a cloud that is asked now and then": {func(s *simulate.Spec) { allow(s, 1); s.Times.Seen = 4 * time.Second }, one, `
-1 old-0 start 2m4s-2m4s end 3m35s-4m4s waits 2m4s "the surge" stuck false
-2 old-1 start 3m5s-3m34s end 4m36s-5m34s waits 1m30s "the window" stuck false
-3 old-2 start 5m5s-5m34s end 6m36s-7m34s waits 1m30s "the window" stuck false
+1 old-0 start 2m4s-2m4s end 3m35s-4m4s waits 2m4s "new nodes" stuck false
+2 old-1 start 3m5s-3m34s end 4m36s-5m34s waits 1m30s "earlier nodes" stuck false
+3 old-2 start 5m5s-5m34s end 6m36s-7m34s waits 1m30s "earlier nodes" stuck false
 succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 `},
 		"no room for a pod": {func(s *simulate.Spec) {
@@ -123,7 +123,7 @@ succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 				pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: pod.Spec.NodeName}
 			}
 		}, one, `
-1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "new nodes" stuck false
 WorkloadUnhealthy in 10m1s-10m30s, peak 4, 0.17 extra hours, 2 evictions
 unplaced shop/cache-0-r10 of ReplicaSet shop/cache: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector
 unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector

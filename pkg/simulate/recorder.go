@@ -173,7 +173,7 @@ func reasonToWait(step upgrade.Step) string {
 		cause, _, _ := strings.Cut(step.Status.Waiting, "; ") // what is so meanwhile changes
 		return cause
 	default:
-		return "the window"
+		return "earlier nodes"
 	}
 }
 

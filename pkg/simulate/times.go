@@ -94,8 +94,11 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 	if len(all) == 0 {
 		return fmt.Sprintf("a pod is ready %s after its start: no pod tells", otherwise)
 	}
-	return fmt.Sprintf("a pod is ready after its start as its workload's pods were, the median of each: %s to %s for %d workloads, %s for %d others",
-		slices.Min(all), slices.Max(all), len(all), otherwise, len(owners)-len(all))
+	text := fmt.Sprintf("pods become ready as fast as before: %s to %s, by workload", slices.Min(all), slices.Max(all))
+	if untold := len(owners) - len(all); untold > 0 {
+		text += fmt.Sprintf(", and %s where that is not known (%d of %d workloads)", otherwise, untold, len(owners))
+	}
+	return text
 }
 
 // measureBootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero

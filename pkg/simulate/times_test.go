@@ -203,7 +203,7 @@ func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 
 func TestAssumptionsSayWhatWasMeasured(t *testing.T) {
 	_, assumed := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{took("web", "w1", 7*time.Second), took("db", "d1", time.Minute), build.Pod("x", build.App("x"))}})
-	for _, want := range []string{"2m0s after its launch: no node of the group tells", "7s to 1m0s for 2 workloads, 10s for 1 others", "grace period is over"} {
+	for _, want := range []string{"2m0s after its launch: no node of the group tells", "7s to 1m0s, by workload, and 10s where that is not known (1 of 3 workloads)", "grace period is over"} {
 		if !slices.ContainsFunc(assumed, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("nothing says %q: %q", want, assumed)
 		}

@@ -60,7 +60,7 @@ func (d *decision) addSurge() bool {
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
-		d.askCloudOften(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge) + d.describeShortage())
+		d.askCloudOften(fmt.Sprintf("%d new nodes, %d ready", surge, min(surge, d.count.Usable)) + d.describeShortage())
 		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {

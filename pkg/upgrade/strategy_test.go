@@ -62,10 +62,10 @@ func TestDescribe(t *testing.T) {
 	minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := record.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: record.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
 	for want, change := range map[string]func(*record.Request){
-		"surge like eks: at most 3 in flight, 2 unavailable; 15m0s to drain a node, then fail; settle 1m0s":                               func(r *record.Request) { r.Strategy = record.Surge },
-		"surge like gke: at most 3 in flight, 2 unavailable, one zone at a time; 15m0s to drain a node, then fail; settle 1m0s":           func(r *record.Request) { r.Strategy, r.Like = record.Surge, "gke" },
-		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ":         func(r *record.Request) { r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{} },
-		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; 0s after": func(r *record.Request) { r.Strategy = record.BlueGreen },
+		"surge, with EKS's numbers: at most 3 nodes at a time, 2 unavailable; 15m to drain each, else the upgrade stops; 1m between empty and terminated":                           func(r *record.Request) { r.Strategy = record.Surge },
+		"surge, with GKE's numbers: at most 3 nodes at a time, 2 unavailable, one zone after the other; 15m to drain each, else the upgrade stops; 1m between empty and terminated": func(r *record.Request) { r.Strategy, r.Like = record.Surge, "gke" },
+		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ":                                                   func(r *record.Request) { r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{} },
+		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; 0s after":                                           func(r *record.Request) { r.Strategy = record.BlueGreen },
 		"blue-green, 1 node at once: a new node for each outdated one; ": func(r *record.Request) {
 			r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{Batch: 1}
 		},

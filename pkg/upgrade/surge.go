@@ -2,6 +2,8 @@ package upgrade
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -14,11 +16,11 @@ func surgeStrategy() strategy {
 		begin: (*decision).beginSurge,
 		phases: []phase{
 			{
-				name: record.PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
+				name: record.PhaseSetup, untouched: true, waitsFor: "new nodes", verbs: verbs,
 				run: (*decision).setUpGroup,
 			},
 			{
-				name: record.PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "the surge", verbs: verbs,
+				name: record.PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "new nodes", verbs: verbs,
 				run: (*decision).scaleUpGroup,
 			},
 			{
@@ -37,12 +39,45 @@ func surgeStrategy() strategy {
 
 // describeSurge is the line of a plan.
 func describeSurge(r *record.Request, _ string) string {
-	turns := ""
-	if r.TakesTurns() {
-		turns = ", one zone at a time"
+	width := "one node at a time"
+	if r.Window > 1 {
+		width = fmt.Sprintf("at most %d nodes at a time", r.Window)
 	}
-	return fmt.Sprintf("%s like %s: at most %d in flight, %d unavailable%s; %s to drain a node, then %s; settle %s",
-		r.Strategy, r.Like, r.Window, r.MaxUnavailable, turns, r.DrainTimeout, r.OnTimeout, r.Settle)
+	if r.MaxUnavailable != r.Window {
+		width += fmt.Sprintf(", %d unavailable", r.MaxUnavailable)
+	}
+	if r.TakesTurns() {
+		width += ", one zone after the other"
+	}
+	text := fmt.Sprintf("%s, with %s's numbers: %s; %s to drain each, %s", r.Strategy, strings.ToUpper(r.Like), width, formatLimit(r.DrainTimeout.Duration), describeTimeout(r.OnTimeout))
+	if r.Settle.Duration > 0 {
+		text += fmt.Sprintf("; %s between empty and terminated", formatLimit(r.Settle.Duration))
+	}
+	return text
+}
+
+// describeTimeout says what becomes of a node that is not empty in time.
+func describeTimeout(then record.OnTimeout) string {
+	switch then {
+	case record.Force:
+		return "then its pods are deleted"
+	case record.Skip:
+		return "else it is left behind"
+	default:
+		return "else the upgrade stops"
+	}
+}
+
+// formatLimit writes a time without units of which there are none: 15m, not 15m0s.
+func formatLimit(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // beginSurge deals the surge out to the zones.

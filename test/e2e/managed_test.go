@@ -212,7 +212,7 @@ func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	dry := append([]string{"nodeupgrade", s.group, "--dry-run"}, flags...)
 	plan := run(s.t, s.Fixture, dry...)
 	for _, words := range []string{
-		"Node group " + s.group + " (EKS managed node group)", "release:" + fixture.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
+		"Group       " + s.group + " (EKS managed node group)", "release:" + fixture.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
 		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m0s to drain a node, then the update fails (PodEvictionFailure)",
 	} {
 		if plan.Code != 0 || !strings.Contains(plan.Stdout, words) {

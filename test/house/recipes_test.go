@@ -41,7 +41,7 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	}{
 		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws, gke or manual"}},
 		"the provider upgrades": {[]string{"simulate", "-f", "testdata/recipes/unsized.yaml", "-l", "pool=workers", "--current", "version=v2", "--progress=plain"}, []string{"upgraded: 2 of 2 nodes replaced"}},
-		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks: at most 2 in flight", "the announcement 30m"}},
+		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example, with EKS's numbers: at most 2 nodes at a time", "the announcement 30m"}},
 		"the strategy upgrades": {[]string{"simulate", "--strategy=example", "--progress=plain"}, []string{"phase announce", "phase replace", "upgraded: 12 of 12 nodes replaced"}},
 		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
 		"the rule finds":        {[]string{"check", "-l", "pool=workers", "-f", "testdata/recipes/cluster.yaml"}, []string{"EXA001", "is a workload: none is needed"}},

@@ -1,0 +1,119 @@
+package plugin
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+)
+
+// onTerminal runs a command whose stdout is a terminal of so many columns, and returns what it shows.
+func onTerminal(t *testing.T, columns int, args ...string) string {
+	t.Helper()
+	screen, terminal, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo terminal: %v", err)
+	}
+	defer screen.Close()
+	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: uint16(columns)}); err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string)
+	go func() {
+		var text bytes.Buffer
+		_, _ = io.Copy(&text, screen) // it ends with an error, the other end being closed
+		shown <- strings.ReplaceAll(text.String(), "\r\n", "\n")
+	}()
+	if code := Run(t.Context(), args, nil, terminal, io.Discard); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return <-shown
+}
+
+// What a terminal shows fits it, whatever it shows; a pipe has one row for each node.
+func TestAnswersFitTheTerminal(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	for _, columns := range []int{80, 100, 120, 200} {
+		for _, args := range [][]string{{"simulate"}, {"simulate", "--compare"}} {
+			text := onTerminal(t, columns, args...)
+			if strings.Contains(text, "\x1b") || !strings.Contains(text, "In each row") {
+				t.Errorf("%v in %d columns:\n%q", args, columns, text)
+			}
+			for line := range strings.Lines(text) {
+				if n := twwidth.Width(strings.TrimSuffix(line, "\n")); n > columns {
+					t.Errorf("%v: %d cells of %d: %q", args, n, columns, line)
+				}
+			}
+		}
+	}
+	stdout, _, _ := simulated(t, "")
+	if wide := onTerminal(t, 80, "simulate", "-o", "wide"); strings.Contains(wide, "In each row") || strings.Count(wide, "\n1 ") != 1 {
+		t.Errorf("wide:\n%s", wide)
+	}
+	if strings.Contains(stdout, "In each row") {
+		t.Errorf("into a pipe:\n%s", stdout)
+	}
+}
+
+// Colours are for terminals, unless the user or the environment says otherwise; what the user says counts first.
+func TestColours(t *testing.T) {
+	const green = "\x1b[32m12 nodes to replace"
+	cases := map[string]struct {
+		env  map[string]string
+		args []string
+		want bool
+	}{
+		"a terminal":            {nil, nil, true},
+		"NO_COLOR":              {map[string]string{"NO_COLOR": "1"}, nil, false},
+		"a dumb terminal":       {map[string]string{"TERM": "dumb"}, nil, false},
+		"never":                 {nil, []string{"--color=never"}, false},
+		"always, with NO_COLOR": {map[string]string{"NO_COLOR": "1"}, []string{"--color=always"}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TERM", "xterm-256color")
+			t.Setenv("NO_COLOR", "") // it counts if it is set, to whatever
+			if err := os.Unsetenv("NO_COLOR"); err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range c.env {
+				t.Setenv(key, value)
+			}
+			if text := onTerminal(t, 100, append([]string{"simulate"}, c.args...)...); strings.Contains(text, green) != c.want || strings.Contains(text, "\x1b") != c.want {
+				t.Errorf("coloured is not %t:\n%q", c.want, text[:min(len(text), 200)])
+			}
+		})
+	}
+	if stdout, _, _ := simulated(t, "", "--color=always"); !strings.HasPrefix(stdout, green) {
+		t.Errorf("always, into a pipe: %q", stdout[:min(len(stdout), 200)])
+	}
+}
+
+// NO_COLOR is about colours: the line of the moment is drawn all the same.
+func TestNoColorKeepsTheLineOfTheMoment(t *testing.T) {
+	screen, terminal, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo terminal: %v", err)
+	}
+	defer screen.Close()
+	defer terminal.Close()
+	for env, want := range map[string]bool{"NO_COLOR": true, "TERM": false} {
+		t.Run(env, func(t *testing.T) {
+			t.Setenv("TERM", "xterm")
+			t.Setenv(env, "dumb")
+			if got := mayRedraw(terminal); got != want {
+				t.Errorf("redrawn is %t, want %t", got, want)
+			}
+		})
+	}
+	if mayRedraw(&bytes.Buffer{}) {
+		t.Error("a buffer is drawn over")
+	}
+}

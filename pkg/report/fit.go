@@ -1,0 +1,200 @@
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+)
+
+// fittedGap is how many cells there are between two columns of a table that is made to fit.
+const fittedGap = 2
+
+// fitted is a table that is being made to fit a width.
+type fitted struct {
+	columns []column
+	rows    [][]string
+	// said is what is left out of the table and said above it.
+	said []string
+}
+
+// leaveOutSame takes out the columns that say the same in each of several rows.
+func (f *fitted) leaveOutSame() {
+	if len(f.rows) < 2 {
+		return
+	}
+	for i := len(f.columns) - 1; i > 0; i-- {
+		value := f.rows[0][i]
+		if f.columns[i].key || slices.ContainsFunc(f.rows, func(row []string) bool { return row[i] != value }) {
+			continue
+		}
+		if value != "" && value != "-" {
+			f.said = append([]string{f.columns[i].title + " " + value}, f.said...)
+		}
+		f.columns = slices.Delete(slices.Clone(f.columns), i, i+1)
+		for r, row := range f.rows {
+			f.rows[r] = slices.Delete(row, i, i+1)
+		}
+	}
+}
+
+// leastCut is the shortest part of names that is worth to be cut off.
+const leastCut = 4
+
+// cutNames cuts off the domain that all names of nodes have in common, and the region of zones.
+func (f *fitted) cutNames() {
+	for i := range f.columns {
+		if len(f.rows) < 2 || f.columns[i].cut == nil {
+			continue
+		}
+		if common, how := f.columns[i].cut(f.rows[0][i]); len(common) >= leastCut && f.canCut(i, common, how) {
+			for _, row := range f.rows {
+				row[i] = how.cut(row[i], common)
+			}
+			f.said = append(f.said, f.columns[i].title+" "+how.describe+" "+common)
+		}
+	}
+}
+
+func (f *fitted) canCut(i int, common string, how cutting) bool {
+	return !slices.ContainsFunc(f.rows, func(row []string) bool { return !how.has(row[i], common) || row[i] == common })
+}
+
+// cutting is what is done with a part that names have in common.
+type cutting struct {
+	describe string
+	has      func(name, part string) bool
+	cut      func(name, part string) string
+}
+
+// cutDomain returns the domain of a node's name.
+func cutDomain(name string) (string, cutting) {
+	_, domain, found := strings.Cut(name, ".")
+	if !found {
+		return "", cutting{}
+	}
+	return "." + domain, cutting{"ends with", strings.HasSuffix, strings.TrimSuffix}
+}
+
+// cutRegion returns the region of a zone's name.
+func cutRegion(zone string) (string, cutting) {
+	return zone[:strings.LastIndex(zone, "-")+1], cutting{"begins with", strings.HasPrefix, strings.TrimPrefix}
+}
+
+// breakCells makes columns narrower until the table fits, and breaks the cells that are too long then.
+func (f *fitted) breakCells(width int) {
+	widths, total := make([]int, len(f.columns)), fittedGap*(len(f.columns)-1)
+	for i := range f.columns {
+		widths[i] = f.leastOf(i)
+		for _, row := range f.rows {
+			widths[i] = max(widths[i], twwidth.Width(row[i]))
+		}
+		total += widths[i]
+	}
+	for ; total > width; total-- {
+		i := f.widest(widths)
+		if i < 0 {
+			break
+		}
+		widths[i]--
+	}
+	f.columns = slices.Clone(f.columns)
+	for i := range f.columns {
+		f.columns[i].title = strings.Join(wrapWords(f.columns[i].title, widths[i]), "\n")
+		for _, row := range f.rows {
+			row[i] = strings.Join(wrapWords(row[i], widths[i]), "\n")
+		}
+	}
+}
+
+// leastOf is how wide the longest part of the column's title is.
+func (f *fitted) leastOf(i int) int {
+	least := 0
+	for part := range strings.SplitAfterSeq(f.columns[i].title, "-") {
+		least = max(least, twwidth.Width(part))
+	}
+	return least
+}
+
+// widest returns the column that can best be made narrower, -1 for none: one whose cells may break at words, down to 16 cells and then
+// to 8, or else any.
+func (f *fitted) widest(widths []int) int {
+	for _, step := range []struct {
+		long  bool
+		least int
+	}{{true, 16}, {true, 8}, {false, 1}} {
+		best := -1
+		for i, w := range widths {
+			if (!step.long || f.columns[i].long) && w > max(step.least, f.leastOf(i)) && (best < 0 || w > widths[best]) {
+				best = i
+			}
+		}
+		if best >= 0 {
+			return best
+		}
+	}
+	return -1
+}
+
+// wrapLine breaks a line at words to a width in cells. It goes on beneath its text, or two cells in where it has no label.
+func wrapLine(line string, width int) string {
+	first, indent := labelOf(line), "  "
+	if first != "" {
+		indent = strings.Repeat(" ", labelWidth)
+	}
+	parts := wrapWords(line[len(first):], width-len(indent))
+	if first == "" { // its first line has the whole width
+		if parts = wrapWords(line, width); len(parts) > 1 {
+			parts = append(parts[:1], wrapWords(strings.TrimSpace(strings.TrimPrefix(line, parts[0])), width-len(indent))...)
+		}
+	}
+	return first + strings.Join(parts, "\n"+indent)
+}
+
+// wrapWords breaks text at spaces into lines of at most so many cells. A longer word breaks where the parts of names, lists
+// and options meet, or anywhere. It returns one line at least.
+func wrapWords(text string, width int) []string {
+	width = max(width, 1)
+	if twwidth.Width(text) <= width {
+		return []string{text}
+	}
+	var lines []string
+	line, cells := "", 0
+	for _, word := range strings.Split(text, " ") {
+		if n := twwidth.Width(word); line != "" && cells+1+n <= width {
+			line, cells = line+" "+word, cells+1+n
+			continue
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+		pieces := splitWord(word, width)
+		lines = append(lines, pieces[:len(pieces)-1]...)
+		line = pieces[len(pieces)-1]
+		cells = twwidth.Width(line)
+	}
+	return append(lines, line)
+}
+
+// splitWord breaks a word into pieces of at most so many cells.
+func splitWord(word string, width int) []string {
+	var pieces []string
+	piece, cells, joint := "", 0, 0
+	for _, r := range word {
+		n := twwidth.Width(string(r))
+		if cells+n > width && piece != "" {
+			cut := len(piece)
+			if joint > 0 {
+				cut = joint
+			}
+			pieces = append(pieces, piece[:cut])
+			piece = piece[cut:]
+			cells, joint = twwidth.Width(piece), 0
+		}
+		piece, cells = piece+string(r), cells+n
+		if strings.ContainsRune("/,=.:;-", r) {
+			joint = len(piece)
+		}
+	}
+	return append(pieces, piece)
+}

@@ -1,0 +1,122 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// page is written part by part. Once one could not be written, err says why, and no other is.
+type page struct {
+	w io.Writer
+	Options
+	err error
+}
+
+func newPage(w io.Writer, o Options) *page { return &page{w: w, Options: o} }
+
+// isFitted reports whether the page is made to fit a terminal's width.
+func (p *page) isFitted() bool { return p.Style == Plain && !p.Wide && p.Width > 0 }
+
+// labelWidth is where the text of a line begins that has a label, such as "Takes       12m".
+const labelWidth = 12
+
+// label matches the label of a line.
+var label = regexp.MustCompile(`^[A-Z][a-z]+( [a-z]+)* +`)
+
+// labelOf returns the label of a line, as wide as it stands there; "" for none.
+func labelOf(line string) string {
+	if found := label.FindString(line); len(found) == labelWidth {
+		return found
+	}
+	return ""
+}
+
+// addLines adds lines of which parts may come from the cluster, as harmless as cells. On a terminal they break at words and go on
+// beneath their text. Markdown would make one line of those that follow each other: each but the last ends with a break.
+func (p *page) addLines(lines ...string) {
+	for i, line := range lines {
+		text := sanitizeCell(p.Style, line)
+		switch {
+		case p.Style == Markdown && line != "" && i+1 < len(lines) && lines[i+1] != "":
+			text += `\`
+		case p.isFitted():
+			text = wrapLine(text, p.Width)
+		}
+		if found := labelOf(text); found != "" && p.Style == Plain {
+			text = p.paint(toneOfLabel(strings.TrimSpace(found)), found) + text[len(found):]
+		}
+		p.addText(text)
+	}
+}
+
+// addVerdict adds the line that says most.
+func (p *page) addVerdict(t tone, text string) {
+	text = sanitizeCell(p.Style, text)
+	if p.isFitted() {
+		text = wrapLine(text, p.Width)
+	}
+	if p.Style == Markdown {
+		text = "**" + text + "**"
+	}
+	p.addText(p.paint(t, text))
+}
+
+// addText adds a line as it is.
+func (p *page) addText(text string) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintln(p.w, text)
+	}
+}
+
+// column is a column of a table: its title, and what is done with it where the table is too wide.
+type column struct {
+	title string
+	// long has cells that may break at words.
+	long bool
+	// cut returns the part of a name that others may have, too, to be cut off; nil for none.
+	cut func(name string) (string, cutting)
+	// key is never left out, even if each row says the same.
+	key bool
+	// toneOf tells the tone of a cell; nil for none.
+	toneOf func(cell string) tone
+}
+
+// addTable adds a table. On a terminal it is no wider than that: what is the same in each row is said once above, and long cells
+// break at words.
+func (p *page) addTable(columns []column, rows [][]string) {
+	rows = sanitizeRows(p.Style, rows)
+	if p.isFitted() {
+		f := fitted{columns: columns, rows: rows}
+		f.leaveOutSame()
+		f.cutNames()
+		f.breakCells(p.Width)
+		if f.said != nil {
+			p.addLines("In each row "+strings.Join(f.said, ", "), "")
+		}
+		columns, rows = f.columns, f.rows
+	}
+	if p.Color && p.Style == Plain {
+		for _, row := range rows {
+			for i, cell := range row {
+				if toneOf := columns[i].toneOf; toneOf != nil {
+					row[i] = p.paint(toneOf(cell), cell)
+				}
+			}
+		}
+	}
+	var header []string
+	if !p.NoHeaders {
+		for i := range columns {
+			header = append(header, columns[i].title)
+		}
+	}
+	between := plainGap
+	if p.isFitted() {
+		between = fittedGap
+	}
+	if p.err == nil {
+		p.err = drawTable(p.w, p.Style, between, header, rows)
+	}
+}
