@@ -15,7 +15,7 @@ const Prefix = "nodegroup/"
 
 // verbs are the words that stand for a command of this tool in the place of a group's name.
 func verbs() []string {
-	return []string{"abort", "check", "complete", "completion", "help", "options", "pause", "resume", "rollback", "simulate", "status", "version"}
+	return []string{"abort", "check", "complete", "completion", "help", "list", "options", "pause", "plan", "resume", "rollback", "simulate", "status", "upgrade", "version"}
 }
 
 // IsSelector reports whether the name is that of a group of labelled nodes: a label selector. A single word is

@@ -48,8 +48,13 @@ func newCheckCommand(f *flags) *cobra.Command {
 what would block, what users would notice and how to mend it. It changes
 nothing. The exit code is 3 where a finding is an error or worse, or where no
 one can say which nodes are outdated.`,
-		Example:           checkExamples,
-		ValidArgsFunction: offerWords(f.listGroups),
+		Example: checkExamples,
+		ValidArgsFunction: offerWords(func(ctx context.Context, args []string, typed string) []string {
+			if f.dump != "" {
+				return f.listDumped(ctx, nil, typed)
+			}
+			return f.listGroups(ctx, args, typed)
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if own.explain != "" {
 				return explainRule(f, own.explain)

@@ -80,6 +80,25 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 	return words
 }
 
+// listDumped lists the groups of the dump that was named, or of the built-in example, for the only argument of a command.
+func (f *flags) listDumped(ctx context.Context, args []string, _ string) []string {
+	if len(args) > 0 || f.dump == "-" { // what is on stdin is for the command
+		return nil
+	}
+	line := f.copyTyped()
+	line.ErrOut = io.Discard
+	s := &simulation{&line, f.dump}
+	d, source, err := s.loadDump(ctx)
+	if err != nil {
+		return nil
+	}
+	groups, err := openDump(&line, d, source).provider.Groups(ctx, d.Nodes)
+	if err != nil {
+		return nil
+	}
+	return groupNames(groups)
+}
+
 // listRecorded lists groups whose upgrade is not over, for the only argument of a command.
 func (f *flags) listRecorded(ctx context.Context, args []string, _ string) []string {
 	if len(args) > 0 {

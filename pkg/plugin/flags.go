@@ -73,16 +73,24 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
 }
 
-// addUpgrade adds the flags of the list, the plan and the upgrade.
-func (f *flags) addUpgrade(cmd *cobra.Command) {
+// addList adds the flag of the list.
+func (f *flags) addList(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
+}
+
+// addPlan adds the flags that shape a plan, and so the upgrade.
+func (f *flags) addPlan(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
-	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
-	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
+}
+
+// addUpgrade adds the flags of an upgrade alone.
+func (f *flags) addUpgrade(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
 	f.addWait(flags)
 	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "Continue an upgrade whose record is gone from the marks on its nodes, without being asked")
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
@@ -110,19 +118,19 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "EKS's words: default adds nodes first, minimal terminates first and adds none, as --max-surge=0 does")
 	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
 	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage (default 1; 0: no batches)")
-	flags.DurationVar(&f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
-	flags.DurationVar(&f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
-	flags.DurationVar(&f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes are fenced before they are drained, up to 168h")
-	flags.DurationVar(&f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h, autoscaled-blue-green 1h)")
+	durationVar(flags, &f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
+	durationVar(flags, &f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
+	durationVar(flags, &f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes are fenced before they are drained, up to 168h")
+	durationVar(flags, &f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h, autoscaled-blue-green 1h)")
 	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
 	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
 	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB; for 2 minutes at least")
 	flags.StringVar((*string)(&f.settings.Move), "move", "", "How the only ready pod of a workload leaves: evict (the default), or surge to restart its Deployment, where that brings another up first")
 	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that need not become ready on current nodes, NAMESPACE/KIND/NAME; '*' for all")
-	flags.DurationVar(&f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
+	durationVar(flags, &f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node, and end, only when a replacement takes pods")
-	flags.DurationVar(&f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
+	durationVar(flags, &f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
 	flags.BoolVar(&f.compare, "compare", false, "With a plan: show other strategies and widths beside the one asked for, with their time, cost and outage")
 	flags.BoolVar(&f.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }

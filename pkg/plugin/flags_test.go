@@ -76,8 +76,8 @@ func TestRefusedArguments(t *testing.T) {
 		"two groups' status":          {"status a b", "status takes one group; got a, b"},
 		"a status by name and node":   {"status a --node n1", names},
 		"an upgrade's flag of status": {"status a --yes", "unknown flag: --yes"},
-		"an argument of version":      {"version x", `unknown command "x" for "kubectl nodeupgrade version"`},
-		"an argument of options":      {"options x", `unknown command "x" for "kubectl nodeupgrade options"`},
+		"an argument of version":      {"version x", "version takes no arguments; got x"},
+		"an argument of options":      {"options x", "options takes no arguments; got x"},
 	}
 	kubeconfig(t, nowhere)
 	for name, c := range cases {
@@ -114,7 +114,8 @@ func parsed(t *testing.T, args ...string) *commandLine {
 	f := newFlags(genericiooptions.NewTestIOStreamsDiscard())
 	cmd := &cobra.Command{Use: "test"}
 	f.addShared(cmd.Flags())
-	f.addUpgrade(cmd)
+	f.addPlan(cmd)
+	f.addUpgrade(cmd.Flags())
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}

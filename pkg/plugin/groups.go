@@ -58,6 +58,37 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 	return chosen.names, nil
 }
 
+// openGroups is resolveGroupNames. A name that no group has, and that is a label selector, names labelled nodes, as status and
+// errors print it: it returns another session then.
+func (s *session) openGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
+	names, err := s.resolveGroupNames(ctx, chosen, suggest)
+	if err == nil || len(chosen.names) != 1 || !nodegroup.IsSelector(chosen.names[0]) {
+		return s, names, err
+	}
+	name := chosen.names[0]
+	labelled, errOfLabels := s.openLabelled(ctx, name, nil)
+	if errOfLabels != nil {
+		return s, nil, err
+	}
+	names, err = labelled.resolveGroupNames(ctx, labelled.line.groups, suggest)
+	return labelled, names, err
+}
+
+// openLabelled opens another session, for the nodes of a label selector. current are the labels of current nodes where the user
+// says none.
+func (s *session) openLabelled(ctx context.Context, selector string, current map[string]string) (*session, error) {
+	line := *s.line
+	line.providerName = "manual"
+	if len(line.settings.Current) == 0 {
+		line.settings.Current = current
+	}
+	var err error
+	if line.groups, err = parseGroups(nil, groupSelection{selector: selector}, line.providerName); err != nil {
+		return nil, err
+	}
+	return (&command{&line, s.conn}).openSession(ctx)
+}
+
 func groupNames(groups []nodegroup.Group) []string {
 	var names []string
 	for i := range groups {

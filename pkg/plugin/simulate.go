@@ -52,7 +52,7 @@ also each event. It needs neither a cluster nor a cloud: it reads what kubectl
 get printed, or takes a built-in example.`,
 		Example:           simulateExamples(),
 		Args:              takesOneGroup,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: offerWords(f.listDumped),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseLine(cmd, args)
 			if err != nil {

@@ -108,18 +108,11 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 			return s, "", usageError(fmt.Errorf("several upgrades are running: pass one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
 		}
 		if name := chosen.names[0]; nodegroup.IsSelector(name) {
-			line := *s.line
-			line.providerName = "manual"
-			if len(line.settings.Current) == 0 {
-				line.settings.Current = records[name].Request.Current
-			}
-			if line.groups, err = parseGroups(nil, groupSelection{selector: name}, line.providerName); err == nil {
-				s, err = (&command{&line, s.conn}).openSession(ctx)
-			}
+			s, err = s.openLabelled(ctx, name, records[name].Request.Current)
 			return s, name, err
 		}
 	}
-	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
+	s, names, err := s.openGroups(ctx, chosen, suggestNone)
 	if err != nil {
 		return s, "", err
 	}

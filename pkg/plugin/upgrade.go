@@ -32,7 +32,7 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	if err != nil {
 		return err
 	}
-	names, err := s.resolveGroupNames(ctx, c.line.groups, suggest)
+	s, names, err := s.openGroups(ctx, c.line.groups, suggest)
 	if err != nil {
 		return err
 	}
@@ -263,8 +263,8 @@ func (c *command) readConsent(question string) error {
 	if err != nil && answer == "" {
 		return usageError(fmt.Errorf("reading the answer: %w", err))
 	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "yes" && a != "y" {
-		return usageError(errors.New("nothing was done: the answer was not yes"))
+	if strings.TrimSpace(answer) != "yes" {
+		return usageError(errors.New("nothing was done: only the answer yes continues"))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -60,9 +61,11 @@ func (f *flags) offerValues(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
 		if flag.Value.Type() != "bool" && !slices.Contains(files, flag.Name) {
-			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, offerWords(func(ctx context.Context, _ []string, _ string) []string {
-				return f.listValues(ctx, flag.Name)
-			})))
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, func(of *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return offerWords(func(ctx context.Context, _ []string, typed string) []string {
+					return f.listValues(ctx, of, flag.Name, typed)
+				})(of, args, typed)
+			}))
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(offer)
@@ -74,10 +77,17 @@ func (f *flags) offerValues(cmd *cobra.Command) {
 
 // listValues are the values of a flag that there are: its own, or names in the kubeconfig or the
 // cluster.
-func (f *flags) listValues(ctx context.Context, flag string) []string {
+func (f *flags) listValues(ctx context.Context, cmd *cobra.Command, flag, typed string) []string {
 	switch flag {
 	case "context", "cluster", "user":
 		return f.listConfigured(flag)
+	case "selector", "current":
+		return f.listLabels(ctx, typed)
+	case "output":
+		if values := listFlagValues(flag); cmd.Name() == "check" {
+			return append(values, "patch")
+		}
+		return listFlagValues(flag)
 	case "node", "state-namespace":
 		return f.listExisting(ctx, flag)
 	default:
@@ -95,6 +105,33 @@ func (f *flags) listConfigured(flag string) []string {
 		"cluster": slices.Sorted(maps.Keys(config.Clusters)),
 		"user":    slices.Sorted(maps.Keys(config.AuthInfos)),
 	}[flag]
+}
+
+// listLabels are the labels of nodes that may follow what was typed: keys and, behind a key, its values. The last pair of several
+// is completed.
+func (f *flags) listLabels(ctx context.Context, typed string) []string {
+	conn, err := f.connectCluster(ctx, io.Discard)
+	if err != nil {
+		return nil
+	}
+	nodes, _ := cluster.ListNodes(ctx, conn.Client) // none is offered then
+	before, last := "", typed
+	if i := strings.LastIndex(typed, ",") + 1; i > 0 {
+		before, last = typed[:i], typed[i:]
+	}
+	key, _, keyed := strings.Cut(last, "=")
+	words := map[string]bool{}
+	for _, node := range nodes {
+		for k, v := range node.Labels {
+			switch {
+			case !keyed:
+				words[before+k+"="] = true
+			case k == key:
+				words[before+k+"="+v] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(words))
 }
 
 func (f *flags) listExisting(ctx context.Context, flag string) []string {

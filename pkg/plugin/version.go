@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,12 +55,20 @@ func newVersionCommand(f *flags) *cobra.Command {
 			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
 			return f.printObject(info, []string{info.Version}, func(w io.Writer, _ report.Options) error {
-				return writeLines(w, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
+				return writeLines(w, []string{describeVersion()})
 			})
 		},
 	}
 }
 
+// describeVersion is the version for people, with the compiler's and the platform.
+func describeVersion() string {
+	return fmt.Sprintf("kubectl-nodeupgrade %s (%s %s/%s)", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func rejectArguments(cmd *cobra.Command, args []string) error {
-	return usageError(cobra.NoArgs(cmd, args))
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError(fmt.Errorf("%s takes no arguments; got %s", cmd.Name(), strings.Join(args, ", ")))
 }

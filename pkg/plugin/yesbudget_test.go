@@ -71,7 +71,8 @@ func openBlue(ctx context.Context, t *testing.T, errOut io.Writer, flags ...stri
 	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: errOut}), &cobra.Command{}
 	cmd.SetContext(ctx)
 	f.addShared(cmd.Flags())
-	f.addUpgrade(cmd)
+	f.addPlan(cmd)
+	f.addUpgrade(cmd.Flags())
 	if err := cmd.ParseFlags(flags); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -72,6 +73,21 @@ const maxAttempts = 8
 // more than half a minute, and then the reason is told.
 const maxBackoff = 4 * time.Second
 
+// briefError is the error of a chain of credentials without the requests of its links, which are logged.
+type briefError struct{ error }
+
+func (e briefError) Error() string {
+	text, requests, found := strings.Cut(e.error.Error(), ", operation error ")
+	if found {
+		klog.V(4).Infof("AWS SDK: %s: operation error %s", text, requests)
+		text += "; -v 4 tells more"
+	}
+	return text
+}
+
+// Unwrap implements errors.Unwrap.
+func (e briefError) Unwrap() error { return e.error }
+
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
 // service of AWS other than those the chain needs; the last link of the chain asks the EC2
 // metadata service and takes seconds where there is none, so give ctx a deadline. Its errors,
@@ -95,7 +111,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
+		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", briefError{err}, remedySignIn+", or go by labels with --provider=manual")
 	}
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)

@@ -1,0 +1,49 @@
+package plugin
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// days is the value of a flag that holds a time, in days too: 7d, 1d12h, 90m.
+type days time.Duration
+
+func durationVar(flags *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
+	*p = value
+	flags.Var((*days)(p), name, usage)
+}
+
+// Set implements pflag.Value. It returns an error that says what to write for what is no time, and for a negative number of days.
+func (d *days) Set(text string) error {
+	rest, total := text, time.Duration(0)
+	if count, after, found := strings.Cut(text, "d"); found {
+		n, err := strconv.ParseUint(count, 10, 16)
+		if err != nil {
+			return badDuration(text)
+		}
+		rest, total = after, time.Duration(n)*24*time.Hour
+	}
+	if rest != "" || total == 0 && text != "0d" {
+		more, err := time.ParseDuration(rest)
+		if err != nil || total > 0 && more < 0 {
+			return badDuration(text)
+		}
+		total += more
+	}
+	*d = days(total)
+	return nil
+}
+
+func badDuration(text string) error {
+	return fmt.Errorf("%q is no time: write 90s, 15m, 1h30m or 7d", text)
+}
+
+// String implements pflag.Value.
+func (d *days) String() string { return time.Duration(*d).String() }
+
+// Type implements pflag.Value.
+func (d *days) Type() string { return "duration" }

@@ -1,0 +1,114 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+	"github.com/spf13/cobra"
+)
+
+// newListCommand is the root command without a group, by its name.
+func newListCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "List the node groups, and how many of their nodes are outdated",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return usageError(errors.New("list takes no group: " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " shows what would happen to it"))
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.openCommand(cmd, args, f.parseList)
+			if err != nil {
+				return err
+			}
+			return listGroups(cmd.Context(), c)
+		},
+	}
+	f.addList(cmd.Flags())
+	return cmd
+}
+
+func (f *flags) parseList(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseLine(cmd, args)
+	if err == nil && !line.groups.isEmpty() {
+		err = errors.New("list shows all groups: leave --node and --selector out, or use kubectl nodeupgrade plan")
+	}
+	return line, err
+}
+
+// newPlanCommand is the root command with --dry-run, by its name.
+func newPlanCommand(f *flags) *cobra.Command {
+	cmd := f.newGroupsCommand("plan", "Show what an upgrade of node groups would do, and change nothing")
+	f.addPlan(cmd)
+	dry := cmd.Flags().Lookup("dry-run")
+	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server about one pod of each budget and owner"
+	cobra.CheckErr(dry.Value.Set("client"))
+	return cmd
+}
+
+// newUpgradeCommand is the root command with a group, by its name.
+func newUpgradeCommand(f *flags) *cobra.Command {
+	cmd := f.newGroupsCommand("upgrade", "Upgrade node groups, one after the other")
+	f.addPlan(cmd)
+	f.addUpgrade(cmd.Flags())
+	return cmd
+}
+
+func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " GROUP...", Short: short,
+		ValidArgsFunction: offerWords(f.listGroups),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.openCommand(cmd, args, f.parseGroupsCommand)
+			if err != nil {
+				return err
+			}
+			return runUpgrade(cmd.Context(), c, suggestNone)
+		},
+	}
+}
+
+// parseGroupsCommand reads the command line of a word that needs a group.
+func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseLine(cmd, args)
+	switch {
+	case err != nil:
+		return nil, err
+	case line.groups.isEmpty():
+		return nil, errors.New("no group is named: " + shell.Command("kubectl nodeupgrade", cmd.Name()) + " GROUP (kubectl nodeupgrade list shows them)")
+	case cmd.Name() == "plan" && !line.isDryRun():
+		return nil, errors.New("--dry-run=none: a plan changes nothing: use kubectl nodeupgrade upgrade")
+	}
+	return line, checkCompare(line)
+}
+
+// newHelpCommand is cobra's, which says nothing wrong of a command that there is not.
+func newHelpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		ValidArgsFunction: offerWords(func(_ context.Context, args []string, _ string) []string {
+			var names []string
+			for _, sub := range root.Commands() {
+				if len(args) == 0 && sub.IsAvailableCommand() {
+					names = append(names, sub.Name())
+				}
+			}
+			return names
+		}),
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 || cmd == nil {
+				return usageError(fmt.Errorf("there is no command %q: kubectl nodeupgrade --help lists them", strings.Join(args, " ")))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
