@@ -132,9 +132,9 @@ func (d *decision) beginOperation() bool {
 		known.Before = op.ID // those after it are told of no more, so that it was over before them
 	}
 	known.Newest = op.Began
-	toTarget := op.To.ID == d.rec.Target.ID
+	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !op.Began.Before(known.NotBefore)
 	switch {
-	case op.State == nodegroup.OperationRunning && toTarget, op.ID != known.Before && toTarget:
+	case toTarget && (op.State == nodegroup.OperationRunning || mayBeOurs):
 		known.ID = op.ID
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
@@ -524,7 +524,7 @@ func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced 
 	known := d.rec.Delegation
 	d.endUpgradeWith(record.Failed, fmt.Sprintf("%s has not told of %s for %s, and %d of %d nodes are outdated still",
 		d.managerName(), d.operationName(known.ID), lostAfter, len(d.count.pending), d.rec.Total))
-	known.ID, known.Newest = newest.ID, newest.Began
+	known.ID, known.NotBefore, known.Newest = newest.ID, known.Newest, newest.Began
 	return false
 }
 

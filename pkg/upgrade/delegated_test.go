@@ -530,6 +530,28 @@ func TestDelegateLosesWhatIsOver(t *testing.T) {
 	}
 }
 
+// TestDelegateKnowsWhatComesBack begins another operation where the cloud, after it told of none for long, tells again of one that was
+// over before: it is not taken for what the last request began.
+func TestDelegateKnowsWhatComesBack(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	before := nodegroup.Operation{ID: "u0", State: nodegroup.OperationCancelled, To: s.Group.Wanted, Began: start.Add(-time.Hour)}
+	s.Group.Managed.Operation = before
+	s.next()
+	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted).Began = s.Now
+	s.next()
+	s.Group.Managed = &nodegroup.Managed{Operation: nodegroup.Operation{ID: "t", State: nodegroup.OperationFailed, Began: start.Add(-2 * time.Hour)}}
+	s.next()
+	s.pass(lostAfter)
+	if step := s.next(); step.Record.Result != record.Failed {
+		t.Fatalf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+	s.Group.Managed = &nodegroup.Managed{Operation: before}
+	s.again()
+	if step := s.next(); delegateToken(step) == "" || step.Record.Stopping != "" || step.Record.Phase != record.PhaseSetup {
+		t.Errorf("%v in phase %q, %s: %s", step.Actions, step.Record.Phase, step.Record.Stopping, step.Record.Message)
+	}
+}
+
 // TestDelegateReadsAgain counts no time in which the cloud does tell of its operation.
 func TestDelegateReadsAgain(t *testing.T) {
 	s := following(t, old("old-a-1"))

@@ -134,6 +134,8 @@ type delegations struct {
 	token  string
 	newest string
 	told   map[string]bool
+	// read is when the group was read that the last decision looked at.
+	read time.Time
 }
 
 // delegated holds one decision about a group that its cloud upgrades to the rules.
@@ -330,8 +332,9 @@ func (r *rules) restDelegated(rec record.Record) {
 // pausedElsewhere holds that nothing is under way after a pause but what another actor has begun.
 func (r *rules) pausedElsewhere(rec record.Record) {
 	op := r.c.runningOperation()
-	if op == nil || op.shown.After(r.c.now) || !op.lostAt.IsZero() {
-		return // the cloud does not tell of it
+	read := r.delegations.read.Add(-r.c.plan.CloudLag)
+	if op == nil || op.shown.After(read) || !op.lostAt.IsZero() {
+		return // the cloud did not tell of it
 	}
 	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
 		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)

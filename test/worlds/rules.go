@@ -193,6 +193,7 @@ func (r *rules) serving(rec record.Record) int {
 // step holds one decision to the rules, before its actions are begun and after its record is stored.
 func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.note(w, step)
+	r.delegations.read = w.Group.Observed
 	if p.turns%40 == 1 && !r.c.plan.hasFault(StoreSlow) { // answers come while it is stored
 		same := *w
 		same.Memo = nil

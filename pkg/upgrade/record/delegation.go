@@ -17,6 +17,9 @@ type Delegation struct {
 	// Newest is when the newest operation that was seen began, by the cloud's clock: a reading that
 	// shows an older one is old itself.
 	Newest time.Time `json:"newest,omitzero"`
+	// NotBefore is when the newest operation of the attempts before began, by the cloud's clock. What began earlier is none of
+	// this attempt's, even if the cloud tells of it again after a time in which it did not.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Draining tells, by node, since when its drain has been seen to run.
 	Draining map[string]time.Time `json:"draining,omitempty"`
 	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been
@@ -57,5 +60,9 @@ func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 // over or leads elsewhere. The token of its request is a new one: a cloud refuses one that it knows
 // with another target.
 func (d *Delegation) NextAttempt() *Delegation {
-	return &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, Cancels: d.Cancels, TakesWidth: d.TakesWidth}
+	next := &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, NotBefore: d.NotBefore, Cancels: d.Cancels, TakesWidth: d.TakesWidth}
+	if d.Newest.After(next.NotBefore) {
+		next.NotBefore = d.Newest
+	}
+	return next
 }
