@@ -130,7 +130,7 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 		return nil, fmt.Errorf("--color=%s is not known: use auto, always or never", f.color)
 	}
 	if !slices.Contains(listFlagValues("progress"), f.progress) {
-		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)
+		return nil, fmt.Errorf("--progress=%s is not known: use auto, live, tty, plain, json or quiet", f.progress)
 	}
 	for _, id := range f.skipChecks {
 		rule, known := preflight.FindRule(id)

@@ -70,7 +70,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
 	flags.StringVar(&f.color, "color", "auto", "When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
 	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print tables without the titles of their columns")
-	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
+	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")
 }
 
 // addList adds the flag of the list.

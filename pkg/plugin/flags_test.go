@@ -41,7 +41,7 @@ func TestRefusedArguments(t *testing.T) {
 		"a provider":                  {"--provider=azure", "--provider=azure is not known: use auto, aws, gke or manual"},
 		"a selector of a cloud":       {"-l a=b --provider=aws", "--selector names labelled nodes: it goes with --provider=manual"},
 		"a selector":                  {"-l a=b,,", "--selector=a=b,,: found ',', expected: identifier after ','"},
-		"a way of progress":           {"--progress=loud", "--progress=loud is not known: use auto, tty, plain, json or quiet"},
+		"a way of progress":           {"--progress=loud", "--progress=loud is not known: use auto, live, tty, plain, json or quiet"},
 		"labels without a value":      {"workers --current image", "--current=image: invalid selector: [image]: write KEY=VALUE[,KEY=VALUE]"},
 		"a label with two values":     {"-l a=b --current image=v2,image=v3", `--current=image=v2,image=v3: label image is given twice, with "v2" and "v3": use one value`},
 		"a revision of labels":        {"-l a=b --to=5", "--to=5: labelled nodes have no revision to move to: pass --current KEY=VALUE instead"},

@@ -87,7 +87,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 		}
 		status.Rest = f.forecast.restAt(f.g.now, record.Run)
 	}
-	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status)
+	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status, &record)
 }
 
 // stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
@@ -156,39 +156,59 @@ func (f *followed) observeAgain(ctx context.Context, record *record.Record, vers
 // beneath it.
 type screen struct {
 	console
-	terminal bool
-	shown    bool
-	result   record.Result
-	last     report.Moment
+	// block is what a terminal shows of a running upgrade, of live; nil elsewhere.
+	block  *block
+	live   report.Live
+	shown  bool
+	result record.Result
+	last   report.Moment
 	// unknown is why the rest was not known.
 	unknown string
 }
 
 func newScreen(c console) *screen {
-	return &screen{console: c, terminal: !c.isForPrograms() && mayRedraw(c.Out)}
+	d := &screen{console: c, live: report.Live{Hint: "Ctrl-C ends this view, and not the upgrade"}}
+	if !c.isForPrograms() && mayRedraw(c.Out) {
+		d.block = newBlock(c.Out, c.Out)
+	}
+	return d
 }
 
 // redrawTimer is when a terminal is to be drawn again though nothing has changed but the time.
 func (d *screen) redrawTimer() <-chan time.Time {
-	if !d.terminal {
+	if d.block == nil {
 		return nil
 	}
 	return time.After(time.Second)
 }
 
 // showChange writes a status if it is not the one that was shown last.
-func (d *screen) showChange(status *report.UpgradeStatus) error {
+func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
 	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked}
 	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
-	if same && !d.terminal {
+	if same && d.block == nil {
 		return nil
 	}
+	separate := d.shown && !d.isForPrograms()
+	d.shown, d.result, d.last, d.unknown = true, status.Result, now, status.RemainingUnknown
 	switch {
-	case d.terminal:
-		fmt.Fprint(d.Out, "\x1b[H\x1b[2J")
-	case d.shown && !d.isForPrograms():
+	case d.block != nil && status.Run != "" && status.Result == "":
+		d.drawLive(status, now, rec)
+		return nil
+	case d.block != nil:
+		d.block.clear()
+	case separate:
 		fmt.Fprintln(d.Out)
 	}
-	d.shown, d.result, d.last, d.unknown = true, status.Result, now, status.RemainingUnknown
 	return d.printStatus(status)
+}
+
+// drawLive draws a running upgrade, and beneath it what only a status tells.
+func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
+	d.live.See(now, rec, status.Impacts)
+	d.live.Rest = status.Rest
+	width, height := d.block.size()
+	options := report.Options{Width: width, Color: d.mayColor(d.Out)}
+	about := report.AboutLines(status, options)
+	d.block.draw(append(report.LiveLines(&d.live, options, max(1, height-1-len(about))), about...))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/klog/v2"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -65,6 +66,11 @@ type progress struct {
 	// outages are what was said of a cluster that takes no change, since it last did.
 	outages map[string]bool
 	drawn   bool
+	// block is what a live view draws, of live; changed is true if it is to be drawn again at once, at is when it was.
+	block   *block
+	live    report.Live
+	changed bool
+	at      time.Time
 	// stopping is true once the line that says so was written.
 	stopping bool
 	stop     chan struct{}
@@ -75,23 +81,43 @@ type progress struct {
 // enough, the display calls stop: from then on to the end of the process writing to a pipe without a reader returns an
 // error. If stop is nil, such a write ends the process.
 func (c console) openDisplay(group string, stop func()) Display {
-	mode := c.progress
-	if mode == "auto" {
-		mode = "plain"
-		if mayRedraw(c.ErrOut) {
-			mode = "tty"
-		}
-	}
+	mode := c.chooseProgress()
 	p := &progress{
 		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: c.mayColor(c.ErrOut),
 		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if mode == "live" {
+		p.block, p.live.Hint = newBlock(c.ErrOut, c.ErrOut), "Ctrl-C stops cleanly"
+	}
 	if stop != nil {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 		p.w = &pipe{Writer: p.w, onNoReader: stop}
+		if p.block != nil {
+			p.block.w = p.w
+		}
 	}
 	go p.redrawUntilClosed()
 	return p
+}
+
+// leastHeight is how many lines a terminal has at least that has a live view.
+const leastHeight = 15
+
+// chooseProgress returns the way to show progress. A live view needs a terminal that can be redrawn and is high enough, and to which
+// no library logs: there are lines instead.
+func (c console) chooseProgress() string {
+	if c.progress != "auto" && c.progress != "live" {
+		return c.progress
+	}
+	_, height := terminalSize(c.ErrOut)
+	switch {
+	case !mayRedraw(c.ErrOut):
+		return "plain"
+	case height < leastHeight || klog.V(1).Enabled():
+		return "tty"
+	default:
+		return "live"
+	}
 }
 
 // pipe is a writer that tells when it has no reader.
@@ -112,7 +138,11 @@ func (p *pipe) Write(text []byte) (int, error) {
 // redrawUntilClosed redraws the line of the moment and breaks long silences, until Close.
 func (p *progress) redrawUntilClosed() {
 	defer close(p.ended)
-	ticker := time.NewTicker(time.Second)
+	every := time.Second
+	if p.mode == "live" {
+		every = liveFrame
+	}
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		select {
@@ -124,11 +154,27 @@ func (p *progress) redrawUntilClosed() {
 	}
 }
 
+// liveFrame is how often a live view is drawn at most.
+const liveFrame = 250 * time.Millisecond
+
+// drawLive draws the live view, if anything in it is new or a second is over.
+func (p *progress) drawLive() {
+	if !p.changed && time.Since(p.at) < time.Second {
+		return
+	}
+	p.changed, p.at = false, time.Now()
+	p.live.Moment.At = p.now()
+	width, height := p.block.size()
+	p.block.draw(report.LiveLines(&p.live, report.Options{Width: width, Color: p.color}, height-1))
+}
+
 func (p *progress) redrawLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.last.Status.Group == "":
+	case p.mode == "live":
+		p.drawLive()
 	case p.mode == "tty":
 		p.drawLine(report.DescribeHeartbeat(p.last))
 	case time.Since(p.spoken) >= heartbeat:
@@ -143,6 +189,9 @@ func (p *progress) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.clearLine()
+	if p.block != nil {
+		p.block.clear()
+	}
 }
 
 // Step implements Display.
@@ -158,6 +207,10 @@ func (p *progress) Step(step upgrade.Step) {
 		p.writeLine(report.Event{Type: "phase", State: string(stopping), Text: "stopping: " + string(stopping)})
 	}
 	p.last = now
+	if p.block != nil {
+		p.changed = true
+		p.live.See(now, &step.Record, upgrade.ListImpacts(&step.Record))
+	}
 }
 
 // Cloud implements Display. It writes each reason once, and each thing that could not be read.
@@ -222,8 +275,13 @@ func (p *progress) writeLine(event report.Event) {
 	case "json":
 		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade continues unseen
 	default:
+		line := p.spoken.Format(time.TimeOnly) + "  " + p.colorText(event, sanitizeLine(event.Text))
+		if p.block != nil {
+			p.block.writeAbove(line)
+			return
+		}
 		p.clearLine()
-		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.colorText(event, sanitizeLine(event.Text)))
+		fmt.Fprintln(p.w, line)
 	}
 }
 
@@ -269,7 +327,7 @@ func (p *progress) colorText(event report.Event, text string) string {
 // cannot be redrawn. The last cell stays free, since some terminals wrap after it.
 func (p *progress) drawLine(text string) {
 	p.clearLine()
-	fmt.Fprint(p.w, cutLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
+	fmt.Fprint(p.w, report.CutLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
 	p.drawn = true
 }
 

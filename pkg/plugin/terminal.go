@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -15,25 +14,25 @@ import (
 // defaultWidth is how many cells a terminal has that does not say.
 const defaultWidth = 80
 
-// terminalWidth is the width of the terminal that is written to, in cells.
-func terminalWidth(w io.Writer) int {
+// defaultHeight is how many lines such a terminal has.
+const defaultHeight = 24
+
+// terminalSize is the size of the terminal that is written to, in cells and lines.
+func terminalSize(w io.Writer) (width, height int) {
 	file, ok := w.(*os.File)
 	if !ok {
-		return defaultWidth
+		return defaultWidth, defaultHeight
 	}
-	width, _, err := term.GetSize(int(file.Fd()))
-	if err != nil || width <= 0 {
-		return defaultWidth
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		return defaultWidth, defaultHeight
 	}
-	return width
+	return width, height
 }
 
-// cutLine cuts a line to so many cells; an ellipsis tells that it was longer.
-func cutLine(line string, width int) string {
-	if twwidth.Width(line) <= width {
-		return line
-	}
-	return twwidth.Truncate(line, width, "…")
+func terminalWidth(w io.Writer) int {
+	width, _ := terminalSize(w)
+	return width
 }
 
 // mayRedraw reports whether what was written to w can be written over: w is a terminal that knows how to move its cursor.

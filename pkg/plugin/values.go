@@ -21,7 +21,7 @@ import (
 func listFlagValues(flag string) []string {
 	return map[string][]string{
 		"provider":        listProviderNames(),
-		"progress":        {"auto", "tty", "plain", "json", "quiet"},
+		"progress":        {"auto", "live", "tty", "plain", "json", "quiet"},
 		"color":           {"auto", "always", "never"},
 		"output":          {"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="},
 		"dry-run":         {"none", "client", "server"},

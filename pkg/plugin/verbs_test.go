@@ -147,7 +147,7 @@ func TestScreen(t *testing.T) {
 	waiting := status(1, "")
 	waiting.Status.Waiting = "a node"
 	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, record.Succeeded)} {
-		if err := screen.showChange(s); err != nil {
+		if err := screen.showChange(s, &record.Record{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -136,6 +136,17 @@ func (f *fitted) widest(widths []int) int {
 	return -1
 }
 
+// cellsOf is how many cells of a terminal a text takes.
+func cellsOf(text string) int { return twwidth.Width(text) }
+
+// CutLine cuts a line to so many cells of a terminal; an ellipsis tells that it was longer.
+func CutLine(line string, width int) string {
+	if twwidth.Width(line) <= width {
+		return line
+	}
+	return twwidth.Truncate(line, max(1, width), "…")
+}
+
 // wrapLine breaks a line at words to a width in cells. It goes on beneath its text, or two cells in where it has no label.
 func wrapLine(line string, width int) string {
 	first, indent := labelOf(line), "  "

@@ -1,0 +1,132 @@
+package plugin
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/olekukonko/tablewriter/pkg/twwidth"
+)
+
+// emulator is a terminal of so many columns that keeps all rows it has shown. It knows what a block writes.
+type emulator struct {
+	columns int
+	rows    []string
+	// broken are the rows that go on in the next one.
+	broken map[int]bool
+	row    int
+	// writes counts the writes.
+	writes int
+}
+
+var steering = regexp.MustCompile(`^\x1b\[([0-9]*)([AJ])`)
+
+func (e *emulator) Write(text []byte) (int, error) {
+	e.writes++
+	rest := string(text)
+	for rest != "" {
+		if found := steering.FindStringSubmatch(rest); found != nil {
+			rest = rest[len(found[0]):]
+			if found[2] == "J" { // the cursor is in the first cell
+				e.rows = e.rows[:min(len(e.rows), e.row)]
+				maps.DeleteFunc(e.broken, func(row int, _ bool) bool { return row >= e.row })
+			} else {
+				n, _ := strconv.Atoi(found[1])
+				e.row -= n
+			}
+			continue
+		}
+		r := []rune(rest)[0]
+		rest = rest[len(string(r)):]
+		switch {
+		case r == '\r':
+		case r == '\n':
+			e.row++
+		default:
+			for len(e.rows) <= e.row {
+				e.rows = append(e.rows, "")
+			}
+			if twwidth.Width(e.rows[e.row]+string(r)) > e.columns {
+				e.broken[e.row] = true
+				e.row++
+				e.rows = append(e.rows[:e.row], "")
+			}
+			e.rows[e.row] += string(r)
+		}
+	}
+	return len(text), nil
+}
+
+// resize breaks its lines again, as terminals do. The cursor stays beneath the last one.
+func (e *emulator) resize(columns int) {
+	var text strings.Builder
+	for i, row := range e.rows {
+		if text.WriteString(row); !e.broken[i] {
+			text.WriteString("\n")
+		}
+	}
+	writes := e.writes
+	*e = emulator{columns: columns, broken: map[int]bool{}}
+	_, _ = e.Write([]byte(text.String()))
+	e.writes = writes
+}
+
+func (e *emulator) String() string { return strings.Join(e.rows, "\n") }
+
+// What is above a block stays, and the block is there once, whatever is drawn, written above it or resized between.
+func TestBlock(t *testing.T) {
+	e := &emulator{columns: 40, broken: map[int]bool{}}
+	b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
+	lines := func(texts ...string) []string { return texts }
+	steps := []struct {
+		do     func()
+		want   string
+		writes int
+	}{
+		{func() { b.draw(lines("one", "two")) }, "one\ntwo", 1},
+		{func() { b.draw(lines("one", "two")) }, "one\ntwo", 0},
+		{func() { b.draw(lines("one", "2", "three")) }, "one\n2\nthree", 1},
+		{func() { b.writeAbove("a log line") }, "a log line\none\n2\nthree", 1},
+		{func() { b.draw(lines("one")) }, "a log line\none", 1},
+		{func() { b.draw(lines(strings.Repeat("x", 39), "2")) }, "a log line\n" + strings.Repeat("x", 39) + "\n2", 1},
+		{func() { e.resize(15); b.draw(lines("short", "2")) }, "a log line\nshort\n2", 1},
+		{func() { b.draw(lines(strings.Repeat("節点", 3), "2")) }, "a log line\n節点節点節点\n2", 1},
+		{func() { e.resize(8); b.writeAbove("more") }, "a log li\nne\nmore\n節点節点\n節点\n2", 1},
+		{func() { e.resize(100); b.draw(lines("wide again")) }, "a log line\nmore\nwide again", 1},
+		{func() { b.clear() }, "a log line\nmore", 1},
+		{func() { b.clear() }, "a log line\nmore", 0},
+		{func() { b.writeAbove("the end") }, "a log line\nmore\nthe end", 1},
+	}
+	for i, s := range steps {
+		before := e.writes
+		s.do()
+		if got := e.String(); got != s.want || e.writes-before != s.writes {
+			t.Fatalf("step %d: shown are\n%s\nafter %d writes, want\n%s\nafter %d", i, got, e.writes-before, s.want, s.writes)
+		}
+	}
+}
+
+// No line that was written above is lost, in whatever order.
+func TestBlockKeepsLines(t *testing.T) {
+	e := &emulator{columns: 60, broken: map[int]bool{}}
+	b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
+	var want []string
+	for i := range 200 {
+		switch i % 3 {
+		case 0:
+			b.writeAbove(fmt.Sprintf("line %d", i))
+			want = append(want, fmt.Sprintf("line %d", i))
+		case 1:
+			b.draw(strings.Split(strings.Repeat("row,", i%7)+fmt.Sprint(i), ","))
+		default:
+			b.draw(nil)
+		}
+	}
+	b.clear()
+	if got := e.String(); got != strings.Join(want, "\n") {
+		t.Errorf("shown are\n%s", got)
+	}
+}

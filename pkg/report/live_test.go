@@ -1,0 +1,101 @@
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// someLive is an upgrade with nodes in each state, of which two wait.
+func someLive() *Live {
+	s := runningStatus()
+	l := &Live{
+		Moment: Moment{At: now, Status: s.Status, Blocked: s.Blocked},
+		Record: &record.Record{Target: nodegroup.Revision{Name: "workers:7"}, Started: ago(26 * time.Minute), Nodes: map[string]record.NodeRecord{}},
+		Impacts: []record.WorkloadImpact{
+			{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 12}}, {Name: "shop/Deployment/api", Impact: record.Impact{Evictions: 3, Lacks: 1}},
+		},
+		AllPods: map[string]int{"ip-10-0-1-7": 8}, Hint: "Ctrl-C stops cleanly",
+	}
+	st := &l.Status
+	st.Total, st.Replaced, st.Desired, st.Max, st.New, st.NewReady = 12, 7, 18, 18, 6, 5
+	st.Nodes = []record.NodeStatus{
+		{Name: "ip-10-0-1-7", Zone: "us-east-1a", State: record.NodeDraining, Batch: 5, Pods: 3, Staying: 4},
+		{Name: "ip-10-0-1-8", Zone: "us-east-1a", State: record.NodeFenced},
+		{Name: "ip-10-0-1-9", State: record.NodeQuarantined, Batch: 2, Pods: 1},
+		{Name: "ip-10-0-2-48", Zone: "us-east-1b", State: record.NodeEmpty, Batch: 6},
+		{Name: "ip-10-0-2-50", Zone: "us-east-1b", State: record.NodeRemoving, Batch: 4, Silent: "its kubelet has been silent for 4m: \x1b[2Jreboot it"},
+	}
+	l.Record.Nodes["ip-10-0-1-7"] = record.NodeRecord{Began: ago(41 * time.Second)}
+	l.Record.Nodes["ip-10-0-1-9"] = record.NodeRecord{Reason: "db/pg-0: budget never opens"}
+	l.Record.Nodes["ip-10-0-2-48"] = record.NodeRecord{Began: ago(2 * time.Minute), EmptyAt: ago(52 * time.Second)}
+	l.Record.Nodes["ip-10-0-2-50"] = record.NodeRecord{Began: ago(5 * time.Minute), Terminated: ago(4 * time.Minute)}
+	return l
+}
+
+// manyLive has forty nodes in drain, with long names.
+func manyLive() *Live {
+	l := someLive()
+	l.Status.Nodes, l.Blocked = nil, nil
+	for i := range 40 {
+		name := fmt.Sprintf("ip-10-0-0-%02d.eu-central-1.compute.internal", i)
+		l.Status.Nodes = append(l.Status.Nodes, record.NodeStatus{Name: name, Zone: fmt.Sprintf("eu-central-1%c", 'a'+i%3), State: record.NodeDraining, Batch: 1, Pods: i})
+		l.Record.Nodes[name] = record.NodeRecord{Began: ago(time.Duration(40-i) * time.Second)}
+		l.Blocked = append(l.Blocked, drain.Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "cart"}, Need: 3, Have: 3}, Since: ago(time.Minute)})
+	}
+	l.Rest = runningStatus().Rest
+	return l
+}
+
+// A live view is as high and as wide as it may be, and no more.
+func TestLiveLines(t *testing.T) {
+	begun := &Live{Hint: "Ctrl-C stops cleanly", Moment: Moment{At: now, Status: record.Status{Group: "workers", Phase: record.PhaseSetup, Total: 3, Outdated: 3, Waiting: "6 new nodes, 0 ready"}}, Record: &record.Record{Started: now}}
+	cases := map[string]*Live{"some": someLive(), "many": manyLive(), "begun": begun, "empty": {Record: &record.Record{}}}
+	for name, l := range cases {
+		for _, size := range [][2]int{{80, 23}, {100, 40}, {120, 14}, {200, 60}, {40, 9}, {10, 5}} {
+			t.Run(fmt.Sprintf("%s/%dx%d", name, size[0], size[1]), func(t *testing.T) {
+				lines := LiveLines(l, Options{Width: size[0]}, size[1])
+				if len(lines) > size[1] {
+					t.Errorf("%d lines", len(lines))
+				}
+				for _, line := range lines {
+					if cellsOf(line) >= size[0] || strings.ContainsAny(line, "\x1b\n") {
+						t.Errorf("%d cells: %q", cellsOf(line), line)
+					}
+				}
+				if size[0] == 80 {
+					compare(t, filepath.Join("testdata", "screens", "live-"+name+".golden"), []byte(strings.Join(lines, "\n")+"\n"))
+				}
+			})
+		}
+	}
+}
+
+// The pods that a node had at first are those that were seen, and are forgotten with the node.
+func TestLiveRemembersPods(t *testing.T) {
+	var l Live
+	see := func(nodes ...record.NodeStatus) {
+		l.See(Moment{Status: record.Status{Nodes: nodes}}, &record.Record{}, nil)
+	}
+	node := func(pods int) record.NodeStatus {
+		return record.NodeStatus{Name: "n1", State: record.NodeDraining, Batch: 1, Pods: pods}
+	}
+	see(node(8))
+	see(node(3))
+	if rows := l.listRows(); len(rows) != 1 || rows[0].pods != "3/8" {
+		t.Errorf("rows %+v", rows)
+	}
+	see()
+	see(node(2))
+	if rows := l.listRows(); len(rows) != 1 || rows[0].pods != "2/2" {
+		t.Errorf("of a node that came again: %+v", rows)
+	}
+}
