@@ -2,13 +2,19 @@ package plugin
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/creack/pty"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // emulator is a terminal of so many columns that keeps all rows it has shown. It knows what a block writes.
@@ -128,5 +134,82 @@ func TestBlockKeepsLines(t *testing.T) {
 	b.clear()
 	if got := e.String(); got != strings.Join(want, "\n") {
 		t.Errorf("shown are\n%s", got)
+	}
+}
+
+// TestLiveProgress draws a view beneath the lines, no more often than four times a second, and takes it away at the end: the lines are
+// those of an upgrade without a view.
+func TestLiveProgress(t *testing.T) {
+	e := &emulator{columns: defaultWidth, broken: map[int]bool{}}
+	synctest.Test(t, func(t *testing.T) {
+		b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
+		p := &progress{group: "workers", w: e, terminal: e, mode: "live", now: time.Now, block: b, stop: make(chan struct{}), ended: make(chan struct{})}
+		go p.redrawUntilClosed()
+		p.Note("run r1: upgrading to workers:2")
+		step := stepOf(record.PhaseUpgrade)
+		step.Record.Started = time.Now()
+		p.Step(step)
+		time.Sleep(time.Second)
+		if shown := e.String(); !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
+			t.Errorf("shown are\n%s", shown)
+		}
+		before := e.writes
+		for i := range 200 { // two seconds
+			step.Status.Nodes[0].Pods = i
+			p.Step(step)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if frames := e.writes - before; frames < 4 || frames > 9 {
+			t.Errorf("%d frames in two seconds", frames)
+		}
+		p.Note(strings.Repeat("a long line ", 20))
+		synctest.Wait()
+		p.Close()
+	})
+	shown := e.String()
+	if strings.Contains(shown, "░") || strings.Contains(shown, "STATE") || !strings.HasPrefix(shown, "00:00:00  run r1") {
+		t.Errorf("in the end are shown\n%s", shown)
+	}
+	for _, row := range e.rows {
+		if twwidth.Width(row) > defaultWidth || strings.HasPrefix(row, "a long") {
+			t.Errorf("a row is broken by the terminal: %q", row)
+		}
+	}
+}
+
+// A view is for terminals that are high enough and know how to move their cursor.
+func TestChooseProgress(t *testing.T) {
+	for name, c := range map[string]struct {
+		asked, term string
+		rows        uint16
+		want        string
+	}{
+		"a terminal":           {"auto", "xterm", 24, "live"},
+		"asked for":            {"live", "xterm", 15, "live"},
+		"a low one":            {"live", "xterm", 14, "tty"},
+		"a dumb one":           {"auto", "dumb", 24, "plain"},
+		"one line, asked for":  {"tty", "xterm", 24, "tty"},
+		"nothing, asked for":   {"quiet", "xterm", 24, "quiet"},
+		"lines, asked for":     {"plain", "xterm", 24, "plain"},
+		"for programs, always": {"json", "dumb", 24, "json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TERM", c.term)
+			screen, terminal, err := pty.Open()
+			if err != nil {
+				t.Skipf("no pseudo terminal: %v", err)
+			}
+			defer screen.Close()
+			defer terminal.Close()
+			if err := pty.Setsize(terminal, &pty.Winsize{Rows: c.rows, Cols: 80}); err != nil {
+				t.Fatal(err)
+			}
+			if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: terminal}, progress: c.asked}).chooseProgress(); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+	if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, progress: "live"}).chooseProgress(); got != "plain" {
+		t.Errorf("into a pipe: %s", got)
 	}
 }

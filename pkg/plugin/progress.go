@@ -275,13 +275,19 @@ func (p *progress) writeLine(event report.Event) {
 	case "json":
 		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade continues unseen
 	default:
-		line := p.spoken.Format(time.TimeOnly) + "  " + p.colorText(event, sanitizeLine(event.Text))
+		lines := []string{p.spoken.Format(time.TimeOnly) + "  " + sanitizeLine(event.Text)}
+		if p.mode != "plain" { // the others are for terminals
+			lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), len(time.TimeOnly)+2)
+		}
+		for i := range lines {
+			lines[i] = p.colorText(event, lines[i])
+		}
 		if p.block != nil {
-			p.block.writeAbove(line)
+			p.block.writeAbove(strings.Join(lines, "\n"))
 			return
 		}
 		p.clearLine()
-		fmt.Fprintln(p.w, line)
+		fmt.Fprintln(p.w, strings.Join(lines, "\n"))
 	}
 }
 

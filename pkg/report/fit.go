@@ -147,6 +147,22 @@ func CutLine(line string, width int) string {
 	return twwidth.Truncate(line, max(1, width), "…")
 }
 
+// WrapUnder breaks a line at words to a width in cells. It goes on so many cells in.
+func WrapUnder(line string, width, indent int) []string {
+	if twwidth.Width(line) <= width || len(line) < indent {
+		return []string{line}
+	}
+	lines := wrapWords(line[indent:], width-indent)
+	for i := range lines {
+		if i == 0 {
+			lines[i] = line[:indent] + lines[i]
+			continue
+		}
+		lines[i] = strings.Repeat(" ", indent) + lines[i]
+	}
+	return lines
+}
+
 // wrapLine breaks a line at words to a width in cells. It goes on beneath its text, or two cells in where it has no label.
 func wrapLine(line string, width int) string {
 	first, indent := labelOf(line), "  "
