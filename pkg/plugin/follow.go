@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -152,8 +153,8 @@ func (f *followed) observeAgain(ctx context.Context, record *record.Record, vers
 	return nil
 }
 
-// screen shows one status after the other: on a terminal in the place of the one before, elsewhere
-// beneath it.
+// screen shows how a status changes: on a terminal in its place, and for programs as one document after the other. Into a pipe it
+// writes the whole status first and last, and between them a line for each change.
 type screen struct {
 	console
 	// block is what a terminal shows of a running upgrade, of live; nil elsewhere.
@@ -162,8 +163,9 @@ type screen struct {
 	shown  bool
 	result record.Result
 	last   report.Moment
-	// unknown is why the rest was not known.
-	unknown string
+	// unknown is why the rest was not known, leftovers what was left over.
+	unknown   string
+	leftovers []report.Leftover
 }
 
 func newScreen(c console) *screen {
@@ -189,18 +191,45 @@ func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) er
 	if same && d.block == nil {
 		return nil
 	}
-	separate := d.shown && !d.isForPrograms()
-	d.shown, d.result, d.last, d.unknown = true, status.Result, now, status.RemainingUnknown
+	before, began := *d, !d.shown
+	d.shown, d.result, d.last, d.unknown, d.leftovers = true, status.Result, now, status.RemainingUnknown, status.Leftovers
+	running := status.Run != "" && status.Result == ""
 	switch {
-	case d.block != nil && status.Run != "" && status.Result == "":
+	case d.block != nil && running:
 		d.drawLive(status, now, rec)
 		return nil
 	case d.block != nil:
 		d.block.clear()
-	case separate:
+	case began || d.isForPrograms():
+	case running && before.result == "":
+		return writeLines(d.Out, before.describeChanges(status, now))
+	default:
 		fmt.Fprintln(d.Out)
 	}
 	return d.printStatus(status)
+}
+
+// describeChanges are the lines for what has changed since the status was shown.
+func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
+	var texts []string
+	for _, event := range report.DescribeChanges(d.last, now) {
+		texts = append(texts, event.Text)
+	}
+	if waiting := status.Status.Waiting; waiting != d.last.Status.Waiting && waiting != "" {
+		texts = append(texts, "waiting for "+waiting)
+	}
+	if status.RemainingUnknown != d.unknown {
+		texts = append(texts, report.RestLines(&status.Rest, status.Status.Manager, now.At)...)
+	}
+	for _, l := range status.Leftovers {
+		if !slices.Contains(d.leftovers, l) {
+			texts = append(texts, l.What+": "+l.Remedy)
+		}
+	}
+	for i := range texts {
+		texts[i] = now.At.Local().Format(time.TimeOnly) + "  " + sanitizeLine(texts[i])
+	}
+	return texts
 }
 
 // drawLive draws a running upgrade, and beneath it what only a status tells.

@@ -151,8 +151,8 @@ func TestScreen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blocks := strings.Split(out.String(), "\n\n")
-	if len(blocks) != 3 || !strings.Contains(blocks[1], "Waits for   a node") || !strings.Contains(blocks[2], "Ended       succeeded") {
-		t.Errorf("got %d blocks, want 3:\n%s", len(blocks), out)
+	text := out.String()
+	if strings.Count(text, "Phase       ") != 2 || strings.Count(text, "  waiting for a node\n") != 1 || !strings.Contains(text, "\n\nDone: ") || !strings.Contains(text, "Ended       succeeded\n") {
+		t.Errorf("it writes the first and the last status, and one line between:\n%s", text)
 	}
 }

@@ -105,7 +105,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	for _, line := range ImpactLines(s.Impacts) {
 		lines = append(lines, "Workloads   "+line)
 	}
-	lines = append(lines, restLines(&s.Rest, st.Manager, now)...)
+	lines = append(lines, RestLines(&s.Rest, st.Manager, now)...)
 	if st.Owed > 0 {
 		lines = append(lines, "Gives back  "+formatCount(st.Owed, "added node"))
 	}

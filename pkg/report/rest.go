@@ -62,9 +62,9 @@ func (r Rest) At(now time.Time) Rest {
 	return r
 }
 
-// restLines say how long the rest takes and how it ends, none where no forecast was asked for. manager
+// RestLines say how long the rest takes and how it ends, none where no forecast was asked for. manager
 // upgrades the group itself, "" where this tool does.
-func restLines(r *Rest, manager string, now time.Time) []string {
+func RestLines(r *Rest, manager string, now time.Time) []string {
 	line := "Remaining   "
 	switch {
 	case r.RemainingUnknown == WorkingItOut:

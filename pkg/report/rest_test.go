@@ -43,7 +43,7 @@ func TestRestIsTold(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			for _, line := range restLines(&c.rest, c.manager, now) {
+			for _, line := range RestLines(&c.rest, c.manager, now) {
 				got += line
 			}
 			if got != c.want {

@@ -214,7 +214,7 @@ func resumeIn(s *testCase, phase string, holder *command) {
 		c := s.asking("pause")
 		// A watch gathers changes for a moment: one that comes and goes within it is never shown.
 		s.waitFor("the watch to show the pause", func() bool {
-			return strings.Contains(watching.out.String(), "Waits for   pausing: 1 node finishes first")
+			return strings.Contains(watching.out.String(), "pausing: 1 node finishes first")
 		})
 		s.asked(0, "resume", "--yes").says("the pause that ", " was withdrawn")
 		c.interrupt()
