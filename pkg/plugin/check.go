@@ -21,7 +21,8 @@ import (
 type checkFlags struct {
 	explain, failOn string
 	all, everyNode  bool
-	patch           bool
+	// format is one of formatsOfCheck, "" for others.
+	format string
 }
 
 const checkExamples = `  # what would block the upgrade of a group, and which users would notice
@@ -32,6 +33,10 @@ const checkExamples = `  # what would block the upgrade of a group, and which us
 
   # the commands that mend what they can; read them before you run them
   kubectl nodeupgrade check workers -o patch
+
+  # for CI: what code scanning and test reports read
+  kubectl nodeupgrade check workers -o sarif > check.sarif
+  kubectl nodeupgrade check workers -o junit > check.xml
 
   # a cluster that was written down; kubectl nodeupgrade help simulate says how
   kubectl nodeupgrade check -f dump.json
@@ -59,9 +64,8 @@ one can say which nodes are outdated.`,
 			if own.explain != "" {
 				return explainRule(f, own.explain)
 			}
-			own.patch = f.format == "patch"
-			if own.patch {
-				f.format = ""
+			if slices.Contains(formatsOfCheck(), f.format) {
+				own.format, f.format = f.format, ""
 			}
 			line, err := f.parseLine(cmd, args)
 			if err == nil {
@@ -87,6 +91,9 @@ one can say which nodes are outdated.`,
 	f.addStrategy(flags)
 	return cmd
 }
+
+// formatsOfCheck are the formats that no other command has: the commands that mend findings, and what CI systems read.
+func formatsOfCheck() []string { return []string{"patch", "sarif", "junit"} }
 
 // neverFail is the value of --fail-on with which no finding counts.
 const neverFail = "never"
@@ -228,9 +235,16 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 // finding counts.
 func (c *checker) answerReports(reports []report.CheckReport) error {
 	var err error
-	if c.patch {
+	switch c.format {
+	case "patch":
 		err = report.WritePatches(c.line.Out, reports, c.line.ofCluster)
-	} else {
+	case "sarif":
+		err = report.WriteSARIF(c.line.Out, reports, currentVersion())
+	case "junit":
+		err = report.WriteJUnit(c.line.Out, reports, func(f *preflight.Finding) bool {
+			return c.failOn != neverFail && f.Severity.IsAtLeast(preflight.Severity(c.failOn))
+		})
+	default:
 		err = printAll(c.line.console, "CheckList", reports, report.WriteCheck)
 	}
 	if err != nil {

@@ -80,6 +80,7 @@ func TestCompletionOfValues(t *testing.T) {
 		"a format":                  {[]string{"-o", "j"}, "json jsonpath="},
 		"a format of a status":      {[]string{"status", "-o", "y"}, "yaml"},
 		"a format of a check":       {[]string{"check", "-o", "pa"}, "patch"},
+		"a format for CI":           {[]string{"check", "-o", "s"}, "sarif"},
 		"no format of a list":       {[]string{"list", "-o", "pa"}, ""},
 		"a label":                   {[]string{"-l", "im"}, "image="},
 		"its value":                 {[]string{"-l", "image="}, "image=v1 image=v2"},

@@ -85,7 +85,7 @@ func (f *flags) listValues(ctx context.Context, cmd *cobra.Command, flag, typed 
 		return f.listLabels(ctx, typed)
 	case "output":
 		if values := listFlagValues(flag); cmd.Name() == "check" {
-			return append(values, "patch")
+			return append(values, formatsOfCheck()...)
 		}
 		return listFlagValues(flag)
 	case "node", "state-namespace":
