@@ -44,7 +44,7 @@ func TestAnswers(t *testing.T) {
 		"labelled nodes by their name":  {"image=v2 --dry-run --current image=v2", "Nothing to do: all 2 nodes are current (image=v2)\nGroup       image=v2 (labelled nodes), context test\n", "", 0},
 		"a status of labelled nodes":    {"status image=v1 --current image=v2", "Node group image=v1: no upgrade was started with this tool; 1 outdated\n", "", 0},
 		"labels of no node by name":     {"image=v9 --dry-run", "", "error: finding the group: no node matches --selector=image=v9: check kubectl get nodes --show-labels\n", 2},
-		"the version":                   {"--version", describeVersion() + "\n", "", 0},
+		"the version":                   {"--version", "kubectl nodeupgrade version " + currentVersion() + "\n", "", 0},
 		"help on what there is not":     {"help nope", "", "error: there is no command \"nope\": ", 2},
 		"days that are none":            {"blue --yes --soak=7x", "", "error: invalid argument \"7x\" for \"--soak\" flag: \"7x\" is no time: write 90s, 15m, 1h30m or 7d", 2},
 		"the list, nobody says":         {"", nobody, unknown, 0},

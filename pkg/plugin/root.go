@@ -92,8 +92,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)
 	cmd.SetHelpCommand(newHelpCommand(cmd))
-	cmd.Version = currentVersion()
-	cmd.SetVersionTemplate(describeVersion() + "\n")
+	cmd.Version = currentVersion() // without a template of its own, which would make the binary larger (docs/decisions/0021)
 	f.offerValues(cmd)
 	refuseRepeats(cmd)
 	return cmd
