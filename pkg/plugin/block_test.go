@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // emulator is a terminal of so many columns that keeps all rows it has shown. It knows what a block writes.
@@ -47,9 +48,9 @@ func (e *emulator) Write(text []byte) (int, error) {
 		}
 		r := []rune(rest)[0]
 		rest = rest[len(string(r)):]
-		switch {
-		case r == '\r':
-		case r == '\n':
+		switch r {
+		case '\r':
+		case '\n':
 			e.row++
 		default:
 			for len(e.rows) <= e.row {

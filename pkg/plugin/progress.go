@@ -163,7 +163,7 @@ func (p *progress) drawLive() {
 		return
 	}
 	p.changed, p.at = false, time.Now()
-	p.live.Moment.At = p.now()
+	p.live.At = p.now()
 	width, height := p.block.size()
 	p.block.draw(report.LiveLines(&p.live, report.Options{Width: width, Color: p.color}, height-1))
 }

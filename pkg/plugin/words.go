@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/spf13/cobra"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // newListCommand is the root command without a group, by its name.

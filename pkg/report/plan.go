@@ -134,6 +134,11 @@ func planVerdict(p *Plan) (tone, string) {
 	case len(p.Nodes) == 0:
 		return good, "No node to replace: only what the upgrade still has to give back"
 	}
+	return upgradeVerdict(p)
+}
+
+// upgradeVerdict is the verdict on an upgrade that replaces nodes.
+func upgradeVerdict(p *Plan) (tone, string) {
 	text, t := formatCount(len(p.Nodes), "node")+" to replace", good
 	blocked := 0
 	for i := range p.Nodes {
@@ -141,11 +146,10 @@ func planVerdict(p *Plan) (tone, string) {
 			blocked++
 		}
 	}
-	switch {
-	case blocked == 0:
-		text += ", none blocked"
-	default:
+	if blocked > 0 {
 		text, t = text+fmt.Sprintf(", %d blocked", blocked), bad
+	} else {
+		text += ", none blocked"
 	}
 	if len(beginLines(p)) > 0 {
 		return bad, text + ": nothing begins until that is mended"
