@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,16 +152,23 @@ func TestLiveProgress(t *testing.T) {
 		step.Record.Started = time.Now()
 		p.Step(step)
 		time.Sleep(time.Second)
-		if shown := e.String(); !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
+		look := func() (shown string, writes int) { // the view is drawn by another goroutine
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return e.String(), e.writes
+		}
+		shown, before := look()
+		if !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
 			t.Errorf("shown are\n%s", shown)
 		}
-		before := e.writes
 		for i := range 200 { // two seconds
+			step.Status.Nodes = slices.Clone(step.Status.Nodes) // each step has its own
 			step.Status.Nodes[0].Pods = i
 			p.Step(step)
 			time.Sleep(10 * time.Millisecond)
 		}
-		if frames := e.writes - before; frames < 4 || frames > 9 {
+		_, after := look()
+		if frames := after - before; frames < 4 || frames > 9 {
 			t.Errorf("%d frames in two seconds", frames)
 		}
 		p.Note(strings.Repeat("a long line ", 20))
