@@ -275,12 +275,13 @@ func (p *progress) writeLine(event report.Event) {
 	case "json":
 		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade continues unseen
 	default:
+		const indent = len(time.TimeOnly) + 2
 		lines := []string{p.spoken.Format(time.TimeOnly) + "  " + sanitizeLine(event.Text)}
 		if p.mode != "plain" { // the others are for terminals
-			lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), len(time.TimeOnly)+2)
+			lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), indent)
 		}
-		for i := range lines {
-			lines[i] = p.colorText(event, lines[i])
+		for i, line := range lines {
+			lines[i] = line[:indent] + p.colorText(event, line[indent:])
 		}
 		if p.block != nil {
 			p.block.writeAbove(strings.Join(lines, "\n"))
