@@ -8,22 +8,22 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// block is a few lines at the end of a terminal's output that are drawn again in their place. Each change is one write, so that
-// nothing else comes between. The cursor rests beneath the block.
+// block is a group of lines at the end of a terminal's output that is redrawn in place. Each change is one write, so that no
+// other output comes between. The cursor stays below the block.
 type block struct {
 	w io.Writer
-	// size is how wide and high the terminal is now.
+	// size returns the terminal's size now, in cells and lines.
 	size func() (width, height int)
-	// shown are the lines as they were drawn last, when the terminal was so wide.
+	// shown is what was drawn last, on a terminal that was width cells wide.
 	shown []string
 	width int
 }
 
-func newBlock(w, terminal io.Writer) *block {
-	return &block{w: w, size: func() (int, int) { return terminalSize(terminal) }}
+func newBlock(terminal io.Writer) *block {
+	return &block{w: terminal, size: func() (int, int) { return terminalSize(terminal) }}
 }
 
-// draw draws the lines in the place of those before. Lines that are the same are not written again.
+// draw replaces the block's lines. It does not write again the first lines if they are the same as before.
 func (b *block) draw(lines []string) {
 	width, _ := b.size()
 	var out strings.Builder
@@ -56,7 +56,7 @@ func (b *block) writeAbove(line string) {
 	_, _ = io.WriteString(b.w, out.String())
 }
 
-// clear takes the block away.
+// clear removes the block.
 func (b *block) clear() {
 	if len(b.shown) == 0 {
 		return
@@ -68,7 +68,7 @@ func (b *block) clear() {
 	_, _ = io.WriteString(b.w, out.String()+"\x1b[J")
 }
 
-// rowsAt is how many rows the block takes on a terminal that is so wide now: it breaks the lines that were drawn when it was wider.
+// rowsAt returns how many rows the block takes on a terminal of that width, which wraps lines that were drawn when it was wider.
 func (b *block) rowsAt(width int) int {
 	rows := 0
 	for _, line := range b.shown {
@@ -77,7 +77,7 @@ func (b *block) rowsAt(width int) int {
 	return rows
 }
 
-// moveUp moves the cursor to the first cell, so many rows up.
+// moveUp moves the cursor up by that many rows, to the first cell.
 func moveUp(out *strings.Builder, rows int) {
 	out.WriteString("\r")
 	if rows > 0 {

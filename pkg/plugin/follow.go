@@ -171,7 +171,7 @@ type screen struct {
 func newScreen(c console) *screen {
 	d := &screen{console: c, live: report.Live{Hint: "Ctrl-C ends this view, and not the upgrade"}}
 	if !c.isForPrograms() && mayRedraw(c.Out) {
-		d.block = newBlock(c.Out, c.Out)
+		d.block = newBlock(c.Out)
 	}
 	return d
 }
@@ -232,12 +232,11 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 	return texts
 }
 
-// drawLive draws a running upgrade, and beneath it what only a status tells.
+// drawLive draws a running upgrade, and below it the lines that only a status has.
 func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
 	d.live.See(now, rec, status.Impacts)
 	d.live.Rest = status.Rest
 	width, height := d.block.size()
 	options := report.Options{Width: width, Color: d.mayColor(d.Out)}
-	about := report.AboutLines(status, options)
-	d.block.draw(append(report.LiveLines(&d.live, options, max(1, height-1-len(about))), about...))
+	d.block.draw(report.FollowLines(&d.live, status, options, height-1))
 }

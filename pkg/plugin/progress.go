@@ -87,7 +87,7 @@ func (c console) openDisplay(group string, stop func()) Display {
 		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if mode == "live" {
-		p.block, p.live.Hint = newBlock(c.ErrOut, c.ErrOut), "Ctrl-C stops cleanly"
+		p.block, p.live.Hint = newBlock(c.ErrOut), "Ctrl-C stops cleanly"
 	}
 	if stop != nil {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

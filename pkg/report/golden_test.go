@@ -180,6 +180,7 @@ func surgePlan() *Plan {
 		{Batch: 2, Name: "i-0abc", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Start: new(span(7*time.Minute, 17*time.Minute)), End: span(8*time.Minute, 18*time.Minute), Why: "image ami-0aaa, wanted ami-0bbb"},
 	}
 	p.Duration, p.Evictions, p.ExtraInstanceHours = span(8*time.Minute, 18*time.Minute), new(13), new(0.74)
+	p.Ends = &PlanEnds{Fast: simulate.Ending{Result: record.Succeeded, After: length(8 * time.Minute)}, Slow: simulate.Ending{Result: record.Succeeded, After: length(18 * time.Minute)}}
 	p.Room = simulate.Room{Moves: amount("3500m", "6Gi", 13), Nodes: 1, Free: amount("1", "2Gi", 40), Added: amount("12", "48Gi", 330)}
 	p.Assumptions = []string{"a new node is Ready in 2m", "a pod is ready in 10s"}
 	return p

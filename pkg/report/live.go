@@ -14,21 +14,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Live is an upgrade under way as a live view shows it.
+// Live is what a live view shows of a running upgrade.
 type Live struct {
 	Moment
 	Record *record.Record
-	// Impacts are what the upgrade cost workloads so far.
+	// Impacts lists what the upgrade has cost workloads so far.
 	Impacts []record.WorkloadImpact
-	// AllPods is how many pods each node in flight had at first, as far as was seen.
+	// AllPods counts, by node in flight, the most pods that the view has seen on it.
 	AllPods map[string]int
-	// Rest is what is known of the rest; its zero value for nothing.
+	// Rest is the forecast of the time left. Its zero value means that there is none.
 	Rest Rest
 	// Hint says what Ctrl-C does.
 	Hint string
 }
 
-// See takes in what the view shows from now on.
+// See replaces what the view shows, and keeps the pods that each node in flight had at first.
 func (l *Live) See(now Moment, rec *record.Record, impacts []record.WorkloadImpact) {
 	l.Moment, l.Record, l.Impacts = now, rec, impacts
 	pods := map[string]int{}
@@ -40,49 +40,49 @@ func (l *Live) See(now Moment, rec *record.Record, impacts []record.WorkloadImpa
 	l.AllPods = pods
 }
 
-// leastLive is how many lines a live view takes beside its rows: two above them, one with their titles, three beneath.
+// leastLive is the number of lines of a live view without its rows: two above them, their titles, three below.
 const leastLive = 6
 
-// LiveLines are the lines of a live view: no more than so many, and none wider than so many cells. Nodes in flight have a row
-// each; of too many the last ones are counted.
+// LiveLines returns the lines of a live view: at most height lines, each narrower than o.Width cells. Each node in flight has a
+// row. If the rows do not fit, the last one counts the nodes that are left out.
 func LiveLines(l *Live, o Options, height int) []string {
-	p := newPage(nil, o)
 	s := &l.Status
-	lines := []string{p.cut(l.describeHead()), p.cutBar(s.Replaced, s.Total, l.describeRest())}
+	lines := []string{o.cut(l.describeHead()), o.cutBar(s.Replaced, s.Total, l.describeRest())}
 	rows := l.listRows()
 	shown := rows[:min(len(rows), max(0, height-leastLive))]
 	if len(shown) < len(rows) && len(shown) > 0 {
 		shown = shown[:len(shown)-1]
 	}
-	lines = append(lines, p.formatRows(shown)...)
+	lines = append(lines, o.formatRows(shown)...)
 	if more := len(rows) - len(shown); more > 0 {
-		lines = append(lines, p.cut(fmt.Sprintf(" and %s in flight", formatCount(more, "more node"))))
+		lines = append(lines, o.cut(fmt.Sprintf(" and %s in flight", formatCount(more, "more node"))))
 	}
 	for _, line := range []string{l.describeCounts(), l.describeImpacts(), withPrefix(" waiting for ", s.Waiting)} {
 		if line != "" {
-			lines = append(lines, p.cut(line))
+			lines = append(lines, o.cut(line))
 		}
 	}
-	return lines[:min(len(lines), height)]
+	return lines[:max(0, min(len(lines), height))]
 }
 
-// AboutLines say who carries an upgrade out, and what could not be read or is left over.
-func AboutLines(s *UpgradeStatus, o Options) []string {
-	p := newPage(nil, o)
-	lines := []string{" run by " + cmp.Or(s.Holder, "nobody")}
+// FollowLines returns the lines of a live view of an upgrade that another process may run: those of LiveLines and, below them, that
+// process, what could not be read and what is left over. They are at most height lines, each narrower than o.Width cells.
+func FollowLines(l *Live, s *UpgradeStatus, o Options, height int) []string {
+	about := []string{" run by " + cmp.Or(s.Holder, "nobody")}
 	if s.Unread != "" {
-		lines = append(lines, " not read: the group, only what the cluster tells: "+s.Unread)
+		about = append(about, " not read: the group, only what the cluster shows: "+s.Unread)
 	}
-	for _, l := range s.Leftovers {
-		lines = append(lines, " left over: "+l.What+": "+l.Remedy)
+	for _, left := range s.Leftovers {
+		about = append(about, " left over: "+left.What+": "+left.Remedy)
 	}
-	for i := range lines {
-		lines[i] = p.cut(lines[i])
+	about = about[:max(0, min(len(about), height-leastLive))]
+	for i := range about {
+		about[i] = o.cut(about[i])
 	}
-	return lines
+	return append(LiveLines(l, o, height-len(about)), about...)
 }
 
-// describeHead says what is upgraded to what, in which phase, and how large the group is.
+// describeHead returns the first line: the group, its target, the phase and the size.
 func (l *Live) describeHead() string {
 	s, r := &l.Status, l.Record
 	text := fmt.Sprintf("%s to %s  %s", s.Group, cmp.Or(r.Target.Name, "?"), s.Phase)
@@ -104,7 +104,7 @@ func (l *Live) describeHead() string {
 	return text
 }
 
-// describeRest says how long it takes still or, where no one knows, for how long it has gone on.
+// describeRest returns the time left or, without a forecast, the time since the start.
 func (l *Live) describeRest() string {
 	switch r := &l.Rest; {
 	case r.RemainingUnknown == "" && r.RemainingEnds == nil && r.Remaining.Latest.Duration > 0:
@@ -118,13 +118,13 @@ func (l *Live) describeRest() string {
 	}
 }
 
-// liveRow is the row of a node in flight.
+// liveRow is the row of one node in flight.
 type liveRow struct {
 	state, node, zone, pods, since, waits string
 	tone                                  tone
 }
 
-// listRows are those of the nodes in flight, in order of their start.
+// listRows returns the rows of the nodes in flight, in the order in which the nodes were started.
 func (l *Live) listRows() []liveRow {
 	waits := map[string]Wait{}
 	for _, w := range CollectWaits(l.Blocked, l.At) {
@@ -160,7 +160,7 @@ func (l *Live) listRows() []liveRow {
 	return rows
 }
 
-// describeWait says in few words what a node waits for: its budget, or what keeps a pod.
+// describeWait returns a few words on what a node waits for: a budget with its numbers, or the cause of the wait.
 func (l *Live) describeWait(w Wait) string {
 	i := slices.IndexFunc(l.Blocked, func(b drain.Blocked) bool { return b.Node == w.Node && b.Since.Equal(w.Since) })
 	if i < 0 || l.Blocked[i].BudgetName() == "" {
@@ -174,7 +174,7 @@ func (l *Live) describeWait(w Wait) string {
 	return text
 }
 
-// stateSince is when the node came into its state, as far as the record tells.
+// stateSince returns when the node entered its state, and the zero time if the record does not show it.
 func (l *Live) stateSince(n record.NodeStatus) time.Time {
 	of := l.Record.Nodes[n.Name]
 	switch n.State {
@@ -187,7 +187,7 @@ func (l *Live) stateSince(n record.NodeStatus) time.Time {
 	}
 }
 
-// describeCounts counts the nodes that are not in flight, and names those that were set aside.
+// describeCounts counts the nodes that are not in flight and names the quarantined ones.
 func (l *Live) describeCounts() string {
 	s := &l.Status
 	parts := []string{fmt.Sprintf(" %d waiting", s.Outdated), fmt.Sprintf("%d replaced", s.Replaced)}
@@ -199,34 +199,61 @@ func (l *Live) describeCounts() string {
 	return strings.Join(parts, " · ")
 }
 
-// describeImpacts says what the upgrade cost workloads so far.
+// describeImpacts counts the evictions, and names or counts the workloads that are worse off than before. It says that there are
+// none only of the workloads whose pods were evicted: the others are not counted.
 func (l *Live) describeImpacts() string {
-	evictions, without, lacking := 0, []string{}, 0
+	evictions := 0
 	for _, w := range l.Impacts {
 		evictions += w.Evictions
-		if w.Out {
-			without = append(without, w.Name)
-		}
-		if w.Lacks > 0 {
-			lacking++
-		}
 	}
 	text := " " + formatCount(evictions, "eviction")
-	switch {
+	switch without, fewer, stuck := namesWithout(l.Impacts), countLacking(l.Impacts), l.Status.Unhealthy; {
 	case len(without) > 0:
 		text += " · without a ready pod: " + NameFew(without)
-	case lacking > 0:
-		text += fmt.Sprintf(" · %s with fewer ready pods than before", formatCount(lacking, "workload"))
-	default:
-		text += " · all workloads have their ready pods"
+	case len(stuck) > 0:
+		text += " · not recovering: " + NameFew(namesOf(stuck))
+	case fewer > 0:
+		text += fmt.Sprintf(" · %s with fewer ready pods than before", formatCount(fewer, "workload"))
+	case evictions > 0:
+		text += " · each evicted workload has its ready pods"
 	}
 	return text + withPrefix(" · ", l.Hint)
 }
 
-// cut cuts a line to the page's width. Some terminals wrap after their last cell, which stays free.
-func (p *page) cut(line string) string { return CutLine(sanitizeCell(p.Style, line), p.Width-1) }
+// namesWithout returns the workloads that have no ready pod now and had one before.
+func namesWithout(all []record.WorkloadImpact) []string {
+	var names []string
+	for _, w := range all {
+		if w.Out {
+			names = append(names, w.Name)
+		}
+	}
+	return names
+}
 
-// bar is a bar of so many cells for a part of a whole.
+// countLacking counts the workloads that have fewer ready pods now than before.
+func countLacking(all []record.WorkloadImpact) int {
+	n := 0
+	for _, w := range all {
+		if w.Lacks > 0 || w.Out {
+			n++
+		}
+	}
+	return n
+}
+
+func namesOf(all []record.Unhealthy) []string {
+	names := make([]string, 0, len(all))
+	for _, u := range all {
+		names = append(names, u.Name)
+	}
+	return names
+}
+
+// cut cuts a line to one cell less than the width, because some terminals wrap after their last cell.
+func (o Options) cut(line string) string { return CutLine(sanitizeCell(o.Style, line), o.Width-1) }
+
+// bar draws part of whole as a bar of that many cells.
 func bar(part, whole, cells int) string {
 	full := 0
 	if whole > 0 {
@@ -235,8 +262,8 @@ func bar(part, whole, cells int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
 }
 
-// cutBar draws how many of all nodes are replaced, and says how long it takes.
-func (p *page) cutBar(replaced, total int, rest string) string {
+// cutBar draws the share of replaced nodes as a bar, with the rest behind it. A narrow terminal has no bar.
+func (o Options) cutBar(replaced, total int, rest string) string {
 	percent := 0
 	if total > 0 {
 		percent = 100 * replaced / total
@@ -244,15 +271,15 @@ func (p *page) cutBar(replaced, total int, rest string) string {
 	before := fmt.Sprintf("%d of %d replaced ", replaced, total)
 	after := fmt.Sprintf(" %d%%  %s", percent, rest)
 	const most, least = 30, 5
-	cells := min(most, p.Width-1-len(before)-len(after))
+	cells := min(most, o.Width-1-len(before)-len(after))
 	if cells < least {
-		return p.cut(before + strings.TrimLeft(after, " "))
+		return o.cut(before + strings.TrimLeft(after, " "))
 	}
-	return p.cut(before + bar(replaced, total, cells) + after)
+	return o.cut(before + bar(replaced, total, cells) + after)
 }
 
-// formatRows draws the rows under their titles, each on one line; none where there are no rows.
-func (p *page) formatRows(rows []liveRow) []string {
+// formatRows draws the rows below their titles, each on one line. Without rows there are no titles.
+func (o Options) formatRows(rows []liveRow) []string {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -260,7 +287,7 @@ func (p *page) formatRows(rows []liveRow) []string {
 	f := fitted{columns: []column{{}, {title: "NODE", cut: cutDomain}, {title: "ZONE", cut: cutRegion}, {}, {}, {}}}
 	for _, row := range rows {
 		cells := []string{row.state, row.node, row.zone, row.pods, row.since, row.waits}
-		f.rows = append(f.rows, sanitizeRows(p.Style, [][]string{cells})[0])
+		f.rows = append(f.rows, sanitizeRows(o.Style, [][]string{cells})[0])
 	}
 	f.cutNames()
 	table = append(table, f.rows...)
@@ -278,9 +305,9 @@ func (p *page) formatRows(rows []liveRow) []string {
 				text.WriteString(strings.Repeat(" ", widths[i]-cellsOf(cell)+1))
 			}
 		}
-		line := CutLine(strings.TrimRight(text.String(), " "), p.Width-1)
+		line := CutLine(strings.TrimRight(text.String(), " "), o.Width-1)
 		if r > 0 {
-			line = p.paint(rows[r-1].tone, line)
+			line = o.paint(rows[r-1].tone, line)
 		}
 		lines = append(lines, line)
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,51 @@ func TestLiveLines(t *testing.T) {
 					compare(t, filepath.Join("testdata", "screens", "live-"+name+".golden"), []byte(strings.Join(lines, "\n")+"\n"))
 				}
 			})
+		}
+	}
+}
+
+// A view of an upgrade that another process runs is no higher than the terminal, however much is left over.
+func TestFollowLines(t *testing.T) {
+	status := runningStatus()
+	status.Holder, status.Unread = "ann@laptop", "no credentials"
+	for range 30 {
+		status.Leftovers = append(status.Leftovers, Leftover{What: "taint on node ip-10-0-1-7", Remedy: "kubectl nodeupgrade clean"})
+	}
+	for _, height := range []int{0, 1, 5, 7, 14, 60} {
+		for name, l := range map[string]*Live{"some": someLive(), "many": manyLive()} {
+			lines := FollowLines(l, status, Options{Width: 80}, height)
+			if len(lines) > height {
+				t.Errorf("%s: %d lines for a height of %d", name, len(lines), height)
+			}
+			if height > 7 && !slices.Contains(lines, " run by ann@laptop") {
+				t.Errorf("%s: height %d: does not show who runs it:\n%s", name, height, strings.Join(lines, "\n"))
+			}
+		}
+	}
+}
+
+// The view never says that workloads have their pods while one does not recover, or before a pod was evicted.
+func TestLiveImpacts(t *testing.T) {
+	web := record.WorkloadImpact{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 2}}
+	lacking, out := web, web
+	lacking.Lacks, out.Out = 1, true
+	cases := map[string]struct {
+		impacts   []record.WorkloadImpact
+		unhealthy []record.Unhealthy
+		want      string
+	}{
+		"nothing evicted":              {nil, nil, " 0 evictions"},
+		"recovered":                    {[]record.WorkloadImpact{web}, nil, " 2 evictions · each evicted workload has its ready pods"},
+		"fewer":                        {[]record.WorkloadImpact{lacking}, nil, " 2 evictions · 1 workload with fewer ready pods than before"},
+		"none ready":                   {[]record.WorkloadImpact{out}, nil, " 2 evictions · without a ready pod: shop/Deployment/web"},
+		"another is not recovering":    {[]record.WorkloadImpact{web}, []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}, " 2 evictions · not recovering: kube-system/DaemonSet/cni"},
+		"not recovering, no evictions": {nil, []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}, " 0 evictions · not recovering: kube-system/DaemonSet/cni"},
+	}
+	for name, c := range cases {
+		l := Live{Impacts: c.impacts, Moment: Moment{Status: record.Status{Unhealthy: c.unhealthy}}}
+		if got := l.describeImpacts(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

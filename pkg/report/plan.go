@@ -121,7 +121,8 @@ func planHeaderLines(p *Plan) []string {
 	return lines
 }
 
-// planVerdict says what most readers want to know: how many nodes are replaced, whether anything keeps them, and how long it takes.
+// planVerdict returns the answer that most readers look for: how many nodes are replaced, whether anything blocks them, and how long
+// it takes. Its tone is at least as urgent as the most urgent finding.
 func planVerdict(p *Plan) (tone, string) {
 	refusal := preflight.FirstRefusal(p.Findings)
 	switch {
@@ -132,42 +133,97 @@ func planVerdict(p *Plan) (tone, string) {
 	case len(p.Nodes) == 0 && p.Resumes == "":
 		return good, fmt.Sprintf("Nothing to do: %s current (%s)", DescribeAll(*p.Current), p.To.Name)
 	case len(p.Nodes) == 0:
-		return good, "No node to replace: only what the upgrade still has to give back"
+		return max(good, p.findingsTone()), "No node to replace: only what the upgrade still has to give back"
 	}
-	return upgradeVerdict(p)
+	text := formatCount(len(p.Nodes), "node") + " to replace" + describeBlocked(p)
+	if past := p.countPastBudgets(); past > 0 {
+		text += fmt.Sprintf(", %s deleted past their budgets", formatCount(past, "pod"))
+	}
+	if refused := p.countRefused(); refused > 0 {
+		text += fmt.Sprintf(", the server refuses new pods of %s", formatCount(refused, "workload"))
+	}
+	return max(p.urgency(), p.findingsTone()), text + p.describeOutcome()
 }
 
-// upgradeVerdict is the verdict on an upgrade that replaces nodes.
-func upgradeVerdict(p *Plan) (tone, string) {
-	text, t := formatCount(len(p.Nodes), "node")+" to replace", good
+// urgency returns the tone of an upgrade that replaces nodes, findings aside.
+func (p *Plan) urgency() tone {
+	isBlocked := func(n PlanNode) bool { return len(n.BlockedBy) > 0 }
+	switch {
+	case p.Structural() || slices.ContainsFunc(p.Nodes, isBlocked):
+		return bad
+	case p.countPastBudgets() > 0 || !p.knowsBlockers():
+		return warning
+	default:
+		return good
+	}
+}
+
+// findingsTone returns the tone of the most urgent finding that counts.
+func (p *Plan) findingsTone() tone {
+	worst := calm
+	for i := range p.Findings {
+		if f := &p.Findings[i]; f.Skipped == "" {
+			worst = max(worst, toneOfSeverity(string(f.Severity)))
+		}
+	}
+	return worst
+}
+
+// knowsBlockers reports whether the plan would name each blocker: it was forecast, all was read and each rule was checked.
+func (p *Plan) knowsBlockers() bool {
+	isUnknown := func(f preflight.Finding) bool { return f.Severity == preflight.Unknown && f.Skipped == "" }
+	return p.Ends != nil && len(p.Unread) == 0 && !slices.ContainsFunc(p.Findings, isUnknown)
+}
+
+// describeBlocked counts the blocked nodes. It says that there are none only if the plan knows it.
+func describeBlocked(p *Plan) string {
 	blocked := 0
 	for i := range p.Nodes {
 		if len(p.Nodes[i].BlockedBy) > 0 {
 			blocked++
 		}
 	}
-	if blocked > 0 {
-		text, t = text+fmt.Sprintf(", %d blocked", blocked), bad
-	} else {
-		text += ", none blocked"
+	switch {
+	case blocked > 0:
+		return fmt.Sprintf(", %d blocked", blocked)
+	case p.knowsBlockers():
+		return ", none blocked"
+	default:
+		return ", none known to be blocked"
 	}
-	if len(beginLines(p)) > 0 {
-		return bad, text + ": nothing begins until that is mended"
+}
+
+// describeOutcome returns how long the upgrade takes, or why it does not begin or ends early.
+func (p *Plan) describeOutcome() string {
+	switch {
+	case len(beginLines(p)) > 0:
+		return ": fix that first, the upgrade does not begin"
+	case p.Ends != nil && p.Ends.Fast.IsShort():
+		return fmt.Sprintf(": it ends %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
+	case p.Ends != nil && p.Ends.Slow.IsShort():
+		return fmt.Sprintf(": in the slow case it ends %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
+	case p.Duration.Latest.Duration > 0:
+		return ", takes " + formatSpan(p.Duration)
+	default:
+		return ", not known how long it takes"
 	}
-	if p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort()) {
-		worst := &p.Ends.Fast
-		if !worst.IsShort() {
-			worst = &p.Ends.Slow
+}
+
+// countPastBudgets counts the pods that are deleted past their budgets.
+func (p *Plan) countPastBudgets() int {
+	_, past := countDeletions(p.Deletions)
+	return past
+}
+
+// countRefused counts the workloads of which the server refused a new pod.
+func (p *Plan) countRefused() int {
+	n := 0
+	for _, probe := range p.Probes {
+		if probe.Refused {
+			n++
 		}
-		return bad, text + fmt.Sprintf(": it ends %s after %s", worst.Result, duration.HumanDuration(worst.After.Duration))
 	}
-	if p.Duration.Latest.Duration > 0 {
-		text += ", takes " + formatSpan(p.Duration)
-	}
-	if _, past := countDeletions(p.Deletions); past > 0 {
-		text, t = text+fmt.Sprintf(", %s deleted past their budgets", formatCount(past, "pod")), warning
-	}
-	return t, text
+	return n
 }
 
 // countOutdated says how many of the group's nodes are outdated.

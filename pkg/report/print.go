@@ -115,28 +115,51 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	return append(lines, LeftoverLines(s.Leftovers)...)
 }
 
-// statusVerdict says how far the upgrade is.
+// statusVerdict returns how far the upgrade is, and how many workloads are worse off than before.
 func statusVerdict(s *UpgradeStatus) (tone, string) {
 	st := &s.Status
 	text := fmt.Sprintf("%d of %s replaced", st.Replaced, formatCount(st.Total, "node"))
 	if st.Outdated > 0 {
 		text += fmt.Sprintf(", %d not started", st.Outdated)
 	}
+	worse := describeWorse(s)
+	t := good
+	if worse != "" || len(s.Blocked) > 0 || s.RemainingEnds != nil {
+		t = warning
+	}
 	switch s.Result {
 	case "":
 		if s.RemainingUnknown == "" && s.RemainingEnds == nil && s.Remaining.Latest.Duration > 0 {
 			text += ", " + formatSpan(s.Remaining) + " left"
 		}
-		if len(s.Blocked) > 0 || s.RemainingEnds != nil {
-			return warning, text
-		}
-		return good, text
 	case record.Succeeded:
-		return good, "Done: " + text
+		text = "Done: " + text
 	case record.Waiting, record.LeftBehind:
-		return warning, string(s.Result) + ": " + text
+		t, text = warning, string(s.Result)+": "+text
 	default:
-		return bad, string(s.Result) + ": " + text
+		t, text = bad, string(s.Result)+": "+text
+	}
+	return t, text + withPrefix(", ", worse)
+}
+
+// describeWorse counts the workloads that have fewer ready pods than before the upgrade, "" for none.
+func describeWorse(s *UpgradeStatus) string {
+	names := map[string]bool{}
+	for _, u := range s.Status.Unhealthy {
+		names[u.Name] = true
+	}
+	for _, w := range s.Impacts {
+		if w.Lacks > 0 || w.Out {
+			names[w.Name] = true
+		}
+	}
+	switch without := len(namesWithout(s.Impacts)); {
+	case without > 0:
+		return formatCount(without, "workload") + " without a ready pod"
+	case len(names) > 0:
+		return formatCount(len(names), "workload") + " with fewer ready pods than before"
+	default:
+		return ""
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// tone is how much attention a text wants. Colour never carries the meaning alone.
+// tone says how urgent a text is. Colour repeats what the words say and never replaces them.
 type tone int
 
 const (
@@ -16,11 +16,11 @@ const (
 	bad
 )
 
-// paint colours a text by its tone, each of its lines by itself.
-func (p *page) paint(t tone, text string) string {
+// paint colours each line of a text by its tone. Without colour, or for a calm text, it returns the text.
+func (o Options) paint(t tone, text string) string {
 	codes := map[tone]string{good: "32", warning: "33", bad: "31"}
 	code, coloured := codes[t]
-	if !coloured || !p.Color || p.Style != Plain {
+	if !coloured || !o.Color || o.Style != Plain {
 		return text
 	}
 	lines := strings.Split(text, "\n")
@@ -31,7 +31,7 @@ func (p *page) paint(t tone, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// toneOfLabel is the tone of a line with that label.
+// toneOfLabel returns the tone of lines with that label.
 func toneOfLabel(label string) tone {
 	switch label {
 	case "Refused", "Blocked", "Error", "Stuck", "Begins", "Deletes":
@@ -43,7 +43,7 @@ func toneOfLabel(label string) tone {
 	}
 }
 
-// toneOfSeverity is the tone of the severity of a finding.
+// toneOfSeverity returns the tone of findings of that severity.
 func toneOfSeverity(severity string) tone {
 	switch preflight.Severity(severity) {
 	case preflight.Refuse, preflight.Block, preflight.Error:
@@ -55,7 +55,7 @@ func toneOfSeverity(severity string) tone {
 	}
 }
 
-// toneOfBlocker is bad for what blocks a node.
+// toneOfBlocker returns bad for a cell that names a blocker.
 func toneOfBlocker(cell string) tone {
 	if cell == "-" || cell == "" {
 		return calm

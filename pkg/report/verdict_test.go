@@ -1,0 +1,80 @@
+package report
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// A plan says that nothing blocks, and is green, only if that is known and nothing else needs attention.
+func TestPlanVerdict(t *testing.T) {
+	ending := func(result record.Result) simulate.Ending {
+		return simulate.Ending{Result: result, After: length(9 * time.Minute)}
+	}
+	finding := func(severity preflight.Severity, skipped string) []preflight.Finding {
+		return []preflight.Finding{{Rule: "X001", Severity: severity, Message: "m", Skipped: skipped}}
+	}
+	const known, unknown = "3 nodes to replace, none blocked", "3 nodes to replace, none known to be blocked"
+	cases := map[string]struct {
+		change func(*Plan)
+		tone   tone
+		text   string
+	}{
+		"nothing wrong":             {func(*Plan) {}, good, known + ", takes 8m-18m"},
+		"something was not read":    {func(p *Plan) { p.Unread = []string{"no budgets: not in the dump"} }, warning, unknown + ", takes 8m-18m"},
+		"a rule was not checked":    {func(p *Plan) { p.Findings = finding(preflight.Unknown, "") }, warning, unknown + ", takes 8m-18m"},
+		"no forecast":               {func(p *Plan) { p.Ends, p.Duration = nil, simulate.Span{} }, warning, unknown + ", not known how long it takes"},
+		"a warning":                 {func(p *Plan) { p.Findings = finding(preflight.Warn, "") }, warning, known + ", takes 8m-18m"},
+		"a warning that is skipped": {func(p *Plan) { p.Findings = finding(preflight.Warn, "user") }, good, known + ", takes 8m-18m"},
+		"an error":                  {func(p *Plan) { p.Findings = finding(preflight.Error, "") }, bad, known + ", takes 8m-18m"},
+		"a refusal":                 {func(p *Plan) { p.Findings = finding(preflight.Refuse, "") }, bad, "Refused: m"},
+		"a block":                   {func(p *Plan) { p.Findings = finding(preflight.Block, "") }, bad, known + ": fix that first, the upgrade does not begin"},
+		"a blocked node":            {func(p *Plan) { p.Nodes[1].BlockedBy = []string{"PDB a/b"} }, bad, "3 nodes to replace, 1 blocked, takes 8m-18m"},
+		"pods that are refused":     {func(p *Plan) { p.Probes = []Probe{{Workload: "Deployment a/b", Answer: "refused", Refused: true}} }, bad, known + ", the server refuses new pods of 1 workload, takes 8m-18m"},
+		"deletions past budgets":    {func(p *Plan) { p.Deletions = []simulate.Deletion{{Workload: "a", Pods: 2, PastBudget: 1}} }, warning, known + ", 1 pod deleted past their budgets, takes 8m-18m"},
+		"it ends early": {func(p *Plan) {
+			p.Ends = &PlanEnds{Fast: ending(record.PodEvictionFailure), Slow: ending(record.PodEvictionFailure)}
+		}, bad, known + ": it ends " + string(record.PodEvictionFailure) + " after 9m"},
+		"it ends early at worst": {func(p *Plan) {
+			p.Ends = &PlanEnds{Fast: ending(record.Succeeded), Slow: ending(record.PodEvictionFailure)}
+		}, bad, known + ": in the slow case it ends " + string(record.PodEvictionFailure) + " after 9m"},
+	}
+	for name, c := range cases {
+		p := surgePlan()
+		c.change(p)
+		if tone, text := planVerdict(p); tone != c.tone || text != c.text {
+			t.Errorf("%s: tone %d, %q; want tone %d, %q", name, tone, text, c.tone, c.text)
+		}
+	}
+}
+
+// An upgrade that costs a workload ready pods is not shown as good, not even when it has ended.
+func TestStatusVerdict(t *testing.T) {
+	lacks := record.WorkloadImpact{Name: "a/Deployment/b", Impact: record.Impact{Lacks: 1}}
+	out := record.WorkloadImpact{Name: "a/Deployment/c", Impact: record.Impact{Out: true}}
+	cases := map[string]struct {
+		change func(*UpgradeStatus)
+		tone   tone
+		text   string
+	}{
+		"running":        {func(*UpgradeStatus) {}, good, "2 of 3 nodes replaced, 1 not started"},
+		"not recovering": {func(s *UpgradeStatus) { s.Status.Unhealthy = []record.Unhealthy{{Name: "a/DaemonSet/d"}} }, warning, "2 of 3 nodes replaced, 1 not started, 1 workload with fewer ready pods than before"},
+		"the same one twice": {func(s *UpgradeStatus) {
+			s.Status.Unhealthy, s.Impacts = []record.Unhealthy{{Name: lacks.Name}}, []record.WorkloadImpact{lacks}
+		}, warning, "2 of 3 nodes replaced, 1 not started, 1 workload with fewer ready pods than before"},
+		"done":                     {func(s *UpgradeStatus) { s.Result = record.Succeeded }, good, "Done: 2 of 3 nodes replaced, 1 not started"},
+		"done, a workload lacks":   {func(s *UpgradeStatus) { s.Result, s.Impacts = record.Succeeded, []record.WorkloadImpact{lacks} }, warning, "Done: 2 of 3 nodes replaced, 1 not started, 1 workload with fewer ready pods than before"},
+		"done, a workload is down": {func(s *UpgradeStatus) { s.Result, s.Impacts = record.Succeeded, []record.WorkloadImpact{out, lacks} }, warning, "Done: 2 of 3 nodes replaced, 1 not started, 1 workload without a ready pod"},
+		"failed":                   {func(s *UpgradeStatus) { s.Result = record.PodEvictionFailure }, bad, string(record.PodEvictionFailure) + ": 2 of 3 nodes replaced, 1 not started"},
+	}
+	for name, c := range cases {
+		s := &UpgradeStatus{Run: "r", Status: record.Status{Total: 3, Replaced: 2, Outdated: 1}}
+		c.change(s)
+		if tone, text := statusVerdict(s); tone != c.tone || text != c.text {
+			t.Errorf("%s: tone %d, %q; want tone %d, %q", name, tone, text, c.tone, c.text)
+		}
+	}
+}
