@@ -222,7 +222,7 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if s.EvictUnmanaged = typed.unmanaged == "evict"; !s.EvictUnmanaged && typed.unmanaged != "refuse" {
 		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", typed.unmanaged)
 	}
-	if s.To != "" && (line.groups.selector != "" || line.providerName == "manual") {
+	if s.To != "" && (line.groups.selector != "" || line.providerName == providerManual) {
 		return fmt.Errorf("--to=%s: labelled nodes have no revision to move to: pass --current KEY=VALUE instead", s.To)
 	}
 	return s.Check()

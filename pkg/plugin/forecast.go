@@ -202,7 +202,7 @@ func (g *groupContext) rejectRefused() error {
 	switch {
 	case f == nil:
 		return nil
-	case g.group.Provider == "manual" && g.group.Wanted.ID == "": // --current is missing, or --to is there
+	case g.group.Provider == providerManual && g.group.Wanted.ID == "": // --current is missing, or --to is there
 		return usageError(fmt.Errorf("upgrading group %q: %s", g.group.Name, f))
 	default:
 		return fmt.Errorf("upgrading group %q: %s", g.group.Name, f)

@@ -112,7 +112,7 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 func sharedNode(group string, members []nodegroup.Member) string {
 	options := manual.Options{ControlPlane: true}
 	if nodegroup.IsSelector(group) {
-		selection, err := parseGroups(nil, groupSelection{selector: group}, "manual")
+		selection, err := parseGroups(nil, groupSelection{selector: group}, providerManual)
 		if err != nil {
 			return ""
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// findGroups lists the groups. Where the cloud cannot be asked the nodes' labels still name them.
+// findGroups lists the groups. If the cloud cannot be asked, it warns and takes the groups from the nodes' labels.
 func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, []nodegroup.Group, error) {
 	provider, err := l.openProvider(ctx, nodes)
 	if err == nil {
@@ -32,8 +32,7 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (clo
 	return provider, groups, err
 }
 
-// resolveGroupNames resolves what the user named to names of groups, and says which exist when one
-// does not.
+// resolveGroupNames resolves what the user named to names of groups. The error for an unknown name lists the groups.
 func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
 	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {
@@ -58,27 +57,27 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 	return chosen.names, nil
 }
 
-// openGroups is resolveGroupNames. A name that no group has, and that is a label selector, names labelled nodes, as status and
-// errors print it: it returns another session then.
+// openGroups resolves what the user named to names of groups. If no group has the name and the name is a label selector, as status
+// and errors print groups of labelled nodes, it opens a session for the labelled nodes. With --provider=aws such a name is unknown.
 func (s *session) openGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
 	names, err := s.resolveGroupNames(ctx, chosen, suggest)
-	if err == nil || len(chosen.names) != 1 || !nodegroup.IsSelector(chosen.names[0]) {
+	mayBeLabelled := s.line.providerName == providerAuto || s.line.providerName == providerManual
+	if err == nil || !mayBeLabelled || len(chosen.names) != 1 || !nodegroup.IsSelector(chosen.names[0]) {
 		return s, names, err
 	}
-	name := chosen.names[0]
-	labelled, errOfLabels := s.openLabelled(ctx, name, nil)
-	if errOfLabels != nil {
+	labelled, err := s.openLabelled(ctx, chosen.names[0], nil)
+	if err != nil {
 		return s, nil, err
 	}
 	names, err = labelled.resolveGroupNames(ctx, labelled.line.groups, suggest)
 	return labelled, names, err
 }
 
-// openLabelled opens another session, for the nodes of a label selector. current are the labels of current nodes where the user
-// says none.
+// openLabelled opens another session, for the nodes of a label selector. Without --current, the labels in current tell current nodes
+// from outdated ones.
 func (s *session) openLabelled(ctx context.Context, selector string, current map[string]string) (*session, error) {
 	line := *s.line
-	line.providerName = "manual"
+	line.providerName = providerManual
 	if len(line.settings.Current) == 0 {
 		line.settings.Current = current
 	}
@@ -102,7 +101,7 @@ func unknownGroupError(wanted string, names, verbs []string) error {
 	case len(verbs) > 0:
 		return fmt.Errorf("no node group %q: did you mean the command %q", wanted, verbs[0])
 	case len(names) == 0:
-		return fmt.Errorf("no node group %q: the cluster's nodes belong to none that is known: pass -l SELECTOR --current KEY=VALUE", wanted)
+		return fmt.Errorf("no node group %q: no node of the cluster belongs to a known group: pass -l SELECTOR --current KEY=VALUE", wanted)
 	default:
 		return fmt.Errorf("no node group %q; groups: %s", wanted, strings.Join(names, ", "))
 	}
@@ -121,13 +120,13 @@ func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []
 	return "", usageError(fmt.Errorf("node %q belongs to no node group that is known: pass -l SELECTOR --current KEY=VALUE", node))
 }
 
-// suggestNone is for a command beneath which there are no others.
+// suggestNone suggests no command. It is for commands without subcommands.
 func suggestNone(string) []string { return nil }
 
-// errNoNode is a --node that is not in the cluster.
+// errNoNode is returned for a --node that is not in the cluster.
 var errNoNode = errors.New("no such node")
 
-// takesOneGroup is the check of a command's arguments: at most one group. Its error is a usage error.
+// takesOneGroup returns a usage error if there is more than one argument.
 func takesOneGroup(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil

@@ -15,8 +15,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// providerAuto has the nodes' provider IDs choose the provider.
-const providerAuto = "auto"
+const (
+	// providerAuto chooses the provider by the nodes' provider IDs.
+	providerAuto = "auto"
+	// providerManual takes groups from the nodes' labels and asks no cloud.
+	providerManual = "manual"
+)
 
 // cloudProviders are the providers that talk to a cloud, by name. Another cloud gets a row here and
 // one in nodegroup.Providers.

@@ -122,7 +122,7 @@ func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (
 func restoreSettings(line commandLine, m mode, group string, record *record.Record) (commandLine, error) {
 	switch {
 	case record.IsCloudless():
-		line.providerName = "manual"
+		line.providerName = providerManual
 	case line.providerName == providerAuto && record.Provider != "":
 		line.providerName = record.Provider
 	}

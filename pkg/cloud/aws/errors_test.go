@@ -147,3 +147,18 @@ func TestExplainKeepsWhatIsSorted(t *testing.T) {
 		t.Errorf("a sorted error was sorted again: %v", err)
 	}
 }
+
+// The error of a chain of credentials does not show the requests of its links, which are many lines of one event.
+func TestLogCredentialError(t *testing.T) {
+	long := errors.New("failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, request canceled")
+	err := logCredentialError(long)
+	if got, want := err.Error(), "failed to refresh cached credentials, no EC2 IMDS role found; -v 4 shows more"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if !errors.Is(err, long) {
+		t.Error("the short error does not wrap the long one")
+	}
+	if short := errors.New("no profile"); logCredentialError(short) != short {
+		t.Error("an error without requests is changed")
+	}
+}

@@ -73,20 +73,27 @@ const maxAttempts = 8
 // more than half a minute, and then the reason is told.
 const maxBackoff = 4 * time.Second
 
-// briefError is the error of a chain of credentials without the requests of its links, which are logged.
-type briefError struct{ error }
-
-func (e briefError) Error() string {
-	text, requests, found := strings.Cut(e.error.Error(), ", operation error ")
-	if found {
-		klog.V(4).Infof("AWS SDK: %s: operation error %s", text, requests)
-		text += "; -v 4 tells more"
-	}
-	return text
+// briefError is an error with a shorter text.
+type briefError struct {
+	error
+	text string
 }
+
+// Error implements error.
+func (e briefError) Error() string { return e.text }
 
 // Unwrap implements errors.Unwrap.
 func (e briefError) Unwrap() error { return e.error }
+
+// logCredentialError logs at level 4 the requests that a chain of credentials sent in vain, and returns the error without them.
+func logCredentialError(err error) error {
+	text, requests, found := strings.Cut(err.Error(), ", operation error ")
+	if !found {
+		return err
+	}
+	klog.V(4).Infof("AWS SDK: %s: operation error %s", text, requests)
+	return briefError{error: err, text: text + "; -v 4 shows more"}
+}
 
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
 // service of AWS other than those the chain needs; the last link of the chain asks the EC2
@@ -111,7 +118,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", briefError{err}, remedySignIn+", or go by labels with --provider=manual")
+		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", logCredentialError(err), remedySignIn+", or go by labels with --provider=manual")
 	}
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
