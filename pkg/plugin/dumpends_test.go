@@ -30,7 +30,7 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			"l-pdbclosed", []string{"--strategy=blue-green"}, exitDone, []string{"Deletes     3 pods past their budgets", "then what is left is deleted at the end"}, []string{"Ends ", "--on-timeout=force"},
 		},
 		"leaves its nodes behind": {
-			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"but for nodes that cannot be drained, which stay (left-behind)", "up to 5 during the upgrade (z-a +2), 5 afterwards"}, []string{"not reached", "deletion"},
+			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"except for nodes that cannot be drained, which stay (left-behind)", "at most 5 during the upgrade (z-a +2), 5 afterwards"}, []string{"not reached", "deletion"},
 		},
 		"a quota that refuses new pods": {
 			"k8s-89209-quota-below-use", nil, exitStructural,

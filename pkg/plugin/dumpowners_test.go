@@ -11,7 +11,7 @@ func TestDumpsOfOwners(t *testing.T) {
 	auto, blueGreen := "--strategy=autoscaled-blue-green", "--strategy=blue-green"
 	cases := map[string]dumped{
 		"g-1x5-gce": {
-			simulate: []string{"(GKE node pool, read from node labels)", "surge, with GKE's numbers: one node at a time, 0 unavailable, one zone after the other; 1h to drain each, then its pods are deleted", "up to 6 during the upgrade (one zone after the other: z-a +1), 5 afterwards"},
+			simulate: []string{"(GKE node pool, read from node labels)", "surge, with GKE's numbers: one node at a time, 0 unavailable, one zone after the other; 1h to drain each, then its pods are deleted", "at most 6 during the upgrade (one zone after the other: z-a +1), 5 afterwards"},
 			check:    []string{"(GKE node pool, read from node labels)"}, without: []string{"Auto Scaling", "labelled nodes"},
 		},
 		"g-1x5-gce --like=gke":               {args: []string{"--like=gke"}, simulate: []string{"surge, with GKE's numbers"}},

@@ -26,7 +26,7 @@ func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v
 func TestDumpsOfScheduling(t *testing.T) {
 	cases := map[string]dumped{
 		"k8s-device-plugin-291-gpu": {
-			args: []string{"workers"}, code: exitStructural, simulate: []string{"ReplicaSet shop/riva-6d5f7c9b8", "Insufficient nvidia.com/gpu", "to new nodes only"},
+			args: []string{"workers"}, code: exitStructural, simulate: []string{"ReplicaSet shop/riva-6d5f7c9b8", "Insufficient nvidia.com/gpu", "only new nodes can take them"},
 		},
 		"karpenter-1563-ephemeral-storage": {
 			args: labelled(), code: exitStructural, simulate: []string{"shop/cache-6d5f7c9b8", "Insufficient ephemeral-storage"},

@@ -120,7 +120,7 @@ func TestSimulateReadsADump(t *testing.T) {
 		"a group by a selector":        {smallCluster, []string{"-l", "pool=p"}, exitDone, []string{"Group       pool=p (labelled nodes)", "2 of 2 nodes are outdated"}},
 		"nodes that are current":       {smallCluster, []string{"a", "--current=image=v2"}, exitDone, []string{"image=v2: 1 of 2 nodes is outdated", "a1"}},
 		"nodes that are all current":   {smallCluster, []string{"a", "--current=pool=p"}, exitDone, []string{"Nothing to do: all 2 nodes are current"}},
-		"zones and surge as AWS":       {onAWS, []string{"a", "--provider=aws"}, exitDone, []string{"Auto Scaling group", "up to 4 during the upgrade (us-east-1a +1, us-east-1b +1), 2 afterwards"}},
+		"zones and surge as AWS":       {onAWS, []string{"a", "--provider=aws"}, exitDone, []string{"Auto Scaling group", "at most 4 during the upgrade (us-east-1a +1, us-east-1b +1), 2 afterwards"}},
 		"a strategy":                   {onAWS, []string{"a", "--provider=aws", "--max-surge=1", "--like=gke"}, exitDone, []string{"surge, with GKE's numbers", "during the upgrade"}},
 		"a target":                     {smallCluster, []string{"a", "--to=ami-1"}, exitDone, []string{"ami-1: 2 of 2"}},
 		"names alone":                  {smallCluster, []string{"a", "-o", "name"}, exitDone, []string{"nodegroup/a\n"}},
@@ -236,7 +236,7 @@ func TestSimulateTellsWhatPlansTell(t *testing.T) {
 		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is written", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
 		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        one replica only: shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
 		"as a document":           {[]string{"-o", "json"}, []string{`"singletons": [`, `"name": "shop/Deployment/api"`, `"rule": "POD010"`, `"rule": "PRB001"`}, nil},
-		"what is not known":       {nil, []string{"rules not looked at, or in part: kubectl nodeupgrade check --filename=- --current=image=v2 a tells which"}, []string{"infos more"}},
+		"what is not known":       {nil, []string{"rules not checked, or only in part: kubectl nodeupgrade check --filename=- --current=image=v2 a shows which"}, []string{"infos more"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

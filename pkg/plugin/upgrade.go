@@ -298,9 +298,9 @@ func (l *commandLine) printOutcome(name string, rec record.Record) error {
 			describeRun(name, &rec), rec.Phase, rec.Replaced, rec.Total, report.Parenthesize(rec.Message), l.retry)}
 	case record.Waiting:
 		if upgrade.Allows(&rec, record.VerbComplete) != nil {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s; nothing has to run meanwhile: run %s to look again", describeRun(name, &rec), rec.Message, l.retry)}
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process has to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retry)}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s; nothing has to run until then: run %s then to continue, or %s to end the soak now", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process has to run until then: run %s then to continue, or %s to end the soak now", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
 	case record.Paused, record.TargetMoved: // a person decides; the message says between what
 		if rec.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &rec), record.PauseMessage(&rec, name))}

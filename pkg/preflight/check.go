@@ -163,8 +163,8 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
 		found = append(found, Finding{
 			Rule: "POD012", Severity: Warn, Object: "DaemonSet " + name,
-			Message: fmt.Sprintf("it does not tolerate %s, the taint of outdated nodes: if its pod on such a node exits, it is not restarted", fence.ToString()),
-			Remedy:  "tolerate that taint if a node needs the pod until its end",
+			Message: fmt.Sprintf("it does not tolerate %s, the taint of outdated nodes, so a pod that exits there is not replaced", fence.ToString()),
+			Remedy:  "add the toleration if a node needs the pod until the node is terminated",
 		})
 	}
 	return append(found, checkStrategy(w)...)

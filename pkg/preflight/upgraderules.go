@@ -69,8 +69,8 @@ func keptPodRules() []Rule {
 				"The finding says whether the pod is left alone, waited for or evicted all the same.",
 			"cluster-api#11240; cluster-autoscaler's FAQ; karpenter.sh, annotations"),
 		upgradeRule("POD012", Warn,
-			"A DaemonSet does not tolerate the fence's taint. "+
-				"A pod of it that ends on a fenced node is not brought back there, so the node is without it until its own end.",
+			"A DaemonSet does not tolerate the taint of outdated nodes. "+
+				"If one of its pods exits there, it is not replaced, so the node is without it until the node is terminated.",
 			"pkg/controller/daemon/util/daemonset_util.go"),
 		upgradeRule(RuleForeignJob, Warn,
 			"A pod ends by itself (restartPolicy Never or OnFailure), and its controller is no Job of Kubernetes but a CI runner, a TaskRun, a Workflow, a Spark driver. "+

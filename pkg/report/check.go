@@ -119,7 +119,11 @@ func describeOutdated(r *CheckReport) string {
 	if r.Outdated == nil {
 		return fmt.Sprintf("which of its %d nodes are outdated is not known", r.Nodes)
 	}
-	return fmt.Sprintf("%s, with pods of %s", countOutdated(*r.Outdated, r.Nodes), formatCount(r.Workloads, "workload"))
+	verb := "run"
+	if *r.Outdated == 1 {
+		verb = "runs"
+	}
+	return fmt.Sprintf("%s and %s pods of %s", countOutdated(*r.Outdated, r.Nodes), verb, formatCount(r.Workloads, "workload"))
 }
 
 // isMendable reports whether there is a command that mends a finding.
@@ -226,10 +230,10 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 	unknown := counts[preflight.Unknown]
 	var lines []string
 	if unknown > 0 {
-		lines = append(lines, fmt.Sprintf("Not known   %s not looked at, or in part: %s", formatCount(unknown, "rule"), r.Unread))
+		lines = append(lines, fmt.Sprintf("Not known   %s not checked, or only in part: %s", formatCount(unknown, "rule"), r.Unread))
 	}
 	if hidden := counts[preflight.Note] + unknown; hidden > 0 && !o.Wide && o.Style != Markdown {
-		lines = append(lines, "See infos and rules that could not be looked at with -o wide.")
+		lines = append(lines, "See infos and rules that could not be checked with -o wide.")
 	}
 	lines = append(lines, "Read more of a rule with: "+shell.Command("kubectl nodeupgrade check --explain", r.Findings[0].Rule))
 	if o.Style != Markdown && isMendable(r) {

@@ -98,7 +98,7 @@ func planHeaderLines(p *Plan) []string {
 	}
 	target := fmt.Sprintf("Target      %s: %s", describeGroup(p), countOutdated(len(p.Nodes), len(p.Nodes)+*p.Current))
 	if p.Unlabelled > 0 {
-		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
+		target += fmt.Sprintf(", %d of them only because they lack a label of current nodes", p.Unlabelled)
 	}
 	lines = append(lines, target)
 	if refusal := preflight.FirstRefusal(p.Findings); refusal != nil && refusal.Rule == preflight.RuleOwner {
@@ -112,7 +112,7 @@ func planHeaderLines(p *Plan) []string {
 		lines = append(lines, formatSizes(p))
 	}
 	if len(p.Quiesce) > 0 {
-		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
+		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" during the upgrade")
 	}
 	lines = append(lines, workloadLines(p)...)
 	if p.Resumes != "" {
@@ -278,9 +278,9 @@ func describeGroup(p *Plan) string {
 }
 
 func formatSizes(p *Plan) string {
-	text := fmt.Sprintf("Size        %s (min %d, max %d)", formatCount(p.Sizes.Desired, "node"), p.Sizes.Min, p.Sizes.Max)
+	text := fmt.Sprintf("Size        %s now (min %d, max %d)", formatCount(p.Sizes.Desired, "node"), p.Sizes.Min, p.Sizes.Max)
 	if p.Request.Surge == 0 {
-		return text + "; none is added first"
+		return text + "; no node is added first"
 	}
 	parts := listZoneSurges(p.Surge)
 	switch {
@@ -289,7 +289,7 @@ func formatSizes(p *Plan) string {
 	case p.Request.TakesTurns():
 		parts[0] = "one zone after the other: " + parts[0]
 	}
-	return text + fmt.Sprintf(", up to %d during the upgrade (%s), %d afterwards", p.Peak, strings.Join(parts, ", "), cmp.Or(p.SizeAfter, p.Sizes.Desired))
+	return text + fmt.Sprintf(", at most %d during the upgrade (%s), %d afterwards", p.Peak, strings.Join(parts, ", "), cmp.Or(p.SizeAfter, p.Sizes.Desired))
 }
 
 // listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or
@@ -354,7 +354,7 @@ func beginLines(p *Plan) []string {
 		return nil
 	}
 	slices.Sort(rules)
-	return []string{"Begins      only when what is Blocked is mended (exit 3, nothing is touched); the rest of this plan is the upgrade with --skip-check=" + strings.Join(rules, ",")}
+	return []string{"Begins      only after each Blocked line is fixed (until then exit 3, and nothing is changed); the rest of this plan assumes --skip-check=" + strings.Join(rules, ",")}
 }
 
 // forecastLines sum the forecast up.
@@ -425,7 +425,7 @@ func describeEnding(e *simulate.Ending, after string) string {
 	case e.Result == record.Succeeded:
 		return "done after " + after
 	case e.Result == record.LeftBehind:
-		return "done after " + after + " but for nodes that cannot be drained, which stay (left-behind)"
+		return "done after " + after + " except for nodes that cannot be drained, which stay (left-behind)"
 	case e.Node != "":
 		text = fmt.Sprintf("%s after %s at node %s%s", e.Result, after, e.Node, Parenthesize(e.Blocker))
 	default:
@@ -469,26 +469,24 @@ func describeDeletions(all []simulate.Deletion) string {
 	return fmt.Sprintf("%s past their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
 }
 
-// formatCapacity says what must move and where it may go, "" when that is not known.
+// formatCapacity returns which pods must move and which nodes have room for them, "" if that is not known.
 func formatCapacity(r *simulate.Room) string {
 	if r.Moves.Pods == 0 || (r.Nodes == 0 && r.Added.Pods == 0) {
 		return ""
 	}
-	line := fmt.Sprintf("Room        %s to move (%s), to new nodes only", formatCount(r.Moves.Pods, "pod"), formatResources(r.Moves))
-	if r.Nodes > 0 {
-		line = fmt.Sprintf("Room        %s to move (%s); %s %s them, with room for %s", formatCount(r.Moves.Pods, "pod"), formatResources(r.Moves), formatCount(r.Nodes, "other node"), conjugateTake(r.Nodes), formatAmount(r.Free))
+	line := fmt.Sprintf("Room        %s must move (%s); ", formatCount(r.Moves.Pods, "pod"), formatResources(r.Moves))
+	switch {
+	case r.Nodes == 1:
+		line += "1 other node can take them and has room for " + formatAmount(r.Free)
+	case r.Nodes > 1:
+		line += fmt.Sprintf("%d other nodes can take them and have room for %s", r.Nodes, formatAmount(r.Free))
+	default:
+		line += "only new nodes can take them"
 	}
 	if r.Added.Pods > 0 {
-		line += "; the surge adds room for " + formatAmount(r.Added)
+		line += "; the added nodes have room for " + formatAmount(r.Added)
 	}
 	return line
-}
-
-func conjugateTake(n int) string {
-	if n == 1 {
-		return "takes"
-	}
-	return "take"
 }
 
 // formatAmount is an amount in units that people compare: "94 pods (12.5 CPU, 40.0 GiB)".
@@ -536,10 +534,10 @@ func findingLines(all []preflight.Finding, command string) []string {
 		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
 	if infos > 0 {
-		lines = append(lines, fmt.Sprintf("Checks      %s more: %s tells them", formatCount(infos, "info"), command))
+		lines = append(lines, fmt.Sprintf("Checks      %s more: %s shows them", formatCount(infos, "info"), command))
 	}
 	if unknown > 0 {
-		lines = append(lines, fmt.Sprintf("Not known   %s not looked at, or in part: %s tells which", formatCount(unknown, "rule"), command))
+		lines = append(lines, fmt.Sprintf("Not known   %s not checked, or only in part: %s shows which", formatCount(unknown, "rule"), command))
 	}
 	return lines
 }

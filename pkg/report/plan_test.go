@@ -45,14 +45,14 @@ const planText = `2 nodes to replace, 1 blocked, takes 20m-26m
 Group       workers (Auto Scaling group), context prod
 Target      workers:2: 2 of 3 nodes are outdated
 Strategy    surge, with EKS's numbers: one node at a time; 0s to drain each, else the upgrade stops
-Size        3 nodes (min 0, max 3), up to 4 during the upgrade (a +1), 3 afterwards
+Size        3 nodes now (min 0, max 3), at most 4 during the upgrade (a +1), 3 afterwards
 
 #   NODE   ZONE   FROM        TO          PODS   STAYING   START    END       WAITS-FOR          BLOCKED-BY
 1   one    a      workers:1   workers:2   4      2         0s       90s-10m   PDB shop/web 70s   -
 2   two    a      workers:1   workers:2   1      0         2m-11m   -         -                  PDB shop/db
 
 Takes       20m-26m; 5 evictions; at most 4 instances, 0.2 extra instance-hours
-Room        5 pods to move (1.5 CPU, 3.0 GiB); 1 other node takes them, with room for 9 pods (2.0 CPU, 4.0 GiB); the surge adds room for 58 pods (4.0 CPU, 16.0 GiB)
+Room        5 pods must move (1.5 CPU, 3.0 GiB); 1 other node can take them and has room for 9 pods (2.0 CPU, 4.0 GiB); the added nodes have room for 58 pods (4.0 CPU, 16.0 GiB)
 Warning     ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
 `
 
@@ -64,10 +64,10 @@ func TestPlanAsATable(t *testing.T) {
 	}{
 		"as it is": {func(*report.Plan) {}, false, planText},
 		"wide, with what it assumes": {func(p *report.Plan) { p.Nodes, p.Findings = p.Nodes[:1], nil }, true, "extra instance-hours\n" +
-			"Room        5 pods to move (1.5 CPU, 3.0 GiB); 1 other node takes them, with room for 9 pods (2.0 CPU, 4.0 GiB); the surge adds room for 58 pods (4.0 CPU, 16.0 GiB)\n" +
+			"Room        5 pods must move (1.5 CPU, 3.0 GiB); 1 other node can take them and has room for 9 pods (2.0 CPU, 4.0 GiB); the added nodes have room for 58 pods (4.0 CPU, 16.0 GiB)\n" +
 			"Assumed     a machine is gone 30s after its termination begins\n"},
-		"no other node":                {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "5 pods to move (1.5 CPU, 3.0 GiB), to new nodes only; the surge adds room for 58 pods"},
-		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "12 nodes (min 0, max 3), up to 13 during the upgrade (a +1), 7 afterwards\n"},
+		"no other node":                {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "5 pods must move (1.5 CPU, 3.0 GiB); only new nodes can take them; the added nodes have room for 58 pods"},
+		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "12 nodes now (min 0, max 3), at most 13 during the upgrade (a +1), 7 afterwards\n"},
 		"nothing to compare":           {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
 		"without a cloud":              {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"E54 the console's rolling update": {

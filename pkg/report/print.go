@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Options say how a value is written for people.
+// Options choose how a value is written for people.
 type Options struct {
 	Style Style
 	// Wide adds columns.
 	Wide bool
-	// Now is what ages are counted to.
+	// Now is the time to which ages are counted.
 	Now time.Time
-	// Width is how many cells wide the terminal is that is written to; 0 for what is no terminal.
+	// Width is the width of the terminal in cells; 0 means that the output is no terminal.
 	Width int
-	// Color has what wants attention coloured. NoHeaders leaves the titles of columns out.
+	// Color turns colours on. NoHeaders leaves the titles of columns out.
 	Color, NoHeaders bool
 }
 
-// WriteGroups writes the list of groups.
+// WriteGroups writes a table of groups. It returns the error of w.
 func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 	columns := []column{{title: "NAME", long: true}, {title: "PROVIDER", key: true}, {title: "NODES", key: true}, {title: "OUTDATED", key: true}, {title: "PHASE", key: true}, {title: "AGE", key: true}}
 	if o.Wide {
@@ -55,7 +55,7 @@ func formatAge(since, now time.Time) string {
 	return dashUnless(!since.IsZero(), duration.HumanDuration(now.Sub(since)))
 }
 
-// WriteStatus writes an upgrade as it stands, on one screen.
+// WriteStatus writes the state of an upgrade on one screen. It returns the error of w.
 func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	out := newPage(w, o)
 	if s.Run != "" {
@@ -163,7 +163,7 @@ func describeWorse(s *UpgradeStatus) string {
 	}
 }
 
-// resultLines say how an upgrade stopped, none of one under way.
+// resultLines returns how an upgrade ended, or what it waits for. A running upgrade has no such line.
 func resultLines(s *UpgradeStatus) []string {
 	switch s.Result {
 	case "":
@@ -176,13 +176,13 @@ func resultLines(s *UpgradeStatus) []string {
 		case record.PhaseWait:
 			what = "the end of the time before the drain"
 		}
-		return []string{fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message)}
+		return []string{fmt.Sprintf("Waits for   %s, and no process has to run until then: %s", what, s.Message)}
 	default:
 		return []string{fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message))}
 	}
 }
 
-// operationLines tell of the newest operation of a group that its own cloud upgrades.
+// operationLines returns the newest operation of a group that its own cloud upgrades.
 func operationLines(s *UpgradeStatus) []string {
 	if s.Operation == nil {
 		return nil
@@ -190,7 +190,7 @@ func operationLines(s *UpgradeStatus) []string {
 	return []string{"Operation   " + describeOperation(s.Operation)}
 }
 
-// LeftoverLines are leftovers for people, a line each.
+// LeftoverLines returns a line for each leftover, with its remedy.
 func LeftoverLines(all []Leftover) []string {
 	var lines []string
 	for _, l := range all {

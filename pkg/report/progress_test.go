@@ -275,7 +275,7 @@ func TestDescribeEnds(t *testing.T) {
 		"fails when slow":      {PlanEnds{after(done, 18*time.Minute), after(stuck, 15*time.Minute)}, "done after 18m; in the slow case PodEvictionFailure after 15m at node x (PDB search/index); 5 nodes not reached"},
 		"fails at one node":    {PlanEnds{after(stuck, 15*time.Minute), after(stuck, 16*time.Minute)}, "PodEvictionFailure after 15m-16m at node x (PDB search/index); 5 nodes not reached"},
 		"fails at no one node": {PlanEnds{after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute), after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute)}, "WorkloadUnhealthy after 6m: shop/Deployment/web (1 of 2 ready); 1 node not reached"},
-		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: record.LeftBehind}, time.Hour), after(simulate.Ending{Result: record.LeftBehind}, time.Hour)}, "done after 60m but for nodes that cannot be drained, which stay (left-behind)"},
+		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: record.LeftBehind}, time.Hour), after(simulate.Ending{Result: record.LeftBehind}, time.Hour)}, "done after 60m except for nodes that cannot be drained, which stay (left-behind)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (d *decision) addSurge() bool {
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
-		d.askCloudOften(fmt.Sprintf("%d new nodes, %d ready", surge, min(surge, d.count.Usable)) + d.describeShortage())
+		d.askCloudOften(describeNew(surge, min(surge, d.count.Usable)) + d.describeShortage())
 		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
@@ -73,6 +73,14 @@ func (d *decision) addSurge() bool {
 		return false
 	}
 	return true
+}
+
+// describeNew says how many of the new nodes that the upgrade waits for are ready.
+func describeNew(surge, ready int) string {
+	if surge == 1 {
+		return fmt.Sprintf("1 new node, %d ready", ready)
+	}
+	return fmt.Sprintf("%d new nodes, %d ready", surge, ready)
 }
 
 // isSurgeLaunched reports whether all new nodes are there and need not be waited for until they are

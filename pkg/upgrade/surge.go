@@ -49,7 +49,11 @@ func describeSurge(r *record.Request, _ string) string {
 	if r.TakesTurns() {
 		width += ", one zone after the other"
 	}
-	text := fmt.Sprintf("%s, with %s's numbers: %s; %s to drain each, %s", r.Strategy, strings.ToUpper(r.Like), width, formatLimit(r.DrainTimeout.Duration), describeTimeout(r.OnTimeout))
+	numbers := ""
+	if r.Like != "" {
+		numbers = fmt.Sprintf(", with %s's numbers", strings.ToUpper(r.Like))
+	}
+	text := fmt.Sprintf("%s%s: %s; %s to drain each, %s", r.Strategy, numbers, width, formatLimit(r.DrainTimeout.Duration), describeTimeout(r.OnTimeout))
 	if r.Settle.Duration > 0 {
 		text += fmt.Sprintf("; %s between empty and terminated", formatLimit(r.Settle.Duration))
 	}
