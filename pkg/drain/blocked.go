@@ -9,12 +9,14 @@ import (
 
 // Blocked is one obstacle in the way of one pod of a node that is being drained.
 type Blocked struct {
+	// Node is the name of the node that is being drained.
 	Node string `json:"node"`
 	// Pod is zero where no pod is in the way. UID and Workload are the pod's.
 	Pod      types.NamespacedName `json:"pod,omitzero"`
 	UID      types.UID            `json:"-"`
 	Workload Workload             `json:"-"`
 	Obstacle
+	// Since is when the pod was first seen to be blocked.
 	Since time.Time `json:"since,omitzero"`
 	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
 	// when that is not known.

@@ -16,6 +16,7 @@ const maxDisruptedPods = 2000
 
 // Obstacle is why the eviction API would not admit a pod now. The zero value is no obstacle.
 type Obstacle struct {
+	// Kind says what makes the obstacle go away.
 	Kind ObstacleKind `json:"kind,omitempty"`
 	// Budget is the budget in the way, namespace/name; empty when it is something else.
 	Budget types.NamespacedName `json:"budget,omitzero"`

@@ -104,10 +104,12 @@ type Revision struct {
 
 // Sizes is a group's size at one moment, in nodes.
 type Sizes struct {
-	Desired int            `json:"desired"`
-	Min     int            `json:"min"`
-	Max     int            `json:"max"`
-	Zones   map[string]int `json:"zones,omitempty"`
+	// Desired, Min and Max are the desired, smallest and largest size.
+	Desired int `json:"desired"`
+	Min     int `json:"min"`
+	Max     int `json:"max"`
+	// Zones counts the nodes of each zone.
+	Zones map[string]int `json:"zones,omitempty"`
 }
 
 // Target is what --to takes for the revision, "" where its name does not tell.

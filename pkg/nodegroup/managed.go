@@ -55,7 +55,8 @@ func (m *Managed) ResolveSurge(nodes, zones, unavailable int) int {
 // Operation is one change of a group that its cloud carries out by itself.
 type Operation struct {
 	// ID is the cloud's name for it.
-	ID    string         `json:"id"`
+	ID string `json:"id"`
+	// State says whether it runs, and how it ended.
 	State OperationState `json:"state"`
 	// To is what an upgrade moves the group to; its ID is that of Group.Wanted where that is asked
 	// for. It is zero for an operation of another kind.

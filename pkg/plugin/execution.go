@@ -72,6 +72,7 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	if e.g.request.Run == "" {
 		e.g.request.Run = rand.String(8)
 	}
+	e.display.Begin(e.g.request.Run)
 	e.announceStart(ctx)
 	rec, err := e.driveUpgrade(ctx)
 	switch {

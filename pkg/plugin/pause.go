@@ -65,6 +65,7 @@ type claim struct {
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Record, error) {
 	display := c.line.openDisplay(u.name, nil)
+	display.Begin(u.record.Run)
 	defer display.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

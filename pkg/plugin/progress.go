@@ -28,6 +28,8 @@ const heartbeat = 30 * time.Second
 // Display shows the user what happens while a command waits for one group's upgrade. Its methods return nothing: an
 // upgrade continues unseen. They may be called from several goroutines, except for Close, after which nothing is shown.
 type Display interface {
+	// Begin names the run that what follows is about.
+	Begin(run string)
 	// Step shows what a step of the upgrade has changed.
 	Step(step upgrade.Step)
 	// Note shows a text of one line that belongs to no step.
@@ -45,8 +47,10 @@ type Display interface {
 // progress is a Display of lines: one for each change of an upgrade's state, and a heartbeat on long waits. On
 // a terminal the line of the moment is below them and is redrawn.
 type progress struct {
-	group string
-	w     io.Writer
+	// group is the node group's name, run the identifier of its upgrade once it has one.
+	group, run string
+
+	w io.Writer
 	// terminal is what w writes to in the end.
 	terminal io.Writer
 	mode     string
@@ -178,7 +182,7 @@ func (p *progress) redrawLine() {
 	case p.mode == "tty":
 		p.drawLine(report.DescribeHeartbeat(p.last))
 	case time.Since(p.spoken) >= heartbeat:
-		p.writeLine(report.Event{Type: "waiting", Text: "still in " + report.DescribeHeartbeat(p.last)})
+		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.last)})
 	}
 }
 
@@ -194,19 +198,27 @@ func (p *progress) Close() {
 	}
 }
 
+// Begin implements Display.
+func (p *progress) Begin(run string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.run = run
+}
+
 // Step implements Display.
 func (p *progress) Step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}.After(p.last)
-	for _, event := range report.DescribeChanges(p.last, now) {
+	before := p.last
+	p.last = now // whose counts the events have
+	for _, event := range report.DescribeChanges(before, now) {
 		p.writeLine(event)
 	}
-	if stopping := step.Record.Stopping; stopping != "" && p.last.Status.Group != "" && !p.stopping {
+	if stopping := step.Record.Stopping; stopping != "" && before.Status.Group != "" && !p.stopping {
 		p.stopping = true
-		p.writeLine(report.Event{Type: "phase", State: string(stopping), Text: "stopping: " + string(stopping)})
+		p.writeLine(report.Event{Type: report.PhaseEvent, State: string(stopping), Text: "stopping: " + string(stopping)})
 	}
-	p.last = now
 	if p.block != nil {
 		p.changed = true
 		p.live.See(now, &step.Record, upgrade.ListImpacts(&step.Record))
@@ -222,13 +234,13 @@ func (p *progress) Cloud(group *nodegroup.Group, err error) {
 		text = err.Error()
 	}
 	if text != p.cloud && text != "" {
-		p.writeLine(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
+		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
 	for _, unread := range group.Unread {
 		if !slices.Contains(p.unread, unread) {
 			p.unread = append(p.unread, unread)
-			p.writeLine(report.Event{Type: "note", Text: unread})
+			p.writeLine(report.Event{Type: report.NoteEvent, Text: unread})
 		}
 	}
 }
@@ -239,7 +251,7 @@ func (p *progress) Balancers(err error) {
 	defer p.mu.Unlock()
 	if err != nil && err.Error() != p.balancers {
 		p.balancers = err.Error()
-		p.writeLine(report.Event{Type: "waiting", Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
+		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
 	}
 }
 
@@ -252,7 +264,7 @@ func (p *progress) Outage(detail string) {
 		return
 	}
 	if !p.outages[detail] {
-		p.writeLine(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
+		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
 	}
 	if p.outages == nil {
 		p.outages = map[string]bool{}
@@ -264,7 +276,7 @@ func (p *progress) Outage(detail string) {
 func (p *progress) Note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writeLine(report.Event{Type: "note", Text: text})
+	p.writeLine(report.Event{Type: report.NoteEvent, Text: text})
 }
 
 // writeLine puts one event on a line of its own.
@@ -273,7 +285,7 @@ func (p *progress) writeLine(event report.Event) {
 	switch p.mode {
 	case "quiet":
 	case "json":
-		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade continues unseen
+		_ = writeEvent(p.w, report.NewEventLine(p.spoken, p.group, p.run, event, &p.last.Status)) // as for the lines for people: an upgrade continues unseen
 	default:
 		const indent = len(time.TimeOnly) + 2
 		lines := []string{p.spoken.Format(time.TimeOnly) + "  " + sanitizeLine(event.Text)}
@@ -293,12 +305,8 @@ func (p *progress) writeLine(event report.Event) {
 }
 
 // writeEvent writes an event as one line of JSON. It returns the writer's error.
-func writeEvent(w io.Writer, at time.Time, group string, event report.Event) error {
-	line, err := json.Marshal(struct {
-		Time  time.Time `json:"time"`
-		Group string    `json:"group"`
-		report.Event
-	}{at.UTC(), group, event})
+func writeEvent(w io.Writer, event report.EventLine) error {
+	line, err := json.Marshal(event)
 	if err != nil {
 		return fmt.Errorf("writing an event: %w", err)
 	}
@@ -321,9 +329,9 @@ func (p *progress) colorText(event report.Event, text string) string {
 		return text
 	}
 	switch event.Type {
-	case "blocked", "waiting":
+	case report.BlockedEvent, report.WaitingEvent:
 		return "\x1b[33m" + text + "\x1b[0m"
-	case "phase":
+	case report.PhaseEvent:
 		return "\x1b[1m" + text + "\x1b[0m"
 	default:
 		return text

@@ -22,6 +22,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 // follow writes the progress of an upgrade in a mode, in the time of a synctest bubble.
@@ -55,6 +56,7 @@ func deniedPod(detail string) drain.Blocked {
 
 // story is an upgrade in short.
 func story(p Display) {
+	p.Begin("r1")
 	p.Note("run r1: upgrading to workers:2")
 	p.Step(stepOf(record.PhaseSetup))
 	p.Step(stepOf(record.PhaseSetup))
@@ -106,23 +108,25 @@ func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
 	}
 }
 
+// TestJSONProgress wants each event to be as its schema says, and the counts in those that follow the first step.
 func TestJSONProgress(t *testing.T) {
 	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "waiting", "waiting", "phase"}
 	var got []string
 	for line := range strings.Lines(follow(t, "json", story)) {
-		var event struct {
-			Time                           time.Time
-			Group, Type, Node, State, Text string
+		if err := contract.ValidateEvent(line); err != nil {
+			t.Errorf("%v: in %q", err, line)
 		}
-		decoder := json.NewDecoder(strings.NewReader(line))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&event); err != nil {
+		var event report.EventLine
+		if err := json.Unmarshal([]byte(line), &event); err != nil {
 			t.Fatalf("%v: in %q", err, line)
 		}
 		if event.Group != "workers" || event.Time.IsZero() || event.Time.Location() != time.UTC || event.Text == "" {
 			t.Errorf("got %+v", event)
 		}
-		got = append(got, event.Type)
+		if first := len(got) == 0; event.Run != "r1" || first != (event.Counts == nil) {
+			t.Errorf("got %s", line)
+		}
+		got = append(got, string(event.Type))
 	}
 	if strings.Join(got, " ") != strings.Join(wantTypes, " ") {
 		t.Errorf("got events %q, want %q", got, wantTypes)
@@ -223,7 +227,7 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 
 func TestColour(t *testing.T) {
 	p := &progress{color: true}
-	cases := map[string]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
+	cases := map[report.EventType]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
 	for kind, want := range cases {
 		if got := p.colorText(eventOf(kind), "x"); got != want {
 			t.Errorf("%s: got %q, want %q", kind, got, want)
@@ -234,4 +238,4 @@ func TestColour(t *testing.T) {
 	}
 }
 
-func eventOf(kind string) report.Event { return report.Event{Type: kind} }
+func eventOf(kind report.EventType) report.Event { return report.Event{Type: kind} }

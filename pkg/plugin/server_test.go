@@ -25,6 +25,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 // invoke runs the command line as main does, without a terminal.
@@ -32,6 +34,9 @@ func invoke(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code = Run(t.Context(), args, strings.NewReader("yes\n"), &out, &errOut)
+	if err := contract.CheckOutput(args, out.String(), errOut.String(), code); err != nil {
+		t.Error(err)
+	}
 	return out.String(), errOut.String(), code
 }
 

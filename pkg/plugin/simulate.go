@@ -229,6 +229,9 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	}
 }
 
+// simulatedRun is the identifier of a simulated upgrade.
+const simulatedRun = "simulation"
+
 // writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
 func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
@@ -236,7 +239,7 @@ func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
 		return nil
 	}
 	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
-	req.Run = "simulation"
+	req.Run = simulatedRun
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.line.ErrOut, group: req.Group, json: s.line.progress == "json", began: spec.Now}
@@ -248,6 +251,6 @@ func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
 	if rec.Result != record.Succeeded {
 		text = fmt.Sprintf("ended as %s%s", rec.Result, describeResult(rec))
 	}
-	t.writeEvent(report.Event{Type: "phase", State: string(rec.Result), Text: text})
+	t.writeEvent(report.Event{Type: report.PhaseEvent, State: string(rec.Result), Text: text})
 	return t.err
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 // simulated runs the command without a kubeconfig, so that a look at any cluster would fail.
@@ -16,7 +18,11 @@ func simulated(t *testing.T, stdin string, args ...string) (stdout, stderr strin
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var out, errOut bytes.Buffer
-	code = Run(context.Background(), append([]string{"simulate"}, args...), strings.NewReader(stdin), &out, &errOut)
+	args = append([]string{"simulate"}, args...)
+	code = Run(context.Background(), args, strings.NewReader(stdin), &out, &errOut)
+	if err := contract.CheckOutput(args, out.String(), errOut.String(), code); err != nil {
+		t.Error(err)
+	}
 	return out.String(), errOut.String(), code
 }
 
@@ -190,8 +196,8 @@ func TestSimulateFollowsInVirtualTime(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(lines) {
-		if !strings.HasPrefix(line, `{"time":"`) {
-			t.Errorf("not an event: %s", line)
+		if err := contract.ValidateEvent(line); err != nil || !strings.Contains(line, `"counts":`) {
+			t.Errorf("not an event with counts (%v): %s", err, line)
 		}
 	}
 	events := strings.Count(plain, "\n") - strings.Count(plain, "note: ")

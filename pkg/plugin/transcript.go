@@ -36,7 +36,7 @@ func (t *transcript) writeEvent(event report.Event) {
 		return
 	}
 	if t.json {
-		t.err = writeEvent(t.w, t.last.At, t.group, event)
+		t.err = writeEvent(t.w, report.NewEventLine(t.last.At, t.group, simulatedRun, event, &t.last.Status))
 		return
 	}
 	_, t.err = fmt.Fprintf(t.w, "%s  %s\n", formatClock(t.last.At.Sub(t.began)), sanitizeLine(event.Text))

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
@@ -32,17 +30,6 @@ func makeUserAgent() string {
 	return fmt.Sprintf("kubectl-nodeupgrade/%s (%s/%s)", currentVersion(), runtime.GOOS, runtime.GOARCH)
 }
 
-// versionInfo is what version prints for programs.
-type versionInfo struct {
-	metav1.TypeMeta `json:",inline"`
-	Version         string `json:"version"`
-	Go              string `json:"go"`
-	Platform        string `json:"platform"`
-}
-
-// DeepCopyObject implements runtime.Object.
-func (v *versionInfo) DeepCopyObject() kruntime.Object { c := *v; return &c }
-
 func newVersionCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
@@ -52,7 +39,7 @@ func newVersionCommand(f *flags) *cobra.Command {
 			if err := checkFormat(f.format); err != nil {
 				return usageError(err)
 			}
-			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			info := &report.Version{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
 			return f.printObject(info, []string{info.Version}, func(w io.Writer, _ report.Options) error {
 				return writeLines(w, []string{describeVersion()})

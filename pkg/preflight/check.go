@@ -57,7 +57,8 @@ func (s Severity) IsAtLeast(other Severity) bool { return s.rank() >= other.rank
 // Finding is one thing a rule found, on one object.
 type Finding struct {
 	// Rule is the rule's id, e.g. PDB001.
-	Rule     string   `json:"rule"`
+	Rule string `json:"rule"`
+	// Severity says what the finding does to an upgrade.
 	Severity Severity `json:"severity"`
 	// Node is the outdated node it concerns; empty for the group as a whole.
 	Node string `json:"node,omitempty"`
@@ -67,6 +68,7 @@ type Finding struct {
 	Workload string `json:"workload,omitempty"`
 	// Blocker is what stands in the way, in the fewest words: "PDB shop/cart".
 	Blocker string `json:"blocker,omitempty"`
+	// Message says what was found, and Remedy what to do about it.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 	// Mend is a command of kubectl that mends it, where one can.

@@ -18,9 +18,12 @@ import (
 type CheckReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Context           string `json:"context,omitempty"`
-	Provider          string `json:"provider"`
-	Kind              string `json:"groupKind"`
+	// Context is the kubeconfig context, or the file of the dump.
+	Context string `json:"context,omitempty"`
+	// Provider is where the nodes come from: aws, gke or manual (labels).
+	Provider string `json:"provider"`
+	// Kind says what the group is, in the words of its provider or of the controller that owns its nodes.
+	Kind string `json:"groupKind"`
 	// Nodes and Outdated count the group's nodes; Outdated is nil where no one can say, and Unknown says why then.
 	// Workloads counts those with pods that have to move.
 	Nodes     int    `json:"nodes"`

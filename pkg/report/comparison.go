@@ -20,7 +20,8 @@ import (
 type Comparison struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Context           string `json:"context,omitempty"`
+	// Context is the kubeconfig context, or the file of the dump.
+	Context string `json:"context,omitempty"`
 	// Fits is the strategy that suits the pods which have to move, and FitsBecause why.
 	Fits        record.Strategy `json:"fits"`
 	FitsBecause string          `json:"fitsBecause"`
@@ -33,7 +34,8 @@ type Comparison struct {
 // Way is one way to upgrade a group, and what that would be like.
 type Way struct {
 	// Flags are what to type for it, "as asked" for the way that was asked for.
-	Flags   string         `json:"flags"`
+	Flags string `json:"flags"`
+	// Request has the settings of the way, with all defaults resolved.
 	Request record.Request `json:"request,omitzero"`
 	// Refused says why the group cannot be upgraded so; empty when it can.
 	Refused string `json:"refused,omitempty"`
@@ -48,13 +50,15 @@ type Way struct {
 // WayForecast is what a way would be like.
 type WayForecast struct {
 	// Result is that of the slow case.
-	Result   record.Result `json:"result"`
+	Result record.Result `json:"result"`
+	// Duration is how long the way takes.
 	Duration simulate.Span `json:"duration,omitzero"`
 	// Peak is the most instances at once; ExtraInstanceHours are paid beyond those of the size
 	// before. Both are nil in a group whose size is not known.
 	Peak               *int     `json:"peak,omitempty"`
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
-	Evictions          int      `json:"evictions"`
+	// Evictions counts the pods that are evicted.
+	Evictions int `json:"evictions"`
 	// Forced counts pods deleted past their budgets.
 	Forced int `json:"forced"`
 	// Outage is for how long workloads are without a ready pod that have one, added up.

@@ -7,19 +7,93 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
+// EventType says what an event is about.
+type EventType string
+
+const (
+	// PhaseEvent is an upgrade that has reached a phase or its end.
+	PhaseEvent EventType = "phase"
+	// CapacityEvent is a change of the group's size, or new nodes that are ready.
+	CapacityEvent EventType = "capacity"
+	// NodeEvent is an outdated node that has reached a state.
+	NodeEvent EventType = "node"
+	// WorkloadEvent is a workload that stops the upgrade or no longer does, or whose users may notice it.
+	WorkloadEvent EventType = "workload"
+	// BlockedEvent is a node whose pods cannot leave.
+	BlockedEvent EventType = "blocked"
+	// WaitingEvent is a request that is retried, or the news after 30 seconds without another event.
+	WaitingEvent EventType = "waiting"
+	// NoteEvent is anything else that a user should know.
+	NoteEvent EventType = "note"
+)
+
 // Event is one change of an upgrade's state, as a person or a program follows it.
 type Event struct {
-	// Type is phase, capacity, node, workload, blocked, waiting or note.
-	Type string `json:"type"`
+	// Type says what the event is about.
+	Type EventType `json:"type"`
+	// Node is the node that the event is about.
 	Node string `json:"node,omitempty"`
-	// State is the phase or node state reached.
+	// Zone is the node's zone, and Batch the number of its batch from 1.
+	Zone  string `json:"zone,omitempty"`
+	Batch int    `json:"batch,omitempty"`
+	// Pods counts the pods that must still leave the node.
+	Pods *int `json:"pods,omitempty"`
+	// Workload is the workload that the event is about, NAMESPACE/KIND/NAME.
+	Workload string `json:"workload,omitempty"`
+	// State is the phase, the node's state or the result that was reached.
 	State string `json:"state,omitempty"`
-	Text  string `json:"text"`
+	// Text is the line that a person reads.
+	Text string `json:"text"`
+}
+
+// EventLine is one line of --progress=json.
+type EventLine struct {
+	metav1.TypeMeta `json:",inline"`
+	// Time is when the event was written; in a simulation, when it would happen.
+	Time time.Time `json:"time"`
+	// Group is the name of the node group.
+	Group string `json:"group"`
+	// Run is the identifier of the upgrade. It is left out before the upgrade has one.
+	Run string `json:"run,omitempty"`
+	Event
+	// Counts are the numbers of nodes at that moment. They are left out before the group was read.
+	Counts *Counts `json:"counts,omitempty"`
+}
+
+// Counts are the numbers of nodes at one moment of an upgrade.
+type Counts struct {
+	// Total is how many nodes the upgrade replaces, and Replaced how many of them are gone.
+	Total    int `json:"total"`
+	Replaced int `json:"replaced"`
+	// Outdated is how many outdated nodes are not started yet.
+	Outdated int `json:"outdated"`
+	// New is how many nodes of the target revision have come up, and NewReady how many of them can run pods.
+	New      int `json:"new"`
+	NewReady int `json:"newReady"`
+	// Desired and Max are the group's desired and maximum size. They are left out for a group without a size.
+	Desired *int `json:"desired,omitempty"`
+	Max     *int `json:"max,omitempty"`
+}
+
+// NewEventLine returns the event as a line of --progress=json, with the counts of the moment at which it was written.
+func NewEventLine(at time.Time, group, run string, event Event, now *record.Status) EventLine {
+	line := EventLine{Time: at.UTC(), Group: group, Run: run, Event: event}
+	line.TypeMeta, _ = NewMeta("Event", "")
+	if now.Group == "" {
+		return line
+	}
+	line.Counts = &Counts{Total: now.Total, Replaced: now.Replaced, Outdated: now.Outdated, New: now.New, NewReady: now.NewReady}
+	if now.Max > 0 {
+		line.Counts.Desired, line.Counts.Max = &now.Desired, &now.Max
+	}
+	return line
 }
 
 // Moment is what one step showed.
@@ -45,14 +119,14 @@ func DescribeChanges(before, now Moment) []Event {
 		old, known := before.Status.FindNode(node.Name)
 		if !known || old.State != node.State {
 			if text := describeNode(node); text != "" {
-				events = append(events, Event{Type: "node", Node: node.Name, State: string(node.State), Text: text})
+				events = append(events, Event{Type: NodeEvent, Node: node.Name, Zone: node.Zone, Batch: node.Batch, Pods: &node.Pods, State: string(node.State), Text: text})
 			}
 		}
 	}
 	for _, node := range before.Status.Nodes {
 		if _, still := now.Status.FindNode(node.Name); !still && (node.State == record.NodeRemoving || now.Status.Manager != "") {
 			events = append(events, Event{
-				Type: "node", Node: node.Name, State: string(record.NodeGone),
+				Type: NodeEvent, Node: node.Name, Zone: node.Zone, Batch: node.Batch, State: string(record.NodeGone),
 				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
 			})
 		}
@@ -67,22 +141,22 @@ func DescribeChanges(before, now Moment) []Event {
 func listGroupChanges(before, now *record.Status) []Event {
 	var events []Event
 	if now.Phase != before.Phase {
-		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + describePhase(before, now)})
+		events = append(events, Event{Type: PhaseEvent, State: string(now.Phase), Text: "phase " + string(now.Phase) + describePhase(before, now)})
 	}
 	if now.Note != "" && now.Note != before.Note {
-		events = append(events, Event{Type: "note", Text: now.Note})
+		events = append(events, Event{Type: NoteEvent, Text: now.Note})
 	}
 	if was, is := before.Retried, now.Retried; is.Action != "" && (is.Action != was.Action || is.Detail != was.Detail) {
-		events = append(events, Event{Type: "waiting", Text: "it is tried again " + is.String()})
+		events = append(events, Event{Type: WaitingEvent, Text: "it is tried again " + is.String()})
 	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
+		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
 	}
 	if now.NewReady != before.NewReady && now.New > 0 {
-		events = append(events, Event{Type: "capacity", Text: formatCount(now.NewReady, "new node") + " ready" + describeStarting(now.New-now.NewReady)})
+		events = append(events, Event{Type: CapacityEvent, Text: formatCount(now.NewReady, "new node") + " ready" + describeStarting(now.New-now.NewReady)})
 	}
 	if fenced := countUnstarted(now, record.NodeFenced); fenced > countUnstarted(before, record.NodeFenced) && countUnstarted(now, record.NodePending) == 0 {
-		events = append(events, Event{Type: "capacity", Text: formatCount(fenced, "node") + " not started yet, all fenced"})
+		events = append(events, Event{Type: CapacityEvent, Text: formatCount(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
 }
@@ -171,7 +245,7 @@ func listBlockedChanges(before, now Moment) []Event {
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
 		if w.Lasting && !told[w.key] && !now.told[w.key] {
-			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
+			events = append(events, Event{Type: BlockedEvent, Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
 		}
 	}
 	return events

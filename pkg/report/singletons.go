@@ -32,7 +32,8 @@ type Singleton struct {
 // SlowWorkload is a workload whose pods take long to become ready.
 type SlowWorkload struct {
 	// Name is NAMESPACE/KIND/NAME.
-	Name  string          `json:"name"`
+	Name string `json:"name"`
+	// Ready is how long its pods take from their creation until they are ready.
 	Ready record.Duration `json:"ready"`
 }
 

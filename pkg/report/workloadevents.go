@@ -14,12 +14,12 @@ func listWorkloadChanges(before, now *record.Status) []Event {
 	var events []Event
 	for _, u := range now.Unhealthy {
 		if !containsWorkload(before.Unhealthy, u.Name) {
-			events = append(events, Event{Type: "workload", State: "unhealthy", Text: fmt.Sprintf("workload %s: no further node is started", u)})
+			events = append(events, Event{Type: WorkloadEvent, State: "unhealthy", Workload: u.Name, Node: u.Node, Text: fmt.Sprintf("workload %s: no further node is started", u)})
 		}
 	}
 	for _, u := range before.Unhealthy {
 		if !containsWorkload(now.Unhealthy, u.Name) {
-			events = append(events, Event{Type: "workload", State: "recovered", Text: fmt.Sprintf("workload %s no longer holds the upgrade", u.Name)})
+			events = append(events, Event{Type: WorkloadEvent, State: "recovered", Workload: u.Name, Text: fmt.Sprintf("workload %s no longer holds the upgrade", u.Name)})
 		}
 	}
 	return events
@@ -36,10 +36,10 @@ func listMoves(sent []nodegroup.Action) []Event {
 		switch a := action.(type) {
 		case schedule.Eviction:
 			if a.LastReady > 0 {
-				events = append(events, Event{Type: "workload", State: "last-ready", Node: a.Node, Text: a.String()})
+				events = append(events, Event{Type: WorkloadEvent, State: "last-ready", Node: a.Node, Text: a.String()})
 			}
 		case schedule.Restart:
-			events = append(events, Event{Type: "workload", State: "restart", Node: a.Node, Text: a.String()})
+			events = append(events, Event{Type: WorkloadEvent, State: "restart", Node: a.Node, Text: a.String()})
 		}
 	}
 	return events

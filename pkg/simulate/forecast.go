@@ -85,6 +85,7 @@ type Deletion struct {
 // Span is a time from now that depends on how long pods take to end: as soon as they are told to,
 // or not before their grace period is over.
 type Span struct {
+	// Earliest is the time if pods end as soon as they are told to, Latest the time if they use all of their grace period.
 	Earliest record.Duration `json:"earliest"`
 	Latest   record.Duration `json:"latest"`
 }
@@ -107,6 +108,7 @@ type NodeForecast struct {
 
 // Amount is what pods ask for or nodes have.
 type Amount struct {
+	// CPU is in cores and Memory in bytes, both as Kubernetes writes quantities; Pods counts pods.
 	CPU    resource.Quantity `json:"cpu"`
 	Memory resource.Quantity `json:"memory"`
 	Pods   int               `json:"pods"`

@@ -226,7 +226,7 @@ func (c *command) transcript() string {
 	defer c.log.mu.Unlock()
 	var b strings.Builder
 	for _, e := range c.log.events {
-		b.WriteString(e.Time.Format("15:04:05.000") + " " + e.Type + ": " + e.Text + "\n")
+		b.WriteString(e.Time.Format("15:04:05.000") + " " + string(e.Type) + ": " + e.Text + "\n")
 	}
 	for _, line := range c.log.lines {
 		b.WriteString(line + "\n")

@@ -30,9 +30,11 @@ const (
 
 // Request is what the user asked for, with every default resolved against the group.
 type Request struct {
+	// Group is the name of the node group.
 	Group string `json:"group"`
 	// Run names this upgrade; the caller draws it, and it stays through restarts.
-	Run      string   `json:"run"`
+	Run string `json:"run"`
+	// Strategy is how the nodes are replaced.
 	Strategy Strategy `json:"strategy"`
 	// Like names whose defaults were taken: "eks" or "gke".
 	Like string `json:"like"`
@@ -56,10 +58,11 @@ type Request struct {
 	BatchBarrier bool `json:"batchBarrier,omitempty"`
 	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits
 	// how long new nodes may take.
-	DrainTimeout Duration  `json:"drainTimeout"`
-	Settle       Duration  `json:"settle"`
-	BootTimeout  Duration  `json:"bootTimeout"`
-	OnTimeout    OnTimeout `json:"onTimeout"`
+	DrainTimeout Duration `json:"drainTimeout"`
+	Settle       Duration `json:"settle"`
+	BootTimeout  Duration `json:"bootTimeout"`
+	// OnTimeout is what happens to a node that is not empty after DrainTimeout.
+	OnTimeout OnTimeout `json:"onTimeout"`
 	// EvictUnmanaged allows pods without a controller to be evicted.
 	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
 	// RespectDoNotDisrupt has pods waited for whose owners ask autoscalers not to disrupt them.

@@ -31,29 +31,36 @@ func (r Retried) String() string {
 
 // Status is a group's upgrade at one moment.
 type Status struct {
+	// Group is the name of the node group, and Phase the phase of its upgrade.
 	Group string `json:"group"`
 	Phase Phase  `json:"phase"`
 	// Manager is who replaces the nodes where that is the group's own cloud: "EKS".
 	Manager string `json:"manager,omitempty"`
 	// Back tells that this is the way back of an upgrade that was rolled back.
-	Back     bool      `json:"back,omitempty"`
-	Total    int       `json:"total"`
-	Replaced int       `json:"replaced"`
-	Outdated int       `json:"outdated"`
-	Ready    int       `json:"ready"`
-	Since    time.Time `json:"since,omitzero"`
+	Back bool `json:"back,omitempty"`
+	// Total is how many nodes the upgrade replaces, and Replaced how many of them are gone.
+	Total    int `json:"total"`
+	Replaced int `json:"replaced"`
+	// Outdated is how many outdated nodes are not started yet, and Ready how many nodes of the group are ready.
+	Outdated int `json:"outdated"`
+	Ready    int `json:"ready"`
+	// Since is when the phase began.
+	Since time.Time `json:"since,omitzero"`
 	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit
 	// for pods.
 	New      int `json:"new"`
 	NewReady int `json:"newReady"`
 	// Owed is how many nodes of ours the group still has.
-	Owed    int    `json:"owed"`
-	Desired int    `json:"desired"`
-	Max     int    `json:"max"`
-	Zones   string `json:"zones,omitempty"`
+	Owed int `json:"owed"`
+	// Desired and Max are the group's desired and maximum size; both are 0 for a group without a size.
+	Desired int `json:"desired"`
+	Max     int `json:"max"`
+	// Zones counts the nodes of each zone, as a text.
+	Zones string `json:"zones,omitempty"`
 	// Nodes are sorted by Name.
-	Nodes   []NodeStatus `json:"nodes,omitempty"`
-	Waiting string       `json:"waiting,omitempty"`
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+	// Waiting says what the upgrade waits for.
+	Waiting string `json:"waiting,omitempty"`
 	// Retried is the request that has been tried in vain for longest.
 	Retried Retried `json:"retried,omitzero"`
 	// Unhealthy are the workloads that do not recover, by Name: no further node is started.
@@ -64,10 +71,13 @@ type Status struct {
 
 // NodeStatus is one outdated or just replaced node.
 type NodeStatus struct {
-	Name  string    `json:"name"`
-	Zone  string    `json:"zone,omitempty"`
+	// Name is the name of the node, and Zone its zone.
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	// State is how far the replacement of the node is.
 	State NodeState `json:"state"`
-	Batch int       `json:"batch,omitempty"`
+	// Batch is the number of its batch, from 1; it is left out for a node that was not started.
+	Batch int `json:"batch,omitempty"`
 	// Pods counts those that must still leave, Staying those that go down with the node; both only
 	// once the node was started.
 	Pods    int `json:"pods"`
@@ -100,9 +110,10 @@ type Unhealthy struct {
 	Why  string `json:"why"`
 	// Ready counts the workload's ready pods, Before those that were before the upgrade, less what
 	// its owner scaled away since.
-	Ready  int       `json:"ready"`
-	Before int       `json:"before"`
-	Since  time.Time `json:"since"`
+	Ready  int `json:"ready"`
+	Before int `json:"before"`
+	// Since is when the workload was first seen to lack pods.
+	Since time.Time `json:"since"`
 }
 
 // String says it in one line.

@@ -83,6 +83,7 @@ func (i *Impact) AddTime(lasted time.Duration, none bool) {
 
 // WorkloadImpact is the Impact on one workload, NAMESPACE/KIND/NAME.
 type WorkloadImpact struct {
+	// Name is the workload, NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
 	Impact
 }

@@ -1,0 +1,183 @@
+// Package reference generates the pages and schemas in docs/reference/json from the Go types of the documents and their comments.
+package reference
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/invopop/jsonschema"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
+)
+
+// module is the path of the module whose types are documented.
+const module = "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade"
+
+// kind is a kind of document.
+type kind struct {
+	name string
+	// printed says which commands print it.
+	printed string
+	value   any
+}
+
+// kinds lists the kinds of documents in the order of their pages.
+func kinds() []kind {
+	return []kind{
+		{"NodeGroupList", "`kubectl nodeupgrade -o json` and `kubectl nodeupgrade list -o json`", report.NodeGroupList{}},
+		{"Plan", "a plan of one group: `--dry-run`, `plan` and `simulate`", report.Plan{}},
+		{"PlanList", "plans of two or more groups that are named", report.PlanList{}},
+		{"Comparison", "a plan with `--compare`", report.Comparison{}},
+		{"UpgradeStatus", "`status`, and every command that changes an upgrade, at its end", report.UpgradeStatus{}},
+		{"CheckReport", "`check` of one group", report.CheckReport{}},
+		{"CheckList", "`check` without a group, with `-A` or with two or more groups", report.List[report.CheckReport]{}},
+		{"UpgradeStatusList", "an upgrade of several groups, at its end", report.List[report.UpgradeStatus]{}},
+		{"Error", "a command that fails before it has another document; with exit code 2 none is printed", report.Failure{}},
+		{"Version", "`version`", report.Version{}},
+		{contract.EventKind, "`--progress=json`, one on each line of stderr", report.EventLine{}},
+	}
+}
+
+// Generate returns the files of docs/reference/json by name. It reads the Go files below top/pkg.
+func Generate(top string) (map[string]string, error) {
+	source, err := readSource(top)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{"README.md": overview()}
+	for _, k := range kinds() {
+		schema := source.reflect(k)
+		text, err := encode(schema)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the schema of %s: %w", k.name, err)
+		}
+		files[contract.SchemaFile(k.name)] = text
+		files[k.name+".md"] = writePage(k, schema)
+	}
+	return files, nil
+}
+
+func encode(schema *jsonschema.Schema) (string, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(schema)
+	return out.String(), err
+}
+
+// reflect makes the schema of a kind.
+func (s *source) reflect(k kind) *jsonschema.Schema {
+	optional := map[string][]string{} // fields of embedded pointers, by the type that embeds them
+	r := &jsonschema.Reflector{
+		Anonymous: true, ExpandedStruct: true, LookupComment: s.comment, Namer: nameOf,
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			optional[nameOf(t)] = append(optional[nameOf(t)], fieldsOfEmbeddedPointers(t)...)
+			return s.mapType(t)
+		},
+	}
+	schema := r.Reflect(k.value)
+	schema.Title = k.name
+	for name, definition := range schema.Definitions {
+		definition.Required = without(definition.Required, optional[name])
+		setMeta(definition, name)
+	}
+	schema.Required = without(schema.Required, optional[nameOf(reflect.TypeOf(k.value))])
+	setMeta(schema, k.name)
+	return schema
+}
+
+func without(all, some []string) []string {
+	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(some, name) })
+}
+
+// setMeta sets the only values that apiVersion and kind have in a document of the kind.
+func setMeta(schema *jsonschema.Schema, kind string) {
+	if schema.Properties == nil {
+		return
+	}
+	_, isDocument := schema.Properties.Get("apiVersion")
+	if !isDocument {
+		return
+	}
+	schema.Properties.Set("apiVersion", &jsonschema.Schema{Type: "string", Const: report.APIVersion, Description: "The version of the format."})
+	schema.Properties.Set("kind", &jsonschema.Schema{Type: "string", Const: kind, Description: "The kind of document."})
+	for _, name := range []string{"kind", "apiVersion"} {
+		if !slices.Contains(schema.Required, name) {
+			schema.Required = append([]string{name}, schema.Required...)
+		}
+	}
+}
+
+// nameOf names the definition of a type. A list is named for its items.
+func nameOf(t reflect.Type) string {
+	switch t {
+	case reflect.TypeFor[report.EventLine]():
+		return contract.EventKind
+	case reflect.TypeFor[report.Failure]():
+		return "Error"
+	}
+	if strings.HasPrefix(t.Name(), "List[") {
+		items, _ := t.FieldByName("Items")
+		return strings.TrimSuffix(items.Type.Elem().Name(), "Report") + "List"
+	}
+	return t.Name()
+}
+
+// fieldsOfEmbeddedPointers lists the JSON fields of structs that a struct embeds by pointer. They are left out with a nil pointer.
+func fieldsOfEmbeddedPointers(t reflect.Type) (names []string) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if !f.Anonymous || f.Type.Kind() != reflect.Pointer {
+			continue
+		}
+		for j := range f.Type.Elem().NumField() {
+			name, _, _ := strings.Cut(f.Type.Elem().Field(j).Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// durationPattern matches durations as Go writes them.
+const durationPattern = `^-?(0s|([0-9]+h)?([0-9]+m)?([0-9.]+(s|ms|µs|ns))?)$`
+
+// mapType returns the schema of a type that encodes itself or has a set of values, and nil for other types.
+func (s *source) mapType(t reflect.Type) *jsonschema.Schema {
+	switch t {
+	case reflect.TypeFor[metav1.ObjectMeta]():
+		properties := jsonschema.NewProperties()
+		properties.Set("name", &jsonschema.Schema{Type: "string", Description: "The name of the node group; it is left out if the document is about no group."})
+		return &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema}
+	case reflect.TypeFor[types.NamespacedName]():
+		properties := jsonschema.NewProperties()
+		properties.Set("Namespace", &jsonschema.Schema{Type: "string", Description: "The namespace."})
+		properties.Set("Name", &jsonschema.Schema{Type: "string", Description: "The name."})
+		return &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema, Required: []string{"Namespace", "Name"}}
+	case reflect.TypeFor[metav1.ListMeta]():
+		return &jsonschema.Schema{Type: "object", AdditionalProperties: jsonschema.FalseSchema}
+	case reflect.TypeFor[time.Time]():
+		return &jsonschema.Schema{Type: "string", Format: "date-time", Not: &jsonschema.Schema{Pattern: "^0001-"}}
+	case reflect.TypeFor[record.Duration]():
+		return &jsonschema.Schema{Type: "string", Pattern: durationPattern}
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[types.UID]():
+		return &jsonschema.Schema{Type: "string"}
+	}
+	if t.Kind() == reflect.String && strings.HasPrefix(t.PkgPath(), module) {
+		return &jsonschema.Schema{Type: "string", Enum: s.values[typeKey(t)]}
+	}
+	return nil
+}
