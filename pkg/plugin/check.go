@@ -245,7 +245,7 @@ func (c *checker) answerReports(reports []report.CheckReport) error {
 			return c.failOn != neverFail && f.Severity.IsAtLeast(preflight.Severity(c.failOn))
 		})
 	default:
-		err = printAll(c.line.console, "CheckList", reports, report.WriteCheck)
+		err = printAll(c.line.console, "CheckList", c.line.groups.asksForOne(), reports, report.WriteCheck)
 	}
 	if err != nil {
 		return err

@@ -42,6 +42,11 @@ type groupSelection struct {
 	labels         labels.Selector
 }
 
+// asksForOne reports whether one group is named, so that a program gets no list.
+func (g groupSelection) asksForOne() bool {
+	return len(g.names) == 1 || g.node != "" || g.selector != ""
+}
+
 func (g groupSelection) isEmpty() bool { return len(g.names) == 0 && g.node == "" && g.selector == "" }
 
 func (l *commandLine) isDryRun() bool { return l.dryRun != cmdutil.DryRunNone }

@@ -26,6 +26,10 @@ type console struct {
 	noHeaders bool
 	// clock is the clock of the cluster that the command is about; nil before one is reached.
 	clock func() time.Time
+	// printed becomes true with the first document on stdout.
+	printed *bool
+	// gathered takes the statuses of an upgrade of several groups, which are printed as one document at its end; nil otherwise.
+	gathered *[]report.UpgradeStatus
 	// ofCluster are the flags that were typed and that kubectl takes to reach the same cluster.
 	ofCluster []string
 }
@@ -46,15 +50,15 @@ type document[T any] interface {
 	GetName() string
 }
 
-// printAll prints one document as itself and several as a list of that kind, so that stdout holds
+// printAll prints the only document that was asked for as itself, and others as a list of that kind, so that stdout holds
 // one. For people write writes each.
-func printAll[T any, D document[T]](c console, kind string, items []T, write func(io.Writer, D, report.Options) error) error {
+func printAll[T any, D document[T]](c console, kind string, asksForOne bool, items []T, write func(io.Writer, D, report.Options) error) error {
 	var names []string
 	for i := range items {
 		names = append(names, nodegroup.Prefix+D(&items[i]).GetName())
 	}
 	var object runtime.Object = report.NewList(kind, items)
-	if len(items) == 1 {
+	if asksForOne && len(items) == 1 {
 		object = D(&items[0])
 	}
 	return c.printObject(object, names, func(w io.Writer, ro report.Options) error {
@@ -70,9 +74,9 @@ func printAll[T any, D document[T]](c console, kind string, items []T, write fun
 	})
 }
 
-// answerPlans prints plans. The exit code says whether all of them can be carried out.
-func (c console) answerPlans(plans ...report.Plan) error {
-	if err := printAll(c, "PlanList", plans, report.WritePlan); err != nil {
+// answerPlans prints plans, the only one that was asked for or a list. The exit code says whether all of them can be carried out.
+func (c console) answerPlans(asksForOne bool, plans ...report.Plan) error {
+	if err := printAll(c, "PlanList", asksForOne, plans, report.WritePlan); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(plans, func(p report.Plan) bool { return p.Structural() }) {
@@ -91,7 +95,21 @@ func (c console) printDone(group string, record record.Record, lines ...string) 
 		lines[i] = sanitizeLine(lines[i])
 	}
 	status := makeUpgradeStatus(group, record)
+	if c.gathered != nil {
+		*c.gathered = append(*c.gathered, *status)
+		return nil
+	}
 	return c.printObject(status, []string{nodegroup.Prefix + group}, func(w io.Writer, _ report.Options) error { return writeLines(w, lines) })
+}
+
+// gatherFailure adds the error of a group to the statuses of an upgrade of several groups, unless its status is among them.
+func (c console) gatherFailure(group string, err error) {
+	if c.gathered == nil || slices.ContainsFunc(*c.gathered, func(s report.UpgradeStatus) bool { return s.Name == group }) {
+		return
+	}
+	status := report.UpgradeStatus{Message: err.Error()}
+	status.TypeMeta, status.ObjectMeta = report.NewMeta("UpgradeStatus", group)
+	*c.gathered = append(*c.gathered, status)
 }
 
 func (c console) printResult(group string, rec record.Record) error {

@@ -53,7 +53,7 @@ type agreements struct {
 func newFlags(streams genericiooptions.IOStreams) *flags {
 	config := genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(50).WithDiscoveryBurst(300)
 	config.Namespace = nil // nodes have none
-	return &flags{console: console{IOStreams: streams}, config: config}
+	return &flags{console: console{IOStreams: streams, printed: new(bool)}, config: config}
 }
 
 // addShared adds the flags that every command takes.

@@ -32,6 +32,9 @@ func checkFormat(format string) error {
 // isForPrograms reports whether stdout carries one document for a program.
 func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) || c.format == "name" }
 
+// printsStructure reports whether stdout carries a whole document, from which no template takes a part.
+func (c console) printsStructure() bool { return c.format == "json" || c.format == "yaml" }
+
 // printObject writes one value on stdout: names are what -o name prints, table how people read it. Which flags the commands in a
 // table lack is noted on stderr.
 func (c console) printObject(object runtime.Object, names []string, table func(io.Writer, report.Options) error) error {
@@ -48,6 +51,9 @@ func (c console) printObject(object runtime.Object, names []string, table func(i
 	printer, err := choosePrinter(c.format)
 	if err != nil {
 		return err
+	}
+	if c.printed != nil {
+		*c.printed = true
 	}
 	if err := printer.PrintObj(object, c.Out); err != nil {
 		return err

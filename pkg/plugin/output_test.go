@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 func sampleList() *report.NodeGroupList {
@@ -114,11 +116,14 @@ func TestPlansAreOneDocument(t *testing.T) {
 		return p
 	}
 	cases := map[string]struct {
-		plans []report.Plan
-		kind  string
+		asksForOne bool
+		plans      []report.Plan
+		kind       string
+		items      int
 	}{
-		"one": {[]report.Plan{plan("blue")}, "Plan"},
-		"two": {[]report.Plan{plan("blue"), plan("green")}, "PlanList"},
+		"one":                 {true, []report.Plan{plan("blue")}, "Plan", 0},
+		"two":                 {false, []report.Plan{plan("blue"), plan("green")}, "PlanList", 2},
+		"one of perhaps more": {false, []report.Plan{plan("blue")}, "PlanList", 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +131,7 @@ func TestPlansAreOneDocument(t *testing.T) {
 			programs := console{IOStreams: streams, format: "json"}
 			list := &report.PlanList{Items: c.plans}
 			list.TypeMeta, _ = report.NewMeta("PlanList", "")
-			if err := programs.answerPlans(list.Items...); err != nil {
+			if err := programs.answerPlans(c.asksForOne, list.Items...); err != nil {
 				t.Fatal(err)
 			}
 			var got struct {
@@ -135,7 +140,7 @@ func TestPlansAreOneDocument(t *testing.T) {
 				Items []report.Plan   `json:"items"`
 			}
 			oneDocument(t, out.String(), &got)
-			if got.Kind != c.kind || len(got.Items) != len(c.plans)*(len(c.plans)-1) || (got.Kind == "Plan" && string(got.Nodes) != "[]") {
+			if got.Kind != c.kind || len(got.Items) != c.items || (got.Kind == "Plan" && string(got.Nodes) != "[]") {
 				t.Errorf("got %s", out)
 			}
 		})
@@ -146,7 +151,7 @@ func TestPlansAsTables(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	list := &report.PlanList{Items: make([]report.Plan, 2)}
 	list.Items[0].Name, list.Items[1].Name = "blue", "green"
-	if err := (console{IOStreams: streams}).answerPlans(list.Items...); err != nil {
+	if err := (console{IOStreams: streams}).answerPlans(false, list.Items...); err != nil {
 		t.Fatal(err)
 	}
 	blue, green, ok := strings.Cut(out.String(), "\n\n")
@@ -224,5 +229,48 @@ func TestTablesNameTheCluster(t *testing.T) {
 		if err != nil || errOut.String() != want {
 			t.Errorf("%q: error %v, stderr %q, want %q", format, err, &errOut, want)
 		}
+	}
+}
+
+// TestFailureIsADocument wants one document with the error of a command that fails, in the formats that carry whole documents, and none of
+// a command line that is refused.
+func TestFailureIsADocument(t *testing.T) {
+	kubeconfig(t, nowhere)
+	for _, args := range []string{"", "workers --dry-run", "workers --yes", "status workers", "check workers", "abort workers --yes", "pause workers", "list", "plan workers", "upgrade workers --yes"} {
+		stdout, stderr, code := invoke(t, append(strings.Fields(args), "-o", "json")...)
+		var got report.Failure
+		oneDocument(t, stdout, &got)
+		if got.Kind != "Error" || got.ExitCode != code || code != exitError || "error: "+got.Error+"\n" != stderr {
+			t.Errorf("%s: exit code %d, stderr %q, and\n%s", args, code, stderr, stdout)
+		}
+	}
+	for args, want := range map[string]int{"-o name": exitError, "-o jsonpath={.run}": exitError, "--outdated workers -o json": exitUsage} {
+		if stdout, _, code := invoke(t, strings.Fields(args)...); code != want || stdout != "" {
+			t.Errorf("%s: exit code %d, want %d, and stdout %q", args, code, want, stdout)
+		}
+	}
+}
+
+// TestUpgradesOfSeveralGroupsAreOneDocument wants a list of the groups that were come to, with the error of the last.
+func TestUpgradesOfSeveralGroupsAreOneDocument(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	c := console{IOStreams: streams, format: "json", gathered: &[]report.UpgradeStatus{}}
+	if err := c.printDone("blue", record.Record{Run: "r1", Phase: record.PhaseDone, Result: record.Succeeded}); err != nil {
+		t.Fatal(err)
+	}
+	c.gatherFailure("blue", errors.New("a second time"))
+	c.gatherFailure("green", errors.New("the cloud does not answer"))
+	gathered := *c.gathered
+	c.gathered = nil
+	if err := printAll(c, "UpgradeStatusList", false, gathered, report.WriteStatus); err != nil {
+		t.Fatal(err)
+	}
+	if err := contract.Validate(out.String()); err != nil {
+		t.Error(err)
+	}
+	var got report.List[report.UpgradeStatus]
+	oneDocument(t, out.String(), &got)
+	if len(got.Items) != 2 || got.Items[0].Result != record.Succeeded || got.Items[1].Name != "green" || got.Items[1].Message != "the cloud does not answer" {
+		t.Errorf("got %s", out)
 	}
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // OIDC and the other ways to log in that kubeconfigs name
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
 // Run executes the command line and returns the exit code. It prints an error once, in one line.
 func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
-	cmd := NewCommand(streams)
+	cmd, f := newRoot(streams)
 	cmd.SetArgs(args)
 	executed, err := cmd.ExecuteContextC(ctx)
 	if err != nil && err.Error() != "" {
@@ -27,8 +29,20 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
 			fmt.Fprintln(errOut, sanitizeLine(note))
 		}
+		f.printFailure(err)
 	}
 	return exitCodeOf(err)
+}
+
+// printFailure prints the document of a command that failed, unless it has printed another one or its command line was refused.
+func (c console) printFailure(err error) {
+	code := exitCodeOf(err)
+	if code == exitUsage || *c.printed || !c.printsStructure() {
+		return
+	}
+	if err := c.printObject(report.NewFailure(err.Error(), code), nil, nil); err != nil {
+		fmt.Fprintln(c.ErrOut, "warning: the error could not be written to stdout:", sanitizeLine(err.Error()))
+	}
 }
 
 const long = `Replaces the nodes of a node group with current ones, from the client side.
@@ -51,8 +65,13 @@ const examples = `  # the node groups, and how many of their nodes are outdated
   # without a cloud: the nodes labelled pool=workers; image=v2 is current
   kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
 
-// NewCommand is the root command: the list, the plan and the upgrade, with the others beneath.
+// NewCommand returns the root command: the list, the plan and the upgrade, with the others beneath.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	cmd, _ := newRoot(streams)
+	return cmd
+}
+
+func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 	f := newFlags(streams)
 	cmd := &cobra.Command{
 		Use:   "kubectl-nodeupgrade [GROUP...]",
@@ -95,7 +114,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.Version = currentVersion() // without a template of its own, which would make the binary larger (docs/decisions/0021)
 	f.offerValues(cmd)
 	refuseRepeats(cmd)
-	return cmd
+	return cmd, f
 }
 
 // hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody

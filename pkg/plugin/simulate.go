@@ -97,7 +97,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.line.answerPlans(*plan)
+	return s.line.answerPlans(true, *plan)
 }
 
 // loadDump reads the dump, and says where from.

@@ -67,7 +67,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if err != nil {
 			return err
 		}
-		return c.line.answerPlans(*plan)
+		return c.line.answerPlans(true, *plan)
 	}
 	s.warnOfLosses(g)
 	if err := errors.Join(g.rejectRefused(), g.rejectUnmanaged()); err != nil {

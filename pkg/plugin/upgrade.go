@@ -68,8 +68,22 @@ func rejectWaiting(line *commandLine, group string, record record.Record) error 
 }
 
 // upgradeGroups upgrades one group after the other, and stops at the first that does not reach its
-// goal.
+// goal. For programs it prints one document at the end.
 func upgradeGroups(ctx context.Context, s *session, names []string) error {
+	if s.line.groups.asksForOne() || !s.line.printsStructure() {
+		return upgradeEach(ctx, s, names)
+	}
+	statuses := []report.UpgradeStatus{}
+	s.line.gathered = &statuses
+	err := upgradeEach(ctx, s, names)
+	s.line.gathered = nil
+	if len(statuses) == 0 {
+		return err
+	}
+	return cmp.Or(err, printAll(s.line.console, "UpgradeStatusList", false, statuses, report.WriteStatus))
+}
+
+func upgradeEach(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
 		if i > 0 { // the upgrade before this one has changed what was read
 			if err := s.reloadCluster(ctx); err != nil {
@@ -77,6 +91,7 @@ func upgradeGroups(ctx context.Context, s *session, names []string) error {
 			}
 		}
 		if err := upgradeGroup(ctx, s, name, modeUpgrade); err != nil {
+			s.line.gatherFailure(name, err)
 			return err
 		}
 	}
@@ -105,7 +120,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		plans = append(plans, *plan)
 	}
-	return s.line.answerPlans(plans...)
+	return s.line.answerPlans(s.line.groups.asksForOne(), plans...)
 }
 
 // planGroup is the plan of one group, with what a dry run asks the server.
@@ -181,6 +196,7 @@ func (s *session) warnOfLosses(g *groupContext) {
 	}
 	display := s.line.openDisplay(g.group.Name, nil)
 	defer display.Close()
+	display.Begin(g.request.Run)
 	for _, line := range lines {
 		display.Note(line)
 	}
