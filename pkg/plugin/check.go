@@ -62,6 +62,12 @@ one can say which nodes are outdated.`,
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if own.explain != "" {
+				if err := f.rejectIgnored(cmd, &commandLine{}); err != nil {
+					return usageError(err)
+				}
+				if len(args) > 0 {
+					return usageError(errors.New("--explain prints the page of a rule, of whichever group: leave the group out"))
+				}
 				return explainRule(f, own.explain)
 			}
 			if slices.Contains(formatsOfCheck(), f.format) {

@@ -105,6 +105,9 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	if err == nil && cmd.Flags().Lookup("strategy") != nil {
 		err = f.parseSettings(cmd, line)
 	}
+	if err == nil {
+		err = f.rejectIgnored(cmd, line)
+	}
 	return line, err
 }
 

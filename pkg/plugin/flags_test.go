@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
@@ -75,7 +76,36 @@ func TestRefusedArguments(t *testing.T) {
 		"a flag":                      {"workers --force", "unknown flag: --force: see kubectl nodeupgrade --help"},
 		"two groups' status":          {"status a b", "status takes one group; got a, b"},
 		"a status by name and node":   {"status a --node n1", names},
-		"an upgrade's flag of status": {"status a --yes", "unknown flag: --yes"},
+		"an upgrade's flag of status": {"status a --yes", "status takes no --yes: only abort, complete, resume, rollback and upgrade do: leave it out"},
+		"settings of a list":          {"--max-surge=2", "kubectl nodeupgrade takes no --max-surge: it shapes an upgrade, and without a group all groups are listed: name a group"},
+		"a rule of a list":            {"--skip-check=PDB001", "kubectl nodeupgrade takes no --skip-check: it shapes an upgrade"},
+		"a list that waits":           {"--wait", "kubectl nodeupgrade takes no --wait: it shapes an upgrade"},
+		"a list's progress":           {"--progress=plain", "kubectl nodeupgrade takes no --progress: a list has no progress"},
+		"progress of list":            {"list --progress=json", "list takes no --progress: it changes nothing"},
+		"a plan's progress":           {"plan a --progress=json", "plan takes no --progress: it changes nothing"},
+		"a check's progress":          {"check a --progress=json", "check takes no --progress: it changes nothing"},
+		"a status's progress":         {"status a --progress=json", "status takes no --progress: it changes nothing"},
+		"a version's progress":        {"version --progress=json", "version takes no --progress: it changes nothing"},
+		"a version's node":            {"version --node n1", "version takes no --node: it is about no group: leave it out"},
+		"a soak of status":            {"status a --soak=1h", "status takes no --soak: only check, plan, simulate and upgrade do: leave it out"},
+		"a short flag of plan":        {"plan a -y", "plan takes no --yes: only abort, complete, resume, rollback and upgrade do: leave it out"},
+		"a comparison by check":       {"check a --compare", "check takes no --compare: it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
+		"an abort beside others":      {"abort a --parallel-groups", "abort takes no --parallel-groups: it drains no node"},
+		"an abort asked of a server":  {"abort a --dry-run=server", "abort takes no --dry-run: it evicts no pod that the API server could be asked about: use --dry-run=client"},
+		"a comparison by a server":    {"a --compare --dry-run=server", "kubectl nodeupgrade takes no --dry-run: a comparison asks the API server about no pod"},
+		"a comparing plan's server":   {"plan a --compare --dry-run=server", "plan takes no --dry-run: a comparison asks the API server about no pod"},
+		"a forecast to carry out":     {"a --forecast=false --yes", "kubectl nodeupgrade takes no --forecast: it is about plans: add --dry-run, or leave it out"},
+		"a forecast of upgrade":       {"upgrade a --forecast=false", "upgrade takes no --forecast: it is about plans"},
+		"a watched document":          {"status a --watch -o json", "status takes no --output: --watch draws one screen: leave it out, or leave --watch out"},
+		"a watched table":             {"status a -w -o wide", "status takes no --output: --watch draws one screen"},
+		"a context of a dump":         {"simulate --context prod", "simulate takes no --context: it reads a dump and no cluster: leave it out"},
+		"a context of a checked dump": {"check -f x --context prod", "check takes no --context: it reads a dump and no cluster: leave it out"},
+		"a namespace of a dump":       {"simulate --state-namespace x", "simulate takes no --state-namespace: it reads a dump"},
+		"a comparison with events":    {"simulate --compare --progress=json", "simulate takes no --progress: a comparison shows no progress: leave it out"},
+		"a simulated screen":          {"simulate --progress=live", "simulate takes no --progress: it runs in virtual time: use plain, json or quiet"},
+		"a rule's group":              {"check a --explain PDB001", "--explain prints the page of a rule, of whichever group: leave the group out"},
+		"a rule's format":             {"check --explain PDB001 -o json", "check takes no --output: --explain prints the page of a rule: leave it out"},
+		"a rule's dump":               {"check --explain PDB001 -f x", "check takes no --filename: --explain prints the page of a rule: leave it out"},
 		"an argument of version":      {"version x", "version takes no arguments; got x"},
 		"an argument of options":      {"options x", "options takes no arguments; got x"},
 	}
@@ -91,6 +121,38 @@ func TestRefusedArguments(t *testing.T) {
 				t.Errorf("stderr %q, want one line with %q", stderr, c.want)
 			}
 		})
+	}
+}
+
+// TestIgnoredFlagsExist wants each flag that is refused for its lack of an effect to be a flag of some command, so that no row names one
+// that is gone.
+func TestIgnoredFlagsExist(t *testing.T) {
+	root, f := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	have := map[string]bool{}
+	for _, cmd := range append(root.Commands(), root) {
+		cmd.InheritedFlags()
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) { have[flag.Name] = true })
+		cmd.PersistentFlags().VisitAll(func(flag *pflag.Flag) { have[flag.Name] = true })
+	}
+	for _, row := range f.listIgnored(root) {
+		if len(row.flags) == 0 {
+			t.Errorf("%q is said of no flag", row.because)
+		}
+		for _, name := range row.flags {
+			if !have[name] {
+				t.Errorf("no command has --%s", name)
+			}
+		}
+	}
+}
+
+// TestPlanOfACommandLine wants a plan of any upgrade by --dry-run behind its command line, whatever the user agrees to in it.
+func TestPlanOfACommandLine(t *testing.T) {
+	kubeconfig(t, nowhere)
+	for _, args := range []string{"a --yes --wait --parallel-groups --takeover --rebuild --replan --progress=json --dry-run", "upgrade a -y --keep-fence --progress=plain --dry-run=server"} {
+		if _, stderr, code := invoke(t, strings.Fields(args)...); code != exitError || !strings.Contains(stderr, "reaching the API server") {
+			t.Errorf("%q: exit code %d, stderr %q", args, code, stderr)
+		}
 	}
 }
 

@@ -93,9 +93,7 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 			return runUpgrade(cmd.Context(), c, cmd.SuggestionsFor)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usageError(fmt.Errorf("%w: see kubectl nodeupgrade --help", err))
-	})
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(explainFlagError(cmd, err)) })
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)

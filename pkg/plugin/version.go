@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"runtime"
@@ -35,8 +36,8 @@ func newVersionCommand(f *flags) *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  rejectArguments,
-		RunE: func(*cobra.Command, []string) error {
-			if err := checkFormat(f.format); err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cmp.Or(checkFormat(f.format), f.rejectIgnored(cmd, &commandLine{})); err != nil {
 				return usageError(err)
 			}
 			info := &report.Version{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}

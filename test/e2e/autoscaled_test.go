@@ -147,7 +147,7 @@ func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
 	s.asking("rollback", "--yes").refuses("its strategy is autoscaled-blue-green, which has no rollback")
 	s.asked(0, "pause").says("paused by ")
 	s.asked(6, "resume", "--yes", "--parallel-groups").says("it waits with the drain until ")
-	s.asked(0, "abort", "--yes", "--parallel-groups")
+	s.asked(0, "abort", "--yes")
 	s.settle()
 	after := s.takeSnapshot()
 	s.checkSize(after)

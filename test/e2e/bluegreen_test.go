@@ -130,8 +130,8 @@ func blueGreenBack(t *testing.T, shared *fixture.Fixture) {
 func blueGreenAborted(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "remains")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
-	s.asked(0, "abort", "--dry-run", "--parallel-groups").says("kubectl nodeupgrade rollback remains takes the new ones away instead")
-	s.asked(0, "abort", "--yes", "--parallel-groups").says("the group keeps 3 more nodes than before")
+	s.asked(0, "abort", "--dry-run").says("kubectl nodeupgrade rollback remains takes the new ones away instead")
+	s.asked(0, "abort", "--yes").says("the group keeps 3 more nodes than before")
 }
 
 // blueGreenDraining pauses between two batches, refuses to complete what does not soak, continues after Ctrl-C with both colours

@@ -210,7 +210,7 @@ func resumeIn(s *testCase, phase string, holder *command) {
 	case "scale up":
 		s.asked(0, "resume", "--yes").says("continues already")
 	case "draining":
-		watching = s.asking("status", "-w")
+		watching = start(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 		c := s.asking("pause")
 		// A watch gathers changes for a moment: one that comes and goes within it is never shown.
 		s.waitFor("the watch to show the pause", func() bool {

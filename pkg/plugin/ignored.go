@@ -1,0 +1,167 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+)
+
+// ignored is a set of flags without an effect on some command lines. Such a flag is refused, so that nobody relies on it.
+//
+// Three kinds of flags are accepted without an effect: --color and --no-headers, as kubectl accepts them with each format; what a
+// user agrees to (--yes, --wait, …) beside --dry-run, which may be added to any upgrade to see its plan; and settings of a
+// strategy that the group's cloud does not have, which preflight refuses or a plan explains.
+type ignored struct {
+	// applies reports whether the command line is one of those.
+	applies func(cmd *cobra.Command, line *commandLine) bool
+	flags   []string
+	// because says why the flag has no effect, and what to do.
+	because string
+}
+
+// isCommand returns a function that reports whether the command has one of the names. The root command is "".
+func isCommand(names ...string) func(*cobra.Command, *commandLine) bool {
+	return func(cmd *cobra.Command, _ *commandLine) bool { return slices.Contains(names, nameOfCommand(cmd)) }
+}
+
+func nameOfCommand(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	return cmd.Name()
+}
+
+// listIgnored returns the table of flags without an effect.
+func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
+	ofUpgrades := &cobra.Command{}
+	scratch := newFlags(f.IOStreams)
+	scratch.addPlan(ofUpgrades)
+	scratch.addUpgrade(ofUpgrades.Flags())
+	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.config.AddFlags(kubectls)
+	ofDump := func(cmd *cobra.Command, _ *commandLine) bool {
+		return nameOfCommand(cmd) == "simulate" || nameOfCommand(cmd) == "check" && f.dump != ""
+	}
+	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes have errors of their own
+		return nameOfCommand(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.agreed.yes
+	}
+	watches := func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("watch") }
+
+	return []ignored{
+		{lists, namesOf(ofUpgrades.Flags()), "it shapes an upgrade, and without a group all groups are listed: name a group"},
+		{lists, []string{"progress"}, "a list has no progress: leave it out, or name a group"},
+		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so that there is no progress to show: leave it out"},
+		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it is about no group: leave it out"},
+		{isCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
+		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so that no other group is in its way: leave it out"},
+		{
+			func(cmd *cobra.Command, line *commandLine) bool {
+				return nameOfCommand(cmd) == "abort" && line.dryRun == cmdutil.DryRunServer
+			},
+			[]string{"dry-run"},
+			"it evicts no pod that the API server could be asked about: use --dry-run=client",
+		},
+		{
+			func(_ *cobra.Command, line *commandLine) bool {
+				return line.compare && line.dryRun == cmdutil.DryRunServer
+			},
+			[]string{"dry-run"},
+			"a comparison asks the API server about no pod: use --dry-run=client with --compare",
+		},
+		{
+			func(cmd *cobra.Command, line *commandLine) bool {
+				return (nameOfCommand(cmd) == "" || nameOfCommand(cmd) == "upgrade") && !line.isDryRun()
+			},
+			[]string{"forecast"},
+			"it is about plans: add --dry-run, or leave it out",
+		},
+		{watches, []string{"output"}, "--watch draws one screen: leave it out, or leave --watch out"},
+		{ofDump, slices.Concat(namesOf(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump and no cluster: leave it out"},
+		{
+			func(cmd *cobra.Command, line *commandLine) bool {
+				return nameOfCommand(cmd) == "simulate" && line.compare
+			},
+			[]string{"progress"},
+			"a comparison shows no progress: leave it out",
+		},
+		{
+			func(cmd *cobra.Command, line *commandLine) bool {
+				return nameOfCommand(cmd) == "simulate" && (line.progress == "live" || line.progress == "tty")
+			},
+			[]string{"progress"},
+			"it runs in virtual time: use plain, json or quiet",
+		},
+		{
+			func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("explain") },
+			namesOf(cmd.Flags(), "explain", "color", "help"), "--explain prints the page of a rule: leave it out",
+		},
+	}
+}
+
+func namesOf(set *pflag.FlagSet, except ...string) (names []string) {
+	set.VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains(except, flag.Name) {
+			names = append(names, flag.Name)
+		}
+	})
+	return names
+}
+
+// rejectIgnored returns an error if a flag was typed that has no effect.
+func (f *flags) rejectIgnored(cmd *cobra.Command, line *commandLine) error {
+	for _, row := range f.listIgnored(cmd) {
+		if !row.applies(cmd, line) {
+			continue
+		}
+		for _, name := range row.flags {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("%s takes no --%s: %s", describeCommand(cmd), name, row.because)
+			}
+		}
+	}
+	return nil
+}
+
+func describeCommand(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return "kubectl nodeupgrade"
+	}
+	return cmd.Name()
+}
+
+// explainFlagError returns the error of a flag that the command does not have. If other commands have it, it names them.
+func explainFlagError(cmd *cobra.Command, err error) error {
+	unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
+	if !isUnknown {
+		return fmt.Errorf("%w: see kubectl nodeupgrade --help", err)
+	}
+	name := unknown.GetSpecifiedName()
+	var have []string
+	for _, other := range append([]*cobra.Command{cmd.Root()}, cmd.Root().Commands()...) {
+		flag := other.LocalNonPersistentFlags().Lookup(name)
+		if flag == nil && len(name) == 1 {
+			flag = other.LocalNonPersistentFlags().ShorthandLookup(name)
+		}
+		if flag != nil && other.HasParent() && !other.Hidden {
+			name = flag.Name
+			have = append(have, other.Name())
+		}
+	}
+	if len(have) == 0 {
+		return fmt.Errorf("%w: see kubectl nodeupgrade --help", err)
+	}
+	return fmt.Errorf("%s takes no --%s: only %s: leave it out", describeCommand(cmd), name, describeHaving(have))
+}
+
+func describeHaving(commands []string) string {
+	if len(commands) == 1 {
+		return commands[0] + " does"
+	}
+	last := len(commands) - 1
+	return strings.Join(commands[:last], ", ") + " and " + commands[last] + " do"
+}
