@@ -86,6 +86,7 @@ type Counts struct {
 func NewEventLine(at time.Time, group, run string, event Event, now *record.Status) EventLine {
 	line := EventLine{Time: at.UTC(), Group: group, Run: run, Event: event}
 	line.TypeMeta, _ = NewMeta("Event", "")
+	line.State = Word(line.State)
 	if now.Group == "" {
 		return line
 	}

@@ -93,7 +93,7 @@ func toldAfter(events string, nodes map[string]bool, workload string) time.Durat
 		if json.Unmarshal([]byte(line), &e) != nil || !nodes[e.Node] {
 			continue // a library's warning, or another node
 		}
-		if e.Type == "node" && e.State == "Draining" && began.IsZero() {
+		if e.Type == "node" && e.State == "draining" && began.IsZero() {
 			began = e.Time
 		}
 		if e.Type == "blocked" && strings.Contains(e.Text, "PDB default/"+workload+" ") && strings.Contains(e.Text, "needs") {

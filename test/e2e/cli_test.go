@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
@@ -99,7 +100,7 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// documentCommand is "document FILE KIND": the file must be one JSON document of the kind.
+// documentCommand is "document FILE KIND": the file must be one JSON document of the kind, as the kind's schema says.
 func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: document FILE KIND")
@@ -113,6 +114,7 @@ func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		ts.Fatalf("there is more after the document: %v", err)
 	}
+	ts.Check(contract.Validate(ts.ReadFile(args[0])))
 }
 
 func addGroup(t *testing.T, s *fixture.Fixture, group fixture.Group) {

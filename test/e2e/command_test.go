@@ -249,10 +249,10 @@ func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 
 // phase wants the event that a phase has begun.
 func phase(name string) func(event) bool {
-	return func(e event) bool { return e.Type == "phase" && e.State == name }
+	return func(e event) bool { return e.Type == report.PhaseEvent && e.State == report.Word(name) }
 }
 
 // nodeState wants the event that any node has reached a state.
 func nodeState(state string) func(event) bool {
-	return func(e event) bool { return e.Type == "node" && e.State == state }
+	return func(e event) bool { return e.Type == report.NodeEvent && e.State == report.Word(state) }
 }

@@ -198,7 +198,7 @@ func failNode(t *testing.T, shared *fixture.Fixture) {
 		t.Errorf("the plan finds nothing: %+v", plan)
 	}
 	c := s.upgrade(1, ampleTime)
-	if found := s.status(); found.Result != "PodEvictionFailure" {
+	if found := s.status(); found.Result != "pod-eviction-failure" {
 		t.Errorf("the status is %+v", found)
 	}
 	errorLine := c.errorLine()

@@ -12,13 +12,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
 // source is what the Go files of pkg say of its types.
 type source struct {
 	// comments are those of types and fields, by PACKAGE.TYPE and PACKAGE.TYPE.FIELD.
 	comments map[string]string
-	// values are the constants of string types in the order of the source, by PACKAGE.TYPE. The empty string is left out.
+	// values are the constants of string types as documents have them, in the order of the source, by PACKAGE.TYPE. The empty string is left out.
 	values map[string][]any
 }
 
@@ -87,7 +89,7 @@ func (s *source) addDeclaration(pkg string, declaration *ast.GenDecl) {
 					continue
 				}
 				if text, err := strconv.Unquote(literal.Value); err == nil && text != "" {
-					s.values[pkg+"."+named.Name] = append(s.values[pkg+"."+named.Name], text)
+					s.values[pkg+"."+named.Name] = append(s.values[pkg+"."+named.Name], report.Word(text))
 				}
 			}
 		}
