@@ -207,9 +207,15 @@ verify-readme:
 	$(GO) test -run '^TestReadme' -count=1 ./pkg/plugin
 
 # A method that is called by a name which only the running program knows has the linker keep every exported
-# method of every library (docs/decisions/0021).
+# method of every library (docs/decisions/0021). So does Go's package plugin in a build with cgo, which is what
+# "go install" makes on a machine with a C compiler (0050). Listing packages with cgo takes no C compiler.
 .PHONY: verify-size
 verify-size:
+	@importers=$$(CGO_ENABLED=1 $(GO) list -deps -f '{{$$path := .ImportPath}}{{range .Imports}}{{if eq . "plugin"}}{{$$path}}{{end}}{{end}}' ./cmd/kubectl-nodeupgrade | sort -u) && \
+	if [ -n "$$importers" ]; then \
+		echo "the binary links package plugin, which makes it four times as large with cgo; imported by:" $$importers >&2; \
+		exit 1; \
+	fi
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && link() { \
 		$(GO) build -ldflags "-s -w $$1" -o "$$dir/" ./cmd/kubectl-nodeupgrade; \
 	} && link && size=$$(wc -c < "$$dir/kubectl-nodeupgrade") && \

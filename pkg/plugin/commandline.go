@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
@@ -25,7 +24,7 @@ type commandLine struct {
 	choices
 	groups   groupSelection
 	settings upgrade.Settings
-	dryRun   cmdutil.DryRunStrategy
+	dryRun   dryRun
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
 	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofGroup
@@ -49,7 +48,7 @@ func (g groupSelection) asksForOne() bool {
 
 func (g groupSelection) isEmpty() bool { return len(g.names) == 0 && g.node == "" && g.selector == "" }
 
-func (l *commandLine) isDryRun() bool { return l.dryRun != cmdutil.DryRunNone }
+func (l *commandLine) isDryRun() bool { return l.dryRun != dryRunNone }
 
 // needsNoForecast reports whether no plan with times is shown.
 func (l *commandLine) needsNoForecast() bool {
@@ -91,7 +90,7 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 // parseLine reads what was typed for a command, with its dry run and the settings of an upgrade
 // where it has such flags.
 func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, error) {
-	if err := f.rejectEmpty(cmd); err != nil {
+	if err := rejectEmpty(cmd); err != nil {
 		return nil, err
 	}
 	line, err := f.parseShared(args)
@@ -113,9 +112,8 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 
 // rejectEmpty refuses flags of this tool that were typed without a value, as by a script whose variable is not set. An empty
 // --output is kubectl's default.
-func (f *flags) rejectEmpty(cmd *cobra.Command) (err error) {
-	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.config.AddFlags(kubectls)
+func rejectEmpty(cmd *cobra.Command) (err error) {
+	kubectls := listConnectionFlags()
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if flag.Value.Type() == "string" && flag.Value.String() == "" && flag.Name != "output" && kubectls.Lookup(flag.Name) == nil {
 			err = fmt.Errorf("--%s= is empty: give it a value, or leave it out", flag.Name)
@@ -133,6 +131,9 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	}
 	if names := listProviderNames(); !slices.Contains(names, f.providerName) {
 		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.providerName, joinAlternatives(names))
+	}
+	if i := slices.IndexFunc(f.kube.userExtra, func(pair string) bool { return !strings.Contains(pair, "=") }); i >= 0 {
+		return nil, fmt.Errorf("--as-user-extra=%s has no value: use --as-user-extra=KEY=VALUE", f.kube.userExtra[i])
 	}
 	if !slices.Contains(listFlagValues("color"), f.color) {
 		return nil, fmt.Errorf("--color=%s is not known: use auto, always or never", f.color)
@@ -182,16 +183,21 @@ func parseGroups(args []string, g groupSelection, provider string) (groupSelecti
 	return g, nil
 }
 
-func parseDryRun(cmd *cobra.Command, args []string) (cmdutil.DryRunStrategy, error) {
-	strategy := cmdutil.DryRunNone
-	switch text := cmdutil.GetFlagString(cmd, "dry-run"); text {
-	case "none":
-	case "client":
-		strategy = cmdutil.DryRunClient
-	case "server":
-		strategy = cmdutil.DryRunServer
-	default:
-		return strategy, fmt.Errorf("--dry-run=%s is not known: use none, client or server", text)
+// dryRun is a value of --dry-run.
+type dryRun string
+
+// The values are those of kubectl.
+const (
+	dryRunNone   dryRun = "none"
+	dryRunClient dryRun = "client"
+	dryRunServer dryRun = "server"
+)
+
+// parseDryRun returns the value of --dry-run. It is an error to type the value behind a space.
+func parseDryRun(cmd *cobra.Command, args []string) (dryRun, error) {
+	strategy := dryRun(cmd.Flags().Lookup("dry-run").Value.String())
+	if !slices.Contains([]dryRun{dryRunNone, dryRunClient, dryRunServer}, strategy) {
+		return dryRunNone, fmt.Errorf("--dry-run=%s is not known: use none, client or server", strategy)
 	}
 	for _, arg := range args {
 		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a

@@ -31,13 +31,13 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	config, err := f.config.ToRESTConfig()
+	config, err := f.kube.load().ClientConfig()
 	if err != nil {
 		return nil, usageError(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
 	}
 	if f.namesNoCluster() {
 		return nil, usageError(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
-			strings.Join(f.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), " or ")))
+			strings.Join(f.kube.load().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
 	conn, err := cluster.Connect(ctx, config, makeUserAgent(), warnings)
 	return &connection{conn, f.currentContext()}, err
@@ -46,9 +46,9 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 // namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
 // machine then.
 func (f *flags) namesNoCluster() bool {
-	loader := f.config.ToRawKubeConfigLoader()
+	loader := f.kube.load()
 	raw, err := loader.RawConfig()
-	if err != nil || len(raw.Clusters) > 0 || *f.config.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+	if err != nil || len(raw.Clusters) > 0 || f.kube.overrides.ClusterInfo.Server != "" || os.Getenv("KUBERNETES_MASTER") != "" {
 		return false
 	}
 	_, err = rest.InClusterConfig()
@@ -56,10 +56,10 @@ func (f *flags) namesNoCluster() bool {
 }
 
 func (f *flags) currentContext() string {
-	if f.config.Context != nil && *f.config.Context != "" {
-		return *f.config.Context
+	if named := f.kube.overrides.CurrentContext; named != "" {
+		return named
 	}
-	raw, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	raw, err := f.kube.load().RawConfig()
 	if err != nil {
 		return ""
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -17,7 +16,7 @@ import (
 type flags struct {
 	console
 	choices
-	config *genericclioptions.ConfigFlags
+	kube *connectionFlags
 
 	node, selector, current, dump string
 
@@ -51,14 +50,12 @@ type agreements struct {
 }
 
 func newFlags(streams genericiooptions.IOStreams) *flags {
-	config := genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(50).WithDiscoveryBurst(300)
-	config.Namespace = nil // nodes have none
-	return &flags{console: console{IOStreams: streams, printed: new(bool)}, config: config}
+	return &flags{console: console{IOStreams: streams, printed: new(bool)}, kube: newConnectionFlags()}
 }
 
 // addShared adds the flags that every command takes.
 func (f *flags) addShared(flags *pflag.FlagSet) {
-	f.config.AddFlags(flags)
+	f.kube.addTo(flags)
 	addVerbosity(flags, f.ErrOut)
 	flags.StringVarP(&f.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")

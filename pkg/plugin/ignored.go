@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
 // ignored is a set of flags without an effect on some command lines. Such a flag is refused, so that nobody relies on it.
@@ -42,8 +41,7 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 	scratch := newFlags(f.IOStreams)
 	scratch.addPlan(ofUpgrades)
 	scratch.addUpgrade(ofUpgrades.Flags())
-	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.config.AddFlags(kubectls)
+	kubectls := listConnectionFlags()
 	ofDump := func(cmd *cobra.Command, _ *commandLine) bool {
 		return nameOfCommand(cmd) == "simulate" || nameOfCommand(cmd) == "check" && f.dump != ""
 	}
@@ -61,14 +59,14 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so that no other group is in its way: leave it out"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return nameOfCommand(cmd) == "abort" && line.dryRun == cmdutil.DryRunServer
+				return nameOfCommand(cmd) == "abort" && line.dryRun == dryRunServer
 			},
 			[]string{"dry-run"},
 			"it evicts no pod that the API server could be asked about: use --dry-run=client",
 		},
 		{
 			func(_ *cobra.Command, line *commandLine) bool {
-				return line.compare && line.dryRun == cmdutil.DryRunServer
+				return line.compare && line.dryRun == dryRunServer
 			},
 			[]string{"dry-run"},
 			"a comparison asks the API server about no pod: use --dry-run=client with --compare",

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
@@ -22,8 +21,7 @@ func checkFormat(format string) error {
 		return nil
 	}
 	_, err := choosePrinter(format)
-	var unknown genericclioptions.NoCompatiblePrinterError
-	if errors.As(err, &unknown) {
+	if errors.Is(err, errUnknownFormat) {
 		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", format)
 	}
 	return err

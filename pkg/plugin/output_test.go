@@ -187,7 +187,7 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 	status := &report.UpgradeStatus{Run: "r1"}
 	status.TypeMeta, status.ObjectMeta = report.NewMeta("UpgradeStatus", "blue")
 	formats := []string{
-		"json", "yaml", "jsonpath={.run}", "jsonpath-as-json={.run}", "jsonpath-file=" + path, "go-template={{.run}} {{len .metadata.name}}",
+		"json", "yaml", "kyaml", "jsonpath={.run}", "jsonpath-as-json={.run}", "jsonpath-file=" + path, "go-template={{.run}} {{len .metadata.name}}",
 		"template={{range $k, $v := .metadata}}{{$k}}={{$v}} {{end}}", "go-template-file=" + file, "templatefile=" + file,
 		`go-template={{exists . "metadata" "name"}} {{exists . "no" "such"}} {{base64decode "aGk="}}`, "go-template={{.nothing}}",
 	}

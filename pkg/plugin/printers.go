@@ -11,50 +11,73 @@ import (
 
 	template "github.com/DataDog/datadog-agent/pkg/template/text"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// choosePrinter is what writes an object in one of kubectl's formats: JSON, YAML, JSONPath or a Go
-// template. It returns a genericclioptions.NoCompatiblePrinterError for a format that is none of
-// them, and an error for a template that cannot be read.
+// errUnknownFormat is the error of a format that choosePrinter does not know.
+var errUnknownFormat = errors.New("unknown output format")
+
+// choosePrinter returns a printer for one of kubectl's formats: JSON, YAML, JSONPath or a Go
+// template. It returns errUnknownFormat for any other format, and an error for a template that
+// cannot be read or parsed.
 //
-// cli-runtime's PrintFlags know these formats, too. They reach text/template, which calls methods
-// by name, so that the linker keeps every exported method of every library: the binary was two and
-// a half times as large. See docs/decisions/0021.
+// PrintFlags of cli-runtime know these formats, too. They reach text/template, which calls methods
+// by name, and Go's plugin package. For both the linker keeps every exported method of every
+// library, and the binary is two to four times as large. See docs/decisions/0021 and
+// 0050.
 func choosePrinter(format string) (printers.ResourcePrinter, error) {
-	for _, toPrinter := range []func(string) (printers.ResourcePrinter, error){
-		genericclioptions.NewJSONYamlPrintFlags().ToPrinter,
-		genericclioptions.NewJSONPathPrintFlags("", true).ToPrinter,
-	} {
-		printer, err := toPrinter(format)
-		if !genericclioptions.IsNoCompatiblePrinterError(err) {
-			return printer, err
-		}
+	switch strings.ToLower(format) {
+	case "json":
+		return &printers.JSONPrinter{}, nil
+	case "yaml":
+		return &printers.YAMLPrinter{}, nil
+	case "kyaml":
+		return &printers.KYAMLPrinter{}, nil
 	}
-	return newTemplatePrinter(format)
-}
-
-// templatePrinter writes objects through a Go template that calls no methods.
-type templatePrinter struct{ template *template.Template }
-
-func newTemplatePrinter(format string) (printers.ResourcePrinter, error) {
 	kind, source, _ := strings.Cut(format, "=")
-	switch kind {
-	case "go-template", "template", "go-template-file", "templatefile":
-	default:
-		return nil, genericclioptions.NoCompatiblePrinterError{OutputFormat: &format}
+	makers := map[string]func(string) (printers.ResourcePrinter, error){
+		"jsonpath": newJSONPathPrinter, "jsonpath-file": newJSONPathPrinter, "jsonpath-as-json": newJSONListPrinter,
+		"go-template": newTemplatePrinter, "template": newTemplatePrinter, "go-template-file": newTemplatePrinter, "templatefile": newTemplatePrinter,
 	}
-	if source == "" {
+	newPrinter, known := makers[kind]
+	switch {
+	case !known:
+		return nil, errUnknownFormat
+	case source == "":
 		return nil, errors.New("template format specified but no template given")
-	}
-	if strings.HasSuffix(kind, "file") {
+	case strings.HasSuffix(kind, "file"):
 		text, err := os.ReadFile(source)
 		if err != nil {
 			return nil, fmt.Errorf("reading the template: %w", err)
 		}
 		source = string(text)
 	}
+	return newPrinter(source)
+}
+
+// newJSONPathPrinter returns cli-runtime's printer, which leaves keys out that an object lacks.
+func newJSONPathPrinter(source string) (printers.ResourcePrinter, error) {
+	printer, err := printers.NewJSONPathPrinter(source)
+	if err != nil {
+		return nil, fmt.Errorf("parsing the JSONPath %s: %w", source, err)
+	}
+	printer.AllowMissingKeys(true)
+	return printer, nil
+}
+
+// newJSONListPrinter returns a printer that writes what the JSONPath finds as a list in JSON.
+func newJSONListPrinter(source string) (printers.ResourcePrinter, error) {
+	printer, err := newJSONPathPrinter(source)
+	if err == nil {
+		printer.(*printers.JSONPathPrinter).EnableJSONOutput(true)
+	}
+	return printer, err
+}
+
+// templatePrinter writes objects through a Go template that calls no methods.
+type templatePrinter struct{ template *template.Template }
+
+func newTemplatePrinter(source string) (printers.ResourcePrinter, error) {
 	parsed, err := template.New("output").Funcs(template.FuncMap{"exists": templateExists, "base64decode": decodeBase64}).Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the template %s: %w", source, err)

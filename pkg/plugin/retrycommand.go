@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
@@ -34,8 +33,7 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 
 // clusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
 func clusterFlags(cmd *cobra.Command) []string {
-	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
-	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
+	kubectls := listConnectionFlags()
 	left := []string{"token", "password", "username", "namespace", "request-timeout"}
 	var words []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {

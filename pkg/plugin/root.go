@@ -101,10 +101,10 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 	f.addList(cmd.Flags())
 	f.addPlan(cmd)
 	f.addUpgrade(cmd.Flags())
-	hideConnectionFlags(cmd.PersistentFlags(), f)
+	hideConnectionFlags(cmd.PersistentFlags())
 	addForeignFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newListCommand(f), newPlanCommand(f), newUpgradeCommand(f))
-	cmd.AddCommand(newCheckCommand(f), newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand(f))
+	cmd.AddCommand(newCheckCommand(f), newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand())
 	cmd.AddCommand(newPauseCommand(f), newResumeCommand(f), newRollbackCommand(f), newCompleteCommand(f), newAbortCommand(f))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)
@@ -117,10 +117,8 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 
 // hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody
 // needs.
-func hideConnectionFlags(all *pflag.FlagSet, f *flags) {
-	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.config.AddFlags(kube)
-	kube.VisitAll(func(flag *pflag.Flag) {
+func hideConnectionFlags(all *pflag.FlagSet) {
+	listConnectionFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Name != "context" && flag.Name != "kubeconfig" {
 			all.Lookup(flag.Name).Hidden = true
 		}
@@ -150,15 +148,13 @@ func (f foreign) String() string { return "" }
 // Type implements pflag.Value.
 func (f foreign) Type() string { return "bool" }
 
-func newOptionsCommand(f *flags) *cobra.Command {
+func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the connection flags that every command takes",
 		Args:  rejectArguments,
 		Run: func(cmd *cobra.Command, _ []string) {
-			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
-			f.config.AddFlags(kube)
-			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", kube.FlagUsagesWrapped(helpWidth))
+			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", listConnectionFlags().FlagUsagesWrapped(helpWidth))
 		},
 	}
 }

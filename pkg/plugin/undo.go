@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -23,10 +22,10 @@ func (f *flags) addAgreements(cmd *cobra.Command) {
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 }
 
+// addDryRun adds kubectl's flag with the usage text. Without a value it means client.
 func addDryRun(cmd *cobra.Command, text string) {
-	cmdutil.AddDryRunFlag(cmd)
-	dry := cmd.Flags().Lookup("dry-run")
-	dry.NoOptDefVal, dry.Usage = "client", text
+	cmd.Flags().String("dry-run", string(dryRunNone), text)
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(dryRunClient)
 }
 
 func newRollbackCommand(f *flags) *cobra.Command {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
@@ -135,7 +134,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 		fmt.Fprintf(s.line.ErrOut, "note: %s\n", g.describeLoss())
 	}
 	var probes []report.Probe
-	if s.line.dryRun == cmdutil.DryRunServer {
+	if s.line.dryRun == dryRunServer {
 		probes = append(probeEvictions(ctx, s.conn, g), probeCreations(ctx, s.conn, g)...)
 		p.addRefusals(listRefusedProbes(probes))
 	}

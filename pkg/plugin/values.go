@@ -96,7 +96,7 @@ func (f *flags) listValues(ctx context.Context, cmd *cobra.Command, flag, typed 
 }
 
 func (f *flags) listConfigured(flag string) []string {
-	config, err := f.config.ToRawKubeConfigLoader().RawConfig()
+	config, err := f.kube.load().RawConfig()
 	if err != nil {
 		return nil
 	}

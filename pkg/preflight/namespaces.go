@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/version"
 	helpers "k8s.io/component-helpers/resource"
+	"k8s.io/kubectl/pkg/util/qos"
 	podsecurity "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 )
@@ -220,9 +221,9 @@ func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) 
 	case corev1.ResourceQuotaScopeNotTerminating:
 		return !hasDeadline
 	case corev1.ResourceQuotaScopeBestEffort:
-		return isBestEffort(pod)
+		return qos.GetPodQOS(pod) == corev1.PodQOSBestEffort
 	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !isBestEffort(pod)
+		return qos.GetPodQOS(pod) != corev1.PodQOSBestEffort
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
 		return looksAcrossNamespaces(pod)
 	case corev1.ResourceQuotaScopePriorityClass:
@@ -265,12 +266,6 @@ func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) boo
 		set[string(r.ScopeName)] = class
 	}
 	return err == nil && asked.Matches(set)
-}
-
-// isBestEffort reports whether the pod asks for neither CPU nor memory, and limits neither.
-func isBestEffort(pod *corev1.Pod) bool {
-	requests, limits := helpers.PodRequests(pod, helpers.PodResourcesOptions{}), helpers.PodLimits(pod, helpers.PodResourcesOptions{})
-	return requests.Cpu().IsZero() && requests.Memory().IsZero() && limits.Cpu().IsZero() && limits.Memory().IsZero()
 }
 
 // findRefusedPods is NS002. The checks are those of the cluster's release or, where that is newer or not

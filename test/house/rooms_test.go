@@ -37,7 +37,7 @@ func rooms() map[string]room {
 		"pkg/upgrade":        {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/...")},
 		// What is stored, asked and told of an upgrade: it knows no World and decides nothing.
 		"pkg/upgrade/record": {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/ledger")},
-		"pkg/preflight":      {libs: append(slices.Clone(scheduling), "k8s.io/pod-security-admission"), own: decisions},
+		"pkg/preflight":      {libs: append(slices.Clone(scheduling), "k8s.io/pod-security-admission", "k8s.io/kubectl/pkg/util/qos"), own: decisions},
 		"pkg/simulate":       {libs: append(slices.Clone(scheduling), "golang.org/x/sync"), own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
