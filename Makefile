@@ -12,7 +12,9 @@ export GOFLAGS     ?= -trimpath -gcflags=all=-dwarf=false
 GOBIN      = $(or $(shell $(GO) env GOBIN),$(shell $(GO) env GOPATH)/bin)
 TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
-SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
+# It is run by its version: its 380 modules would decide the versions of all other tools in tools/go.mod (docs/decisions/0051).
+GORELEASER ?= $(GO) run github.com/goreleaser/goreleaser/v2@v2.17.0
+SCRIPTS    = .ci/run .ci/install kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
 # The packages that start goroutines are tested with the race detector, if there is a C compiler.
 RACED     := ./pkg/cluster ./pkg/runner ./pkg/plugin ./pkg/cloud/aws ./test/awscloud ./test/hostile
@@ -227,10 +229,27 @@ verify-size:
 
 ##### Release
 
-.PHONY: krew-sums
-krew-sums: dist/checksums.txt ## Fill krew.yaml's checksums in from dist/checksums.txt
+.PHONY: release-snapshot
+release-snapshot: ## Build the six archives into dist, and install one with krew and one by hand
+	GORELEASER_CURRENT_TAG=$$(awk '$$1 == "version:" { print $$2 }' krew.yaml) $(GORELEASER) release --snapshot --clean --skip=sign,sbom
+	$(MAKE) --no-print-directory dist/krew.yaml
+	$(GO) build -C tools -o ../bin/ sigs.k8s.io/krew/cmd/krew
+	.ci/install dist
+
+# A build must not depend on the folder that it is made in.
+.PHONY: verify-release
+verify-release: ## Build the binary of HEAD in two clones at different paths, and compare the sums
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && for clone in "$$dir/a" "$$dir/another/folder"; do \
+		git clone -q . "$$clone" && (cd "$$clone" && $(GO) build -ldflags "-s -w $(LDFLAGS)" -o "$$dir/built" ./cmd/kubectl-nodeupgrade) && \
+		sha256sum < "$$dir/built" >> "$$dir/sums" || exit 1; \
+	done && cat "$$dir/sums" && [ "$$(sort -u "$$dir/sums" | wc -l)" = 1 ] || { echo "two clones of one commit gave different binaries" >&2; exit 1; }
+
+dist/krew.yaml: dist/checksums.txt krew.yaml
 	awk 'FNR == NR { sum[$$2] = $$1; next } \
 		/^ *uri: / { n = split($$2, part, "/"); file = part[n] } \
 		/^ *sha256: / { if (!(file in sum)) { print "no checksum for " file > "/dev/stderr"; exit 1 } sub(/"[0-9a-f]*"/, "\"" sum[file] "\"") } \
-		{ print }' dist/checksums.txt krew.yaml > dist/krew.yaml
+		{ print }' dist/checksums.txt krew.yaml > $@
+
+.PHONY: krew-sums
+krew-sums: dist/krew.yaml ## Fill krew.yaml's checksums in from dist/checksums.txt
 	cp dist/krew.yaml krew.yaml

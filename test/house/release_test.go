@@ -19,9 +19,29 @@ type goreleaser struct {
 		Ldflags []string `json:"ldflags"`
 	} `json:"builds"`
 	Archives []struct {
-		Name  string   `json:"name_template"`
-		Files []string `json:"files"`
+		Name  string        `json:"name_template"`
+		Built fileInfo      `json:"builds_info"`
+		Files []archiveFile `json:"files"`
 	} `json:"archives"`
+}
+
+// archiveFile is a file of an archive beside the binary.
+type archiveFile struct {
+	Src  string   `json:"src"`
+	Info fileInfo `json:"info"`
+}
+
+// fileInfo is what an archive says of a file. What is left out is as in the checkout, and differs between machines.
+type fileInfo struct {
+	Owner string `json:"owner"`
+	Group string `json:"group"`
+	Mtime string `json:"mtime"`
+	Mode  int    `json:"mode"`
+}
+
+// isFixed reports whether nothing is as in the checkout.
+func (i fileInfo) isFixed() bool {
+	return i.Owner != "" && i.Group != "" && i.Mtime == "{{ .CommitDate }}" && i.Mode != 0
 }
 
 // releaseFaults lists what keeps krew from installing the archives of a release.
@@ -38,12 +58,17 @@ func releaseFaults(config, krew string) []string {
 		return []string{"a release has one build and one archive a platform"}
 	}
 	build, archive := release.Builds[0], release.Archives[0]
+	holds := func(name string) bool {
+		return slices.ContainsFunc(archive.Files, func(f archiveFile) bool { return f.Src == name })
+	}
+	varies := slices.ContainsFunc(archive.Files, func(f archiveFile) bool { return !f.Info.isFixed() })
 	return failed(
 		check{slices.Equal(platforms(build.Goos, build.Goarch), offered(m)), "a release builds other platforms than krew.yaml offers"},
 		check{archive.Name == "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}", "a release names archives otherwise than krew.yaml"},
-		check{slices.Contains(archive.Files, "LICENSE"), "krew refuses an archive without a licence"},
-		check{slices.Contains(archive.Files, "kubectl_complete-nodeupgrade"), "the archive lacks the completion script"},
-		check{slices.Contains(archive.Files, "plugins.yaml"), "the archive lacks the k9s plugins"},
+		check{holds("LICENSE"), "krew refuses an archive without a licence"},
+		check{holds("kubectl_complete-nodeupgrade"), "the archive lacks the completion script"},
+		check{holds("plugins.yaml"), "the archive lacks the k9s plugins"},
+		check{archive.Built.isFixed() && !varies, "an archive differs between machines: fix the owner, group, mtime and mode of each file"},
 	)
 }
 
@@ -75,7 +100,11 @@ func TestReleaseRule(t *testing.T) {
 	const config = `builds: [{goos: [linux], goarch: [amd64, arm64]}]
 archives:
 - name_template: "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}"
-  files: [LICENSE, plugins.yaml, kubectl_complete-nodeupgrade]
+  builds_info: &info {owner: root, group: root, mtime: "{{ .CommitDate }}", mode: 0755}
+  files:
+  - {src: LICENSE, info: *info}
+  - {src: plugins.yaml, info: *info}
+  - {src: kubectl_complete-nodeupgrade, info: *info}
 `
 	const krew = `spec:
   platforms:
@@ -83,14 +112,16 @@ archives:
   - selector: {matchLabels: {os: linux, arch: amd64}}
 `
 	cases := map[string]struct{ old, new, want string }{
-		"good":                 {"", "", ""},
-		"a platform more":      {"[linux]", "[linux, darwin]", "other platforms"},
-		"a platform less":      {"amd64, ", "", "other platforms"},
-		"another archive name": {".Tag", ".Version", "names archives otherwise"},
-		"no licence":           {"LICENSE, ", "", "without a licence"},
-		"no completion":        {", kubectl_complete-nodeupgrade", "", "lacks the completion script"},
-		"no k9s plugins":       {"plugins.yaml, ", "", "lacks the k9s plugins"},
-		"no build":             {"builds", "build", "one build"},
+		"good":                   {"", "", ""},
+		"a platform more":        {"[linux]", "[linux, darwin]", "other platforms"},
+		"a platform less":        {"amd64, ", "", "other platforms"},
+		"another archive name":   {".Tag", ".Version", "names archives otherwise"},
+		"no licence":             {"src: LICENSE", "src: README.md", "without a licence"},
+		"no completion":          {"src: kubectl_complete-nodeupgrade", "src: README.md", "lacks the completion script"},
+		"no k9s plugins":         {"src: plugins.yaml", "src: README.md", "lacks the k9s plugins"},
+		"the time of a checkout": {"plugins.yaml, info: *info", "plugins.yaml", "differs between machines"},
+		"the mode of a checkout": {", mode: 0755", "", "differs between machines"},
+		"no build":               {"builds", "build", "one build"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
