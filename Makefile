@@ -14,6 +14,8 @@ TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 # It is run by its version: its 380 modules would decide the versions of all other tools in tools/go.mod (docs/decisions/0051).
 GORELEASER ?= $(GO) run github.com/goreleaser/goreleaser/v2@v2.17.0
+# It does not compile with the YAML library that golangci-lint requires.
+ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 SCRIPTS    = .ci/run .ci/install kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
 # The packages that start goroutines are tested with the race detector, if there is a C compiler.
@@ -178,6 +180,7 @@ vet:
 .PHONY: lint
 lint: ## Run the linters, staticcheck among them
 	$(TOOL) golangci-lint run
+	$(ACTIONLINT) -shellcheck= -pyflakes=
 
 .PHONY: verify-format
 verify-format:

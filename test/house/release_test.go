@@ -133,6 +133,26 @@ archives:
 	}
 }
 
+// TestBotsTemplateIsTheManifest writes .krew.yaml as krew-release-bot does for the version of krew.yaml, and compares.
+func TestBotsTemplateIsTheManifest(t *testing.T) {
+	krew := read(t, "krew.yaml")
+	var m manifest
+	if err := yaml.Unmarshal([]byte(krew), &m); err != nil {
+		t.Fatal(err)
+	}
+	template := strings.ReplaceAll(read(t, ".krew.yaml"), "{{ .TagName }}", m.Spec.Version)
+	call := regexp.MustCompile(`\{\{addURIAndSha "(\S+)" \.TagName \}\}`)
+	got := call.ReplaceAllString(template, "uri: $1\n    sha256: SUM")
+	want := regexp.MustCompile(`sha256: "[0-9a-f]*"`).ReplaceAllString(krew, "sha256: SUM")
+	if got, want := withoutComments(got), withoutComments(want); got != want {
+		t.Errorf(".krew.yaml gives\n%s\nand krew.yaml is\n%s", got, want)
+	}
+}
+
+func withoutComments(text string) string {
+	return strings.TrimSpace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, ""))
+}
+
 // stampFaults lists the files whose -X flag sets no variable of pkg/plugin: the
 // linker ignores a name that does not exist, and the version would stay empty.
 func stampFaults(builds map[string]string, plugin []source) []string {
