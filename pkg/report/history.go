@@ -1,0 +1,367 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// What a history keeps at most, so that an upgrade that takes days does not grow without end.
+const (
+	mostNodesKept   = 5000
+	mostPeriodsKept = 12
+	mostSizesKept   = 300
+	mostHoldersKept = 100
+	// The first lines of the log and the last ones are kept.
+	firstLogKept, lastLogKept = 300, 700
+)
+
+// shortestWait is how long a wait lasts at least that is kept: every drain waits a little. Two waits for the same thing that
+// are no further apart are one.
+const shortestWait = time.Second
+
+// Period is a time in which something was so.
+type Period struct {
+	// What is the node state, the phase, or what was waited for.
+	What string    `json:"what"`
+	From time.Time `json:"from"`
+	// To is when it ended, or the report's end if it had not.
+	To time.Time `json:"to"`
+}
+
+// NodeHistory is what became of a node that was started.
+type NodeHistory struct {
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	// State is the node's last state.
+	State record.NodeState `json:"state"`
+	// States are its states in order of time, Waits what its pods waited for.
+	States []Period `json:"states,omitempty"`
+	Waits  []Period `json:"waits,omitempty"`
+	// Reason says why the node was set aside.
+	Reason string `json:"reason,omitempty"`
+}
+
+// SizeSample is how large the group was from a time on.
+type SizeSample struct {
+	At time.Time `json:"at"`
+	// Desired is the group's desired size, 0 for a group without one. Owed is how many of these nodes the upgrade added.
+	Desired int `json:"desired,omitempty"`
+	Owed    int `json:"added,omitempty"`
+	// New counts the new nodes, NewReady those of them that are ready.
+	New      int `json:"new"`
+	NewReady int `json:"newReady"`
+}
+
+// Holder is something that nodes waited for.
+type Holder struct {
+	What string `json:"what"`
+	// For is how long at least one node waited for it, Nodes how many did.
+	For   record.Duration `json:"for"`
+	Nodes int             `json:"nodes"`
+}
+
+// LogLine is an event of an upgrade.
+type LogLine struct {
+	At time.Time `json:"at"`
+	Event
+}
+
+// History is what was seen of one upgrade, for its report. Its zero value has seen nothing.
+type History struct {
+	// First and Last are the times of the first and the last moment; zero if there was none.
+	First, Last time.Time
+	// ReplacedBefore counts the nodes that were replaced before the first moment.
+	ReplacedBefore int
+
+	nodes   map[string]*NodeHistory
+	phases  []Period
+	sizes   []SizeSample
+	holders map[string]*holder
+	log     []LogLine
+	// logLeftOut counts the lines that were dropped, nodesLeftOut the nodes.
+	logLeftOut, nodesLeftOut int
+	last                     Moment
+}
+
+// holder is a Holder that is being counted.
+type holder struct {
+	lasted time.Duration
+	nodes  map[string]bool
+}
+
+// See adds what a step showed, and what the record tells of earlier times.
+func (h *History) See(now Moment, rec *record.Record) {
+	now = now.After(h.last)
+	if h.First.IsZero() {
+		h.First, h.ReplacedBefore = now.At, rec.Replaced
+		h.nodes, h.holders = map[string]*NodeHistory{}, map[string]*holder{}
+	}
+	for _, event := range DescribeChanges(h.last, now) {
+		h.AddEvent(now.At, event)
+	}
+	if h.last.At.IsZero() { // what lasts already counts from its beginning
+		h.countHolders(now.Blocked, func(b *drain.Blocked) time.Time { return b.Since }, now.At)
+	} else {
+		h.countHolders(h.last.Blocked, func(*drain.Blocked) time.Time { return h.last.At }, now.At)
+	}
+	h.seeNodes(now, rec)
+	h.seeWaits(now)
+	h.seeGroup(now)
+	h.last, h.Last = now, now.At
+}
+
+// AddEvent adds a line to the log.
+func (h *History) AddEvent(at time.Time, event Event) {
+	h.log = append(h.log, LogLine{At: at, Event: event})
+	if len(h.log) > firstLogKept+lastLogKept {
+		h.log = slices.Delete(h.log, firstLogKept, firstLogKept+1)
+		h.logLeftOut++
+	}
+}
+
+// countHolders adds to what holds nodes for how long it did since a time, until now.
+func (h *History) countHolders(blocked []drain.Blocked, since func(*drain.Blocked) time.Time, now time.Time) {
+	longest := map[*holder]time.Duration{}
+	for i := range blocked {
+		b := &blocked[i]
+		if from := since(b); !from.IsZero() && now.After(from) {
+			of := h.findHolder(nameHolder(b))
+			longest[of] = max(longest[of], now.Sub(from))
+			if b.Node != "" {
+				of.nodes[b.Node] = true
+			}
+		}
+	}
+	for of, lasted := range longest {
+		of.lasted += lasted
+	}
+}
+
+// findHolder returns the count of a holder. Those beyond the most that are kept share one.
+func (h *History) findHolder(what string) *holder {
+	of, known := h.holders[what]
+	if !known && len(h.holders) >= mostHoldersKept {
+		what = "others"
+		of, known = h.holders[what]
+	}
+	if !known {
+		of = &holder{nodes: map[string]bool{}}
+		h.holders[what] = of
+	}
+	return of
+}
+
+// nameHolder returns what a blocked pod waits for, in the fewest words.
+func nameHolder(b *drain.Blocked) string {
+	if budget := b.BudgetName(); budget != "" {
+		return budget
+	}
+	return b.String()
+}
+
+// seeNodes notes which states nodes are in. A node that is not listed any more is gone.
+func (h *History) seeNodes(now Moment, rec *record.Record) {
+	for i := range now.Status.Nodes {
+		n := &now.Status.Nodes[i]
+		if n.State == record.NodePending || n.State == record.NodeFenced {
+			continue
+		}
+		node, known := h.nodes[n.Name]
+		if !known {
+			if len(h.nodes) >= mostNodesKept {
+				h.nodesLeftOut++
+				continue
+			}
+			node = &NodeHistory{Name: n.Name, Zone: n.Zone}
+			h.nodes[n.Name] = node
+			node.addRecorded(rec.Nodes[n.Name], now.At)
+		}
+		node.enterState(n.State, stateBegan(n.State, rec.Nodes[n.Name], now.At))
+		node.Reason = rec.Nodes[n.Name].Reason
+	}
+	for i := range h.last.Status.Nodes {
+		name := h.last.Status.Nodes[i].Name
+		if node := h.nodes[name]; node != nil {
+			if _, still := now.Status.FindNode(name); !still {
+				node.enterState(record.NodeGone, now.At)
+			}
+		}
+	}
+}
+
+// addRecorded adds the states before the node was first seen that its record tells of.
+func (n *NodeHistory) addRecorded(rec record.NodeRecord, now time.Time) {
+	for _, state := range []struct {
+		is record.NodeState
+		at time.Time
+	}{{record.NodeDraining, rec.Began}, {record.NodeEmpty, rec.EmptyAt}, {record.NodeRemoving, rec.Terminated}} {
+		if !state.at.IsZero() && state.at.Before(now) && rec.Batch > 0 {
+			n.enterState(state.is, state.at)
+		}
+	}
+}
+
+// stateBegan returns when a node came into its state: what the record tells, or now.
+func stateBegan(state record.NodeState, rec record.NodeRecord, now time.Time) time.Time {
+	at := map[record.NodeState]time.Time{record.NodeDraining: rec.Began, record.NodeEmpty: rec.EmptyAt, record.NodeRemoving: rec.Terminated}[state]
+	if at.IsZero() || at.After(now) {
+		return now
+	}
+	return at
+}
+
+// enterState ends the node's last state and begins another, if it is another.
+func (n *NodeHistory) enterState(state record.NodeState, at time.Time) {
+	if n.State == state {
+		return
+	}
+	if last := len(n.States) - 1; last >= 0 && n.States[last].To.IsZero() {
+		if at.Before(n.States[last].From) {
+			at = n.States[last].From
+		}
+		n.States[last].To = at
+	}
+	n.State = state
+	switch state {
+	case record.NodeGone, record.NodeQuarantined, record.NodeDrained: // nothing is done with it any more
+	default:
+		if len(n.States) < mostPeriodsKept {
+			n.States = append(n.States, Period{What: string(state), From: at})
+		}
+	}
+}
+
+// seeWaits begins and ends the waits of nodes.
+func (h *History) seeWaits(now Moment) {
+	waits := map[string]Period{}
+	for i := range now.Blocked {
+		b := &now.Blocked[i]
+		if _, known := waits[b.Node]; !known {
+			waits[b.Node] = Period{What: nameHolder(b), From: b.Since}
+		}
+	}
+	for name, node := range h.nodes {
+		node.waitFor(waits[name].What, waits[name].From, now.At)
+	}
+}
+
+// waitFor notes what the node's pods wait for now and since when, "" for nothing.
+func (n *NodeHistory) waitFor(what string, since, at time.Time) {
+	last := len(n.Waits) - 1
+	if last >= 0 && n.Waits[last].To.IsZero() {
+		if n.Waits[last].What == what {
+			return
+		}
+		if n.Waits[last].To = at; at.Sub(n.Waits[last].From) < shortestWait {
+			n.Waits = n.Waits[:last]
+			last--
+		}
+	}
+	switch {
+	case what == "":
+	case last >= 0 && n.Waits[last].What == what && at.Sub(n.Waits[last].To) <= shortestWait:
+		n.Waits[last].To = time.Time{}
+	case len(n.Waits) < mostPeriodsKept:
+		if since.IsZero() || since.After(at) || (last >= 0 && since.Before(n.Waits[last].To)) {
+			since = at
+		}
+		n.Waits = append(n.Waits, Period{What: what, From: since})
+	}
+}
+
+// seeGroup notes the phase and the size of the group.
+func (h *History) seeGroup(now Moment) {
+	s := &now.Status
+	last := len(h.phases) - 1
+	if last < 0 || h.phases[last].What != string(s.Phase) {
+		if last >= 0 {
+			h.phases[last].To = now.At
+		}
+		if s.Phase != "" {
+			from := now.At
+			if !s.Since.IsZero() && s.Since.Before(from) {
+				from = s.Since
+			}
+			h.phases = append(h.phases, Period{What: string(s.Phase), From: from})
+		}
+	}
+	sample := SizeSample{At: now.At, Desired: s.Desired, Owed: s.Owed, New: s.New, NewReady: s.NewReady}
+	if n := len(h.sizes); n > 0 {
+		before := h.sizes[n-1]
+		before.At = sample.At
+		if before == sample {
+			return
+		}
+	}
+	if h.sizes = append(h.sizes, sample); len(h.sizes) > mostSizesKept {
+		h.thinSizes()
+	}
+}
+
+// thinSizes drops every other sample, except the first, the last and the largest size.
+func (h *History) thinSizes() {
+	largest := 0
+	for i := range h.sizes {
+		if h.sizes[i].Desired > h.sizes[largest].Desired {
+			largest = i
+		}
+	}
+	var kept []SizeSample
+	for i, sample := range h.sizes {
+		if i%2 == 0 || i == largest || i == len(h.sizes)-1 {
+			kept = append(kept, sample)
+		}
+	}
+	h.sizes = kept
+}
+
+// listNodes returns the nodes in order of start, each with its open periods ended at the last moment.
+func (h *History) listNodes() []NodeHistory {
+	all := make([]NodeHistory, 0, len(h.nodes))
+	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
+		n := *h.nodes[name]
+		n.States, n.Waits = endPeriods(n.States, h.Last), endPeriods(n.Waits, h.Last)
+		all = append(all, n)
+	}
+	began := func(n *NodeHistory) time.Time {
+		if len(n.States) == 0 {
+			return h.Last
+		}
+		return n.States[0].From
+	}
+	slices.SortStableFunc(all, func(a, b NodeHistory) int { return began(&a).Compare(began(&b)) })
+	return all
+}
+
+// endPeriods returns a copy in which a period that has not ended ends at a time.
+func endPeriods(all []Period, at time.Time) []Period {
+	all = slices.Clone(all)
+	for i := range all {
+		if all[i].To.IsZero() {
+			all[i].To = at
+		}
+	}
+	return all
+}
+
+// listHolders returns what held nodes, those first that did for longest.
+func (h *History) listHolders() []Holder {
+	all := make([]Holder, 0, len(h.holders))
+	for what, of := range h.holders {
+		if of.lasted >= shortestWait {
+			all = append(all, Holder{What: what, For: record.Duration{Duration: of.lasted}, Nodes: len(of.nodes)})
+		}
+	}
+	slices.SortFunc(all, func(a, b Holder) int {
+		if a.For != b.For {
+			return int(min(1, max(-1, b.For.Duration-a.For.Duration)))
+		}
+		return strings.Compare(a.What, b.What)
+	})
+	return all
+}

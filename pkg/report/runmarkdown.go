@@ -1,0 +1,82 @@
+package report
+
+import (
+	"io"
+	"slices"
+	"strings"
+)
+
+// mostRowsMarkdown is how many nodes the Markdown has; HTML and JSON have all.
+const mostRowsMarkdown = 100
+
+// WriteReportMarkdown writes the report as Markdown, as for a ticket.
+func WriteReportMarkdown(w io.Writer, r *RunReport) error {
+	out := newPage(w, Options{Style: Markdown})
+	heading := func(text string) { out.addText("\n## " + sanitizeCell(Markdown, text) + "\n") }
+	out.addText("# Node group " + sanitizeCell(Markdown, r.Name) + "\n")
+	out.addVerdict(r.verdict())
+	heading("Summary")
+	var facts [][]string
+	for _, f := range r.listFacts() {
+		facts = append(facts, []string{f.name, f.value})
+	}
+	out.addTable([]column{{title: "What"}, {title: "Value"}}, facts)
+	if len(r.NotKnown) > 0 {
+		out.addText("\nNot known:\n")
+		for _, line := range r.NotKnown {
+			out.addText("* " + sanitizeCell(Markdown, line))
+		}
+	}
+	r.addNodesMarkdown(out, heading)
+	tables := []struct {
+		title   string
+		header  []string
+		rows    [][]string
+		without string
+	}{
+		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured."},
+		{"What held it", holderHeader, r.holderRows(), r.noHolders()},
+		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings()},
+		{"Settings", []string{"Setting", "Value"}, r.settingRows(), ""},
+	}
+	for _, t := range tables {
+		heading(t.title)
+		if len(t.rows) == 0 {
+			out.addText(t.without)
+			continue
+		}
+		var columns []column
+		for _, title := range t.header {
+			columns = append(columns, column{title: title})
+		}
+		out.addTable(columns, t.rows)
+	}
+	return out.err
+}
+
+// addNodesMarkdown adds a table of the nodes in place of the timeline.
+func (r *RunReport) addNodesMarkdown(out *page, heading func(string)) {
+	nodes := slices.Concat(r.Nodes, r.listNotStarted())
+	if len(nodes) == 0 {
+		return
+	}
+	heading("Nodes")
+	planned := r.planned()
+	var rows [][]string
+	for i := range nodes[:min(len(nodes), mostRowsMarkdown)] {
+		n := &nodes[i]
+		plan := "-"
+		if p := planned[n.Name]; p != nil && p.End.Latest.Duration > 0 {
+			plan = formatStart(p.Start) + " to " + formatSpan(p.End)
+		}
+		began := "-"
+		if len(n.States) > 0 {
+			began = "+" + formatLength(n.States[0].From.Sub(r.From))
+		}
+		rows = append(rows, []string{n.Name, dashUnless(n.Zone != "", n.Zone), began, n.outcome(), dashUnless(len(n.Waits) > 0, strings.ReplaceAll(describePeriods(n.Waits), " · ", "; ")), plan})
+	}
+	out.addTable([]column{{title: "Node"}, {title: "Zone"}, {title: "Began"}, {title: "Took"}, {title: "Waited for"}, {title: "Planned"}}, rows)
+	if more := len(nodes) - len(rows); more > 0 {
+		out.addText("\nand " + formatCount(more, "more node"))
+	}
+}

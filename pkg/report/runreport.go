@@ -1,0 +1,391 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// Subject is what a report is about.
+type Subject string
+
+// The subjects of reports.
+const (
+	// AboutPlan is an upgrade that was planned and not begun.
+	AboutPlan Subject = "plan"
+	// AboutSimulation is an upgrade in virtual time.
+	AboutSimulation Subject = "simulation"
+	// AboutUpgrade is an upgrade as the process saw it that carried it out.
+	AboutUpgrade Subject = "upgrade"
+	// AboutStatus is an upgrade as its record tells it.
+	AboutStatus Subject = "status"
+)
+
+// Origin says where a report comes from.
+type Origin struct {
+	About Subject   `json:"about"`
+	Made  time.Time `json:"made"`
+	// Context is the kubeconfig's name of the cluster, Account whose cloud credentials were used; "" for unknown.
+	Context string `json:"context,omitempty"`
+	Account string `json:"account,omitempty"`
+	// User ran the command, which had the version, and Command repeats it.
+	User    string `json:"user"`
+	Version string `json:"version"`
+	Command string `json:"command"`
+}
+
+// RunReport is what there is to say of one group's upgrade. A nil number is not known.
+type RunReport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Origin            `json:"origin"`
+	Run               string             `json:"run,omitempty"`
+	Target            nodegroup.Revision `json:"target,omitzero"`
+	// Result is empty for an upgrade that has not ended.
+	Result  record.Result `json:"result,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Started time.Time     `json:"started,omitzero"`
+	Ended   time.Time     `json:"ended,omitzero"`
+	// Total is how many nodes were to be replaced, Replaced how many were.
+	Total    int `json:"total"`
+	Replaced int `json:"replaced"`
+	// Evictions counts the pods that were evicted. WithoutReady is how long workloads had no ready pod, added up.
+	Evictions    *int             `json:"evictions,omitempty"`
+	WithoutReady *record.Duration `json:"withoutReadyPod,omitempty"`
+	// Peak is the largest desired size of the group. ExtraInstanceHours are the instance-hours beyond those of the
+	// group's size at the start.
+	Peak               *int     `json:"peak,omitempty"`
+	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
+	// Plan is what was planned. Its findings are those of the report.
+	Plan *Plan `json:"plan,omitempty"`
+	// From and To are the limits of the timeline.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+	// Nodes are those that were started, in order of start.
+	Nodes  []NodeHistory `json:"nodes,omitempty"`
+	Phases []Period      `json:"phases,omitempty"`
+	Sizes  []SizeSample  `json:"sizes,omitempty"`
+	// Workloads are what the upgrade cost workloads, those first that users noticed most.
+	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
+	// Holders are what nodes waited for, the longest first.
+	Holders  []Holder            `json:"heldBy,omitempty"`
+	Findings []preflight.Finding `json:"findings,omitempty"`
+	// Settings are those of the upgrade.
+	Settings record.Request `json:"settings"`
+	Log      []LogLine      `json:"log,omitempty"`
+	// NotKnown says what the report does not tell, a sentence each.
+	NotKnown []string `json:"notKnown,omitempty"`
+}
+
+// mostFindingsReported is how many findings a report has, so that it stays small for a large group.
+const mostFindingsReported = 500
+
+// NewRunReport returns the report of a group's upgrade. plan is nil if none was made; noPlan says why then, "" for a reason that goes
+// without saying. rec is the record at the end of the history; that of a plan without a forecast has no Run.
+func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *record.Record) *RunReport {
+	r := &RunReport{
+		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
+		Total: rec.Total, Replaced: rec.Replaced, Settings: rec.Request,
+		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
+	}
+	name := rec.Request.Group
+	if plan != nil {
+		name = plan.Name
+		r.addPlan(plan)
+	}
+	r.TypeMeta, r.ObjectMeta = NewMeta("Report", name)
+	r.From, r.To = seen.First, seen.Last
+	for i := range r.Nodes {
+		for _, state := range r.Nodes[i].States {
+			if state.From.Before(r.From) {
+				r.From = state.From
+			}
+		}
+	}
+	r.addCosts(seen, rec)
+	r.addUnknown(noPlan, seen)
+	return r
+}
+
+// addPlan adds a copy of what was planned.
+func (r *RunReport) addPlan(plan *Plan) {
+	p := *plan
+	r.Findings, p.Findings = plan.Findings, nil
+	r.Plan = &p
+	if more := len(r.Findings) - mostFindingsReported; more > 0 {
+		r.Findings = r.Findings[:mostFindingsReported]
+		r.NotKnown = append(r.NotKnown, formatCount(more, "more finding")+": kubectl nodeupgrade check lists them all")
+	}
+	if r.Settings.Group == "" {
+		r.Settings = plan.Request
+	}
+	if r.Run == "" {
+		r.Target, r.Total = plan.To, len(plan.Nodes)
+	}
+}
+
+// addCosts adds what the upgrade cost, as far as that is known.
+func (r *RunReport) addCosts(seen *History, rec *record.Record) {
+	r.Workloads = upgrade.ListImpacts(rec)
+	if len(rec.Workloads) > 0 {
+		evictions, without := 0, time.Duration(0)
+		for i := range r.Workloads {
+			evictions += r.Workloads[i].Evictions
+			without += r.Workloads[i].None.Duration
+		}
+		r.Evictions, r.WithoutReady = &evictions, &record.Duration{Duration: without}
+	}
+	if !seen.Last.After(seen.First) {
+		return
+	}
+	peak, seconds := 0, 0.0
+	for i, sample := range r.Sizes {
+		until := seen.Last
+		if i+1 < len(r.Sizes) {
+			until = r.Sizes[i+1].At
+		}
+		peak = max(peak, sample.Desired)
+		seconds += float64(sample.Desired-rec.Sizes.Desired) * until.Sub(sample.At).Seconds()
+	}
+	if peak > 0 {
+		r.Peak = &peak
+	}
+	if peak > 0 && rec.Sizes.Desired > 0 && !r.isTakenUp() {
+		hours := math.Round(seconds/36) / 100
+		r.ExtraInstanceHours = &hours
+	}
+}
+
+// takenUpAfter is how long after its start an upgrade was seen first that another process began.
+const takenUpAfter = 30 * time.Second
+
+// isTakenUp reports whether another process carried out the first part of the upgrade.
+func (r *RunReport) isTakenUp() bool {
+	return len(r.Sizes) > 0 && !r.Started.IsZero() && r.Sizes[0].At.Sub(r.Started) > takenUpAfter
+}
+
+// addUnknown says what is not known.
+func (r *RunReport) addUnknown(noPlan string, seen *History) {
+	say := func(format string, args ...any) { r.NotKnown = append(r.NotKnown, fmt.Sprintf(format, args...)) }
+	switch {
+	case r.About == AboutStatus && r.Run != "":
+		say("a status knows only the record: what nodes waited for, how large the group was, and when nodes came and went that are gone (%d were replaced)", r.Replaced)
+	case r.isTakenUp():
+		say("before %s only the record is known: not what nodes waited for, how large the group was, and which %s replaced by then", formatTime(seen.First), countWere(seen.ReplacedBefore))
+	}
+	if r.Plan == nil && r.About == AboutUpgrade {
+		say("what the plan said%s", withPrefix(": ", noPlan))
+	}
+	if seen.nodesLeftOut > 0 {
+		say("%s: a report has %d nodes", formatCount(seen.nodesLeftOut, "more node"), mostNodesKept)
+	}
+	if seen.logLeftOut > 0 {
+		say("%s of the log, after the first %d", formatCount(seen.logLeftOut, "line"), firstLogKept)
+	}
+}
+
+func countWere(n int) string {
+	if n == 1 {
+		return "1 node was"
+	}
+	return fmt.Sprintf("%d nodes were", n)
+}
+
+// formatTime writes a time as a report does, in UTC.
+func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
+
+// planned returns what was planned for a node.
+func (r *RunReport) planned() map[string]*PlanNode {
+	byName := map[string]*PlanNode{}
+	if r.Plan != nil {
+		for i := range r.Plan.Nodes {
+			byName[r.Plan.Nodes[i].Name] = &r.Plan.Nodes[i]
+		}
+	}
+	return byName
+}
+
+// listNotStarted returns the nodes that were planned and not started.
+func (r *RunReport) listNotStarted() []NodeHistory {
+	if r.Plan == nil {
+		return nil
+	}
+	started := map[string]bool{}
+	for i := range r.Nodes {
+		started[r.Nodes[i].Name] = true
+	}
+	var all []NodeHistory
+	for i := range r.Plan.Nodes {
+		if n := &r.Plan.Nodes[i]; !started[n.Name] {
+			all = append(all, NodeHistory{Name: n.Name, Zone: n.Zone})
+		}
+	}
+	return all
+}
+
+// bootPeriods returns the times in which new nodes were not ready yet, with how many at most.
+func (r *RunReport) bootPeriods() []Period {
+	var all []Period
+	most := 0
+	for _, sample := range r.Sizes {
+		booting := sample.New - sample.NewReady
+		open := len(all) > 0 && all[len(all)-1].To.IsZero()
+		switch {
+		case booting > 0 && !open:
+			most = booting
+			all = append(all, Period{What: formatCount(most, "new node") + " booting", From: sample.At})
+		case booting > 0:
+			most = max(most, booting)
+			all[len(all)-1].What = formatCount(most, "new node") + " booting"
+		case open:
+			all[len(all)-1].To = sample.At
+		}
+	}
+	return endPeriods(all, r.To)
+}
+
+// fact is a row of the summary.
+type fact struct{ name, value string }
+
+const unknownValue = "unknown"
+
+// listFacts returns the summary.
+func (r *RunReport) listFacts() []fact {
+	facts := []fact{
+		{"Group", r.Name + Parenthesize(r.groupKind())},
+		{"Cluster", withUnknown(r.Context) + withPrefix(", ", r.Account)},
+		{"Target", withUnknown(r.Target.Name)},
+		{"Nodes", r.describeNodes()},
+		{"Time", r.describeTime()},
+		{"Plan said", r.describePlanned()},
+		{"Evictions", formatKnown(r.Evictions)},
+		{"Without a ready pod", r.describeWithout()},
+		{"Nodes at the peak", formatKnown(r.Peak)},
+		{"Extra instance-hours", formatHours(r.ExtraInstanceHours)},
+		{"Run by", withUnknown(r.User)},
+		{"Version", withUnknown(r.Version)},
+		{"Run", r.Run},
+		{"Command", withUnknown(r.Command)},
+		{"Report made", formatTime(r.Made)},
+	}
+	return slices.DeleteFunc(facts, func(f fact) bool { return f.value == "" })
+}
+
+func (r *RunReport) groupKind() string {
+	if r.Plan == nil {
+		return ""
+	}
+	return r.Plan.Kind
+}
+
+func withUnknown(text string) string {
+	if text == "" {
+		return unknownValue
+	}
+	return text
+}
+
+func formatKnown(n *int) string {
+	if n == nil {
+		return unknownValue
+	}
+	return fmt.Sprint(*n)
+}
+
+func formatHours(hours *float64) string {
+	if hours == nil {
+		return unknownValue
+	}
+	return fmt.Sprintf("%.1f", *hours)
+}
+
+func (r *RunReport) describeNodes() string {
+	if r.About == AboutPlan && r.Result == "" {
+		return formatCount(r.Total, "node") + " to replace"
+	}
+	return fmt.Sprintf("%d of %s replaced", r.Replaced, formatCount(r.Total, "node"))
+}
+
+// describeTime says how long the upgrade took, or for how long it has been under way.
+func (r *RunReport) describeTime() string {
+	switch {
+	case r.About == AboutPlan:
+		return ""
+	case r.Started.IsZero():
+		return unknownValue
+	case r.Ended.IsZero():
+		return formatLength(r.Made.Sub(r.Started)) + " so far, started " + formatTime(r.Started)
+	case r.About == AboutSimulation:
+		return formatLength(r.Ended.Sub(r.Started)) + " if pods end as soon as they may"
+	default:
+		return formatLength(r.Ended.Sub(r.Started)) + ", from " + formatTime(r.Started) + " to " + formatTime(r.Ended)
+	}
+}
+
+// formatLength writes a time to the second.
+func formatLength(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+
+// describePlanned says what the plan told of the time.
+func (r *RunReport) describePlanned() string {
+	switch {
+	case r.Plan == nil && r.About == AboutUpgrade:
+		return unknownValue
+	case r.Plan == nil:
+		return ""
+	case r.Plan.Duration.Latest.Duration == 0:
+		return "no time"
+	}
+	text := formatSpan(r.Plan.Duration)
+	if r.Plan.Evictions != nil {
+		text += ", " + formatCount(*r.Plan.Evictions, "eviction")
+	}
+	return text
+}
+
+func (r *RunReport) describeWithout() string {
+	if r.WithoutReady == nil {
+		return unknownValue
+	}
+	workloads := 0
+	for i := range r.Workloads {
+		if r.Workloads[i].None.Duration > 0 {
+			workloads++
+		}
+	}
+	if workloads == 0 {
+		return "0s"
+	}
+	return fmt.Sprintf("%s, %s", formatSeconds(r.WithoutReady.Duration), formatCount(workloads, "workload"))
+}
+
+// verdict is the sentence that says most.
+func (r *RunReport) verdict() (tone, string) {
+	of := map[Subject]string{AboutPlan: "Plan", AboutSimulation: "Simulation", AboutUpgrade: "Upgrade", AboutStatus: "Status"}[r.About] + ": "
+	switch {
+	case r.About == AboutPlan || r.About == AboutSimulation:
+		t, text := planVerdict(r.Plan)
+		return t, of + text
+	case r.Run == "":
+		return warning, of + "no upgrade of the group is recorded"
+	case r.Result == "":
+		return good, of + "under way, " + r.describeNodes()
+	case r.Result == record.Succeeded:
+		return good, of + "done, " + r.describeNodes()
+	case r.Result == record.LeftBehind || r.Result == record.Waiting || r.Result == record.Interrupted || r.Result == record.Paused:
+		return warning, of + string(r.Result) + ", " + r.describeNodes() + withPrefix(": ", r.Message)
+	default:
+		return bad, of + string(r.Result) + ", " + r.describeNodes() + withPrefix(": ", r.Message)
+	}
+}
+
+// DeepCopyObject is as List's.
+func (r *RunReport) DeepCopyObject() runtime.Object { c := *r; return &c }
