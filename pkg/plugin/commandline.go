@@ -27,10 +27,11 @@ type commandLine struct {
 	dryRun   dryRun
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
-	// typed reports whether a flag was typed, retry is the whole command to type once more, and ofGroup
-	// are its words that name the group and its current nodes.
+	// typed reports whether a flag was typed, retry is the whole command to type once more to continue, repeat the one that does
+	// the same again, and ofGroup are its words that name the group and its current nodes.
 	typed   func(flag string) bool
 	retry   string
+	repeat  string
 	ofGroup []string
 }
 
@@ -55,7 +56,7 @@ func (l *commandLine) needsNoForecast() bool {
 	if l.isDryRun() {
 		return !l.forecast
 	}
-	return l.agreed.yes
+	return l.agreed.yes && l.reportFile == ""
 }
 
 // copyTyped takes the flags as they are, with nothing checked.
@@ -73,6 +74,9 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	}
 	if err != nil {
 		return nil, err
+	}
+	if line.reportFile != "" && line.groups.isEmpty() {
+		return nil, errors.New("--report without a group: name the group (kubectl nodeupgrade lists them)")
 	}
 	switch named := !line.groups.isEmpty(); {
 	case named && line.outdated:
@@ -98,6 +102,7 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 		return nil, err
 	}
 	line.retry, line.ofCluster, line.ofGroup = makeRetryCommand(cmd, args), clusterFlags(cmd), groupWords(cmd, args)
+	line.repeat = makeCommand(cmd, args, append([]string{"report"}, secretFlags...))
 	if cmd.Flags().Lookup("dry-run") != nil {
 		line.dryRun, err = parseDryRun(cmd, args)
 	}
@@ -106,6 +111,9 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	}
 	if err == nil {
 		err = f.rejectIgnored(cmd, line)
+	}
+	if err == nil {
+		err = checkReport(cmd, line)
 	}
 	return line, err
 }

@@ -38,6 +38,10 @@ type execution struct {
 	balancers balancers
 	// actions are what is done, where printEnd lists that.
 	actions actionLog
+	// plan is what was planned, nil if noPlan says why not; seen keeps what happens. Both are for a report.
+	plan   *report.Plan
+	noPlan string
+	seen   *recorder
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
@@ -46,6 +50,10 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	defer cancel()
 	group := e.g.group.Name
 	e.display = e.s.line.openDisplay(group, cancel)
+	if e.s.line.reportFile != "" {
+		e.seen = &recorder{Display: e.display, now: e.s.line.now}
+		e.display = e.seen
+	}
 	defer e.display.Close()
 	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
 		return record.Record{}, err
@@ -82,6 +90,45 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 		err = &exitErr{code: exitPaused, err: errors.New(rec.Message)}
 	}
 	return rec, err
+}
+
+// planForReport makes the plan that a report shows beside what happened, if one was asked for and the user has seen none. The upgrade
+// does without it.
+func (e *execution) planForReport(ctx context.Context) {
+	if e.s.line.reportFile == "" || e.plan != nil {
+		return
+	}
+	if e.g.releases != nil {
+		e.noPlan = "nodes are only released"
+		return
+	}
+	var err error
+	if e.plan, err = e.s.makePlan(ctx, e.g); err != nil {
+		e.noPlan = err.Error()
+	}
+}
+
+// writeReport writes the report of an upgrade that came to its end, if one was asked for and the upgrade was begun. runErr is what
+// ended it, nil for its own result. A report that cannot be written changes nothing of the upgrade.
+func (e *execution) writeReport(rec *record.Record, runErr error) {
+	line := e.s.line
+	if line.reportFile == "" || (runErr != nil && rec.Run == "") {
+		return
+	}
+	shown := *rec
+	shown.Request.Group = e.g.name
+	if runErr != nil && shown.Result == "" {
+		shown.Result, shown.Message, shown.Ended = record.Failed, runErr.Error(), line.now()
+	}
+	seen := &report.History{}
+	if e.seen != nil {
+		e.seen.mu.Lock()
+		defer e.seen.mu.Unlock()
+		seen = &e.seen.seen
+	}
+	if err := line.writeReport(report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.noPlan, seen, &shown)); err != nil {
+		fmt.Fprintf(line.ErrOut, "warning: group %q: %s\n", e.g.name, sanitizeLine(err.Error()))
+	}
 }
 
 // printEnd says how a run ended.

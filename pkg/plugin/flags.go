@@ -31,6 +31,8 @@ type choices struct {
 	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
 	// the one that was asked for.
 	controlPlane, outdated, forecast, compare bool
+	// reportFile is the file to write a report into, "" for none.
+	reportFile string
 
 	agreed agreements
 }
@@ -80,6 +82,7 @@ func (f *flags) addPlan(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
+	f.addReport(flags)
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
@@ -93,6 +96,11 @@ func (f *flags) addUpgrade(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
 	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+}
+
+// addReport adds the flag of commands that can write a report.
+func (f *flags) addReport(flags *pflag.FlagSet) {
+	flags.StringVar(&f.reportFile, "report", "", "Write a report of one group into a new file: FILE.html, FILE.md or FILE.json")
 }
 
 // addSkipCheck adds the flag of commands that stop at what rules find.

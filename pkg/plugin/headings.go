@@ -39,7 +39,7 @@ func listHeadings() []heading {
 		{"When it stops", []string{
 			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "rebuild", "takeover", "parallel-groups",
 		}},
-		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "no-headers", "color", "progress", "watch", "v"}},
+		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "no-headers", "color", "progress", "report", "watch", "v"}},
 		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},
 	}
 }

@@ -14,6 +14,14 @@ import (
 // makeRetryCommand is the command that was typed, as it is typed again to continue: with its groups
 // and its flags, but for secrets and for what was agreed to for once.
 func makeRetryCommand(cmd *cobra.Command, args []string) string {
+	return makeCommand(cmd, args, append([]string{"replan", "rebuild", "takeover", "dry-run", "report"}, secretFlags...))
+}
+
+// secretFlags are the flags whose values are not printed.
+var secretFlags = []string{"token", "password"}
+
+// makeCommand returns the command that was typed, with its groups and its flags except those named in left.
+func makeCommand(cmd *cobra.Command, args, left []string) string {
 	words := strings.Fields(cmd.CommandPath())
 	for _, group := range args {
 		isVerb := slices.ContainsFunc(cmd.Commands(), func(verb *cobra.Command) bool { return verb.Name() == group || verb.HasAlias(group) })
@@ -22,7 +30,6 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 		}
 		words = append(words, group)
 	}
-	left := []string{"token", "password", "replan", "rebuild", "takeover", "dry-run"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(left, f.Name) {
 			words = append(words, formatFlag(f)...)

@@ -17,7 +17,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -62,6 +61,7 @@ get printed, or takes a built-in example.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, gzip or not; - for stdin (the built-in example)")
+	f.addReport(cmd.Flags())
 	f.addStrategy(cmd.Flags())
 	f.addSkipCheck(cmd.Flags())
 	return cmd
@@ -95,6 +95,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	plan, err := p.makePlan(ctx)
 	if err != nil {
+		return err
+	}
+	if err := p.reportPlan(ctx, plan, report.AboutSimulation); err != nil {
 		return err
 	}
 	return s.line.answerPlans(true, *plan)
@@ -238,12 +241,8 @@ func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
 	if s.line.progress != "plain" && s.line.progress != "json" || p.findOwner() != nil {
 		return nil
 	}
-	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
-	req.Run = simulatedRun
-	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
-	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
-	t := &transcript{w: s.line.ErrOut, group: req.Group, json: s.line.progress == "json", began: spec.Now}
-	rec, err := simulate.New(spec).Run(ctx, req, t.recordStep)
+	t := &transcript{w: s.line.ErrOut, group: p.request.Group, json: s.line.progress == "json", began: p.now}
+	rec, err := p.replayUpgrade(ctx, t.recordStep)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -36,13 +37,17 @@ func newStatusCommand(f *flags) *cobra.Command {
 			if err == nil || watch || c.line.groups.node != "" || c.line.groups.selector != "" {
 				return err
 			}
-			status, err := statusWithoutCloud(cmd.Context(), c, err)
+			status, rec, err := statusWithoutCloud(cmd.Context(), c, err)
+			if err == nil {
+				err = c.reportStatus(status, &rec, "")
+			}
 			if err != nil {
 				return err
 			}
 			return c.line.printStatus(status)
 		},
 	}
+	f.addReport(cmd.Flags())
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow on one screen until the upgrade ends")
 	return cmd
 }
@@ -55,6 +60,9 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	s, name, err := chooseReported(ctx, s)
+	if err == nil && name == "" && c.line.reportFile != "" {
+		err = usageError(errors.New("writing the report: no upgrade is under way: name a group"))
+	}
 	if err != nil || name == "" {
 		return err
 	}
@@ -86,6 +94,9 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	}
 	if why, remedy := g.store.UnreadableRequest(); why != "" {
 		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
+	}
+	if err := c.reportStatus(status, &rec, s.account); err != nil {
+		return err
 	}
 	return c.line.printStatus(status)
 }

@@ -77,7 +77,10 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{
 		mode: modeRollback, question: fmt.Sprintf("Roll node group %s back to %s", u.name, g.group.Wanted.Name),
-		show: func() error { return s.showPlan(ctx, g) },
+		show: func() error {
+			_, err := s.showPlan(ctx, g)
+			return err
+		},
 	})
 }
 

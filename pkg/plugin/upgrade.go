@@ -139,10 +139,11 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 		p.addRefusals(listRefusedProbes(probes))
 	}
 	plan, err := p.makePlan(ctx)
-	if err == nil {
-		plan.Probes = probes
+	if err != nil {
+		return nil, err
 	}
-	return plan, err
+	plan.Probes = probes
+	return plan, p.reportPlan(ctx, plan, report.AboutPlan)
 }
 
 // upgradeGroup shows one group's plan, asks, and carries it out.
@@ -167,7 +168,12 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.confirmRebuild(g); err != nil {
 		return err
 	}
-	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}
+	e := &execution{s: s, g: g, mode: m}
+	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error {
+		plan, err := s.showPlan(ctx, g)
+		e.plan = plan
+		return err
+	}}
 	if g.releases != nil {
 		how.question, how.show = "Release nodes of node group "+name, func() error {
 			return writeLines(s.line.ErrOut, []string{describeReleases(g.releases)})
@@ -176,8 +182,9 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.askUser(how); err != nil {
 		return err
 	}
-	e := &execution{s: s, g: g, mode: m}
+	e.planForReport(ctx)
 	record, err := e.carryOut(ctx)
+	e.writeReport(&record, err)
 	if err != nil {
 		record.Message = cmp.Or(record.Message, err.Error())
 		s.line.printUnfinished(name, record)
@@ -221,17 +228,24 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 	if err := s.clearLease(ctx, g.group.Name, m); err != nil {
 		return err
 	}
-	return s.line.printOutcome(g.group.Name, g.makeCurrentRecord())
+	rec := g.makeCurrentRecord()
+	(&execution{s: s, g: g, mode: m}).writeReport(&rec, nil)
+	return s.line.printOutcome(g.group.Name, rec)
 }
 
 // showPlan writes the plan for the one who is asked.
-func (s *session) showPlan(ctx context.Context, g *groupContext) error {
-	p := &planning{groupContext: g, s: s, balancers: g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())}
-	plan, err := p.makePlan(ctx)
+func (s *session) showPlan(ctx context.Context, g *groupContext) (*report.Plan, error) {
+	plan, err := s.makePlan(ctx, g)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return report.WritePlan(s.line.ErrOut, plan, s.line.optionsFor(s.line.ErrOut))
+	return plan, report.WritePlan(s.line.ErrOut, plan, s.line.optionsFor(s.line.ErrOut))
+}
+
+// makePlan returns the plan of an upgrade that is about to begin.
+func (s *session) makePlan(ctx context.Context, g *groupContext) (*report.Plan, error) {
+	p := &planning{groupContext: g, s: s, balancers: g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())}
+	return p.makePlan(ctx)
 }
 
 // confirmation is how a user is asked.

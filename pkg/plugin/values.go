@@ -60,6 +60,10 @@ func convertToStrings[T ~string](values []T) []string {
 func (f *flags) offerValues(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
+		if flag.Name == "report" {
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(reportEndings, cobra.ShellCompDirectiveFilterFileExt)))
+			return
+		}
 		if flag.Value.Type() != "bool" && !slices.Contains(files, flag.Name) {
 			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, func(of *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 				return offerWords(func(ctx context.Context, _ []string, typed string) []string {

@@ -14,47 +14,47 @@ import (
 )
 
 // statusWithoutCloud is the status of an upgrade whose group cannot be read from its cloud, for the
-// reason given: what the cluster keeps of it. It returns the reason where it is none of the
+// reason given: what the cluster keeps of it. It also returns the record. It returns the reason where it is none of the
 // cloud's, or where no upgrade of the group is recorded.
-func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.UpgradeStatus, error) {
+func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.UpgradeStatus, record.Record, error) {
 	var fromCloud *cloud.Error
 	if !errors.As(reason, &fromCloud) {
-		return nil, reason
+		return nil, record.Record{}, reason
 	}
 	groups := c.line.groups.names
 	if len(groups) == 0 { // the credentials were missing before a group was chosen
 		records, _, err := c.loadRecords(ctx)
 		if err != nil {
-			return nil, err
+			return nil, record.Record{}, err
 		}
 		groups = record.GroupsToReport(records)
 	}
 	if len(groups) != 1 {
-		return nil, reason
+		return nil, record.Record{}, reason
 	}
 	name := groups[0]
 	store := c.openStore(name)
-	record, err := store.LoadRecord(ctx)
+	rec, err := store.LoadRecord(ctx)
 	if err != nil {
-		return nil, err
+		return nil, record.Record{}, err
 	}
-	if record.Run == "" {
-		return nil, reason
+	if rec.Run == "" {
+		return nil, record.Record{}, reason
 	}
-	lease, abandoned, err := c.readLease(ctx, store, name, &record)
+	lease, abandoned, err := c.readLease(ctx, store, name, &rec)
 	if err != nil {
-		return nil, err
+		return nil, record.Record{}, err
 	}
 	view, err := c.conn.readView(ctx)
 	if err != nil {
-		return nil, err
+		return nil, record.Record{}, err
 	}
-	if view.Pods, err = cluster.PodsOn(ctx, c.conn.Client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
-		return nil, explainReadError(err)
+	if view.Pods, err = cluster.PodsOn(ctx, c.conn.Client, slices.Collect(maps.Keys(rec.InFlight()))); err != nil {
+		return nil, record.Record{}, explainReadError(err)
 	}
-	status := makeUpgradeStatus(name, record)
+	status := makeUpgradeStatus(name, rec)
 	status.Holder, status.Unread = lease.Holder, reason.Error()
-	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, c.conn.Now())
-	status.Leftovers = (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)
-	return status, nil
+	status.Status, status.Blocked = upgrade.WithoutCloud(&rec, &view, c.conn.Now())
+	status.Leftovers = (&recordedState{record: rec, lease: lease, abandoned: abandoned}).findAbandoned(name)
+	return status, rec, nil
 }

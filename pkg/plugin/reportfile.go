@@ -1,0 +1,205 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// reportEndings are the endings of files that --report takes, without the dot.
+var reportEndings = []string{"html", "md", "json"}
+
+// reportWriter returns what writes a report into a file of that name, nil if its ending is not known.
+func reportWriter(file string) func(io.Writer, *report.RunReport) error {
+	return map[string]func(io.Writer, *report.RunReport) error{
+		".html": report.WriteReportHTML, ".md": report.WriteReportMarkdown, ".json": report.WriteReportJSON,
+	}[strings.ToLower(filepath.Ext(file))]
+}
+
+// checkReport returns an error if the report that was asked for could not be written. It leaves nothing behind.
+func checkReport(cmd *cobra.Command, line *commandLine) error {
+	file := line.reportFile
+	if file == "" {
+		return nil
+	}
+	watch, _ := cmd.Flags().GetBool("watch") // which only a status has
+	switch {
+	case reportWriter(file) == nil:
+		return fmt.Errorf("--report=%s: its ending tells the format: use .html, .md or .json", file)
+	case len(line.groups.names) > 1:
+		return errors.New("--report is about one group: name one, and run the command again for each of the others")
+	case line.compare:
+		return errors.New("--report is about one way to upgrade: use either --report or --compare")
+	case watch:
+		return errors.New("--report of a status is about one moment: use either --report or --watch")
+	}
+	if err := rejectExisting(file); err != nil {
+		return err
+	}
+	temporary, err := createBeside(file)
+	if err != nil {
+		return fmt.Errorf("--report=%s: %w: choose a file in a directory where you may write", file, err)
+	}
+	return errors.Join(temporary.Close(), os.Remove(temporary.Name()))
+}
+
+// rejectExisting returns an error if there is something of that name.
+func rejectExisting(file string) error {
+	switch _, err := os.Lstat(file); {
+	case err == nil:
+		return fmt.Errorf("--report=%s exists: choose another name, or remove it", file)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default:
+		return fmt.Errorf("--report=%s: %w: choose another name", file, err)
+	}
+}
+
+// createBeside creates an empty file in the directory of another.
+func createBeside(file string) (*os.File, error) {
+	name := filepath.Join(filepath.Dir(file), ".nodeupgrade-"+rand.String(8)+".tmp")
+	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+// writeReport writes the report as a whole, or no file at all.
+func (l *commandLine) writeReport(r *report.RunReport) error {
+	err := rejectExisting(l.reportFile)
+	if err == nil {
+		err = writeWhole(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
+	}
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if l.progress != "quiet" && l.progress != "json" {
+		fmt.Fprintln(l.ErrOut, sanitizeLine("note: the report is in "+l.reportFile))
+	}
+	return nil
+}
+
+// writeWhole writes a file that appears under its name when it is complete.
+func writeWhole(file string, write func(io.Writer) error) error {
+	temporary, err := createBeside(file)
+	if err != nil {
+		return err
+	}
+	err = write(temporary)
+	if err == nil {
+		err = temporary.Sync()
+	}
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = os.Rename(temporary.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temporary.Name()))
+	}
+	return nil
+}
+
+// makeOrigin says where a report comes from.
+func (c *command) makeOrigin(about report.Subject, account string) report.Origin {
+	return report.Origin{
+		About: about, Made: c.line.now().UTC().Truncate(time.Second), Context: c.conn.context, Account: account,
+		User: currentUser(), Version: currentVersion(), Command: c.line.repeat,
+	}
+}
+
+// reportPlan writes the report of a plan, if one was asked for, with the upgrade in virtual time.
+func (p *planning) reportPlan(ctx context.Context, plan *report.Plan, about report.Subject) error {
+	if p.s.line.reportFile == "" {
+		return nil
+	}
+	origin := p.s.makeOrigin(about, p.s.account)
+	origin.Made = p.now
+	var seen report.History
+	rec := record.Record{Request: p.request}
+	if p.isForecast() && len(plan.Nodes) > 0 {
+		var err error
+		if rec, err = p.replayUpgrade(ctx, func(w upgrade.World, step upgrade.Step) {
+			seen.See(report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}, &step.Record)
+		}); err != nil {
+			return err
+		}
+	}
+	return p.s.line.writeReport(report.NewRunReport(origin, plan, "", &seen, &rec))
+}
+
+// replayUpgrade runs the upgrade in virtual time, if pods end as soon as they may, and shows each step.
+func (p *planning) replayUpgrade(ctx context.Context, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
+	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
+	req.Run = simulatedRun
+	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
+	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
+	return simulate.New(spec).Run(ctx, req, watch)
+}
+
+// reportStatus writes the report of an upgrade as its record tells it, if one was asked for.
+func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record, account string) error {
+	if c.line.reportFile == "" {
+		return nil
+	}
+	var seen report.History
+	shown := *rec
+	shown.Request.Group = status.Name
+	if rec.Run != "" {
+		seen.See(report.Moment{At: c.line.now(), Status: status.Status, Blocked: status.Blocked}, rec)
+	}
+	return c.line.writeReport(report.NewRunReport(c.makeOrigin(report.AboutStatus, account), nil, "", &seen, &shown))
+}
+
+// recorder is a Display that also keeps what it shows, for a report.
+type recorder struct {
+	Display
+	now func() time.Time
+
+	mu   sync.Mutex
+	seen report.History
+	// outage is what was kept last of a cluster that takes no change.
+	outage string
+}
+
+// Step implements Display.
+func (r *recorder) Step(step upgrade.Step) {
+	r.mu.Lock()
+	r.seen.See(report.Moment{At: r.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}, &step.Record)
+	r.mu.Unlock()
+	r.Display.Step(step)
+}
+
+// Note implements Display.
+func (r *recorder) Note(text string) {
+	r.keep(report.Event{Type: "note", Text: text})
+	r.Display.Note(text)
+}
+
+// Outage implements Display.
+func (r *recorder) Outage(detail string) {
+	r.mu.Lock()
+	isNew := detail != r.outage
+	r.outage = detail
+	r.mu.Unlock()
+	if isNew && detail != "" {
+		r.keep(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now: " + detail})
+	}
+	r.Display.Outage(detail)
+}
+
+func (r *recorder) keep(event report.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen.AddEvent(r.now(), event)
+}
