@@ -17,7 +17,7 @@ const (
 	mostSizesKept   = 300
 	mostHoldersKept = 100
 	// The first lines of the log and the last ones are kept.
-	firstLogKept, lastLogKept = 300, 700
+	firstLogKept, lastLogKept = 200, 400
 )
 
 // shortestWait is how long a wait lasts at least that is kept: every drain waits a little. Two waits for the same thing that

@@ -113,6 +113,9 @@ func (r *RunReport) timelineHTML() markup {
 		body = legend([2]string{"p", "planned, earliest to latest"}, [2]string{"b", "boots"}, [2]string{"d", "drains"}, [2]string{"w", "waits"},
 			[2]string{"s", "empty, settles"}, [2]string{"t", "terminates"}) + body
 	}
+	if body != "" && !r.From.IsZero() && (r.About == AboutPlan || r.About == AboutSimulation) {
+		body += textElement("p", "Nothing of this has happened: coloured bars show the upgrade if pods end as soon as they may.", class("dim"))
+	}
 	if phases := describePeriods(r.Phases); phases != "" {
 		body += textElement("p", "Phases: "+phases, class("dim"))
 	}

@@ -87,7 +87,7 @@ type RunReport struct {
 }
 
 // mostFindingsReported is how many findings a report has, so that it stays small for a large group.
-const mostFindingsReported = 500
+const mostFindingsReported = 200
 
 // NewRunReport returns the report of a group's upgrade. plan is nil if none was made; noPlan says why then, "" for a reason that goes
 // without saying. rec is the record at the end of the history; that of a plan without a forecast has no Run.
@@ -96,6 +96,9 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
 		Total: rec.Total, Replaced: rec.Replaced, Settings: rec.Request,
 		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
+	}
+	if origin.About == AboutPlan { // nothing of it has happened
+		r.Run, r.Result, r.Message, r.Replaced, r.Started, r.Ended = "", "", "", 0, time.Time{}, time.Time{}
 	}
 	name := rec.Request.Group
 	if plan != nil {
@@ -178,9 +181,9 @@ func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	say := func(format string, args ...any) { r.NotKnown = append(r.NotKnown, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.About == AboutStatus && r.Run != "":
-		say("a status knows only the record: what nodes waited for, how large the group was, and when nodes came and went that are gone (%d were replaced)", r.Replaced)
+		say(onlyRecord, formatTime(seen.First), formatCount(r.Replaced, "node"))
 	case r.isTakenUp():
-		say("before %s only the record is known: not what nodes waited for, how large the group was, and which %s replaced by then", formatTime(seen.First), countWere(seen.ReplacedBefore))
+		say(onlyRecord, formatTime(seen.First), formatCount(seen.ReplacedBefore, "node"))
 	}
 	if r.Plan == nil && r.About == AboutUpgrade {
 		say("what the plan said%s", withPrefix(": ", noPlan))
@@ -193,12 +196,8 @@ func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	}
 }
 
-func countWere(n int) string {
-	if n == 1 {
-		return "1 node was"
-	}
-	return fmt.Sprintf("%d nodes were", n)
-}
+// onlyRecord says what is not known of the time before a report's first moment, at which so many nodes were gone.
+const onlyRecord = "before %s only the record is known: what nodes had waited for, how large the group was and when %s came and went is not"
 
 // formatTime writes a time as a report does, in UTC.
 func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
@@ -269,9 +268,9 @@ func (r *RunReport) listFacts() []fact {
 		{"Plan said", r.describePlanned()},
 		{"Evictions", formatKnown(r.Evictions)},
 		{"Without a ready pod", r.describeWithout()},
-		{"Nodes at the peak", formatKnown(r.Peak)},
+		{"Nodes at the peak", r.describePeak()},
 		{"Extra instance-hours", formatHours(r.ExtraInstanceHours)},
-		{"Run by", withUnknown(r.User)},
+		{map[bool]string{true: "Reported by", false: "Run by"}[r.About == AboutStatus], withUnknown(r.User)},
 		{"Version", withUnknown(r.Version)},
 		{"Run", r.Run},
 		{"Command", withUnknown(r.Command)},
@@ -309,10 +308,18 @@ func formatHours(hours *float64) string {
 }
 
 func (r *RunReport) describeNodes() string {
-	if r.About == AboutPlan && r.Result == "" {
+	if r.About == AboutPlan {
 		return formatCount(r.Total, "node") + " to replace"
 	}
 	return fmt.Sprintf("%d of %s replaced", r.Replaced, formatCount(r.Total, "node"))
+}
+
+// describePeak says how large the group was at most, as far as that was seen.
+func (r *RunReport) describePeak() string {
+	if r.Peak != nil && r.isTakenUp() {
+		return "at least " + formatKnown(r.Peak)
+	}
+	return formatKnown(r.Peak)
 }
 
 // describeTime says how long the upgrade took, or for how long it has been under way.

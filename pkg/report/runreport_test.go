@@ -1,0 +1,414 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+func originOf(about Subject) Origin {
+	return Origin{About: about, Made: now.Add(20 * time.Minute), Context: "prod", Account: "account 123456789012", User: "ann@laptop", Version: "v1.2.3", Command: "kubectl nodeupgrade workers --yes"}
+}
+
+// film is an upgrade of the nodes of surgePlan, a moment at a time. Its minutes are counted from now.
+type film struct {
+	seen   History
+	rec    record.Record
+	status record.Status
+}
+
+func newFilm() *film {
+	f := &film{rec: record.Record{
+		Run: "x7k2m9qa", Started: now, Request: surgePlan().Request, Target: nodegroup.Revision{Name: "workers:7"},
+		Sizes: nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, Total: 3, Nodes: map[string]record.NodeRecord{},
+	}}
+	f.rec.Request.Group = "workers"
+	f.status = record.Status{Group: "workers", Phase: record.PhaseScaleUp, Since: now, Total: 3, Desired: 7, Max: 7, Owed: 3, New: 3}
+	return f
+}
+
+// put sets the state of a node at a time.
+func (f *film) put(name string, state record.NodeState, at time.Time) {
+	n := f.rec.Nodes[name]
+	n.State, n.Batch = state, 1
+	switch state {
+	case record.NodeDraining:
+		n.Began = at
+	case record.NodeEmpty:
+		n.EmptyAt = at
+	case record.NodeRemoving:
+		n.Terminated = at
+	}
+	f.rec.Nodes[name] = n
+	f.status.Nodes = slices.DeleteFunc(f.status.Nodes, func(s record.NodeStatus) bool { return s.Name == name })
+	f.status.Nodes = append(f.status.Nodes, record.NodeStatus{Name: name, Zone: "us-east-1a", State: state, Batch: 1, Pods: 2})
+	slices.SortFunc(f.status.Nodes, func(a, b record.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// remove takes a node away that is gone.
+func (f *film) remove(name string) {
+	delete(f.rec.Nodes, name)
+	f.rec.Replaced++
+	f.status.Replaced = f.rec.Replaced
+	f.status.Nodes = slices.DeleteFunc(slices.Clone(f.status.Nodes), func(s record.NodeStatus) bool { return s.Name == name })
+}
+
+// show has the history see the moment, with what is blocked.
+func (f *film) show(at time.Time, blocked ...drain.Blocked) {
+	status := f.status
+	status.Nodes = slices.Clone(status.Nodes)
+	f.seen.See(Moment{At: at, Status: status, Blocked: blocked}, &f.rec)
+}
+
+func cartBlocked(node string, since time.Time) drain.Blocked {
+	return drain.Blocked{
+		Node: node, Pod: types.NamespacedName{Namespace: "shop", Name: "cart-0"}, Since: since,
+		Obstacle: drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "cart"}, Need: 3, Have: 3},
+	}
+}
+
+// run plays the film from a minute on. The first node waits for a budget for two minutes.
+func (f *film) run(from time.Duration) {
+	at := func(minutes float64) time.Time { return now.Add(time.Duration(minutes * float64(time.Minute))) }
+	steps := []struct {
+		minute float64
+		do     func()
+	}{
+		{0, func() {}},
+		{2, func() {
+			f.status.Phase, f.status.Since, f.status.NewReady = record.PhaseUpgrade, at(2), 3
+			f.put("ip-10-0-1-7", record.NodeDraining, at(2))
+		}},
+		{4, func() { f.put("ip-10-0-1-7", record.NodeEmpty, at(4)) }},
+		{5, func() {
+			f.put("ip-10-0-1-7", record.NodeRemoving, at(5))
+			f.put("ip-10-0-2-9", record.NodeDraining, at(5))
+		}},
+		{6, func() { f.remove("ip-10-0-1-7"); f.put("ip-10-0-2-9", record.NodeEmpty, at(6)) }},
+		{8, func() {
+			f.put("ip-10-0-2-9", record.NodeRemoving, at(8))
+			f.put("i-0abc", record.NodeDraining, at(8))
+			f.status.Desired, f.status.Owed = 5, 1
+		}},
+		{10, func() { f.remove("ip-10-0-2-9"); f.put("i-0abc", record.NodeRemoving, at(10)) }},
+		{12, func() { f.remove("i-0abc"); f.status.Phase, f.status.Desired, f.status.Owed = record.PhaseScaleDown, 4, 0 }},
+	}
+	for _, step := range steps {
+		step.do()
+		if at(step.minute).Before(now.Add(from)) {
+			continue
+		}
+		var blocked []drain.Blocked
+		if step.minute == 2 {
+			blocked = []drain.Blocked{cartBlocked("ip-10-0-1-7", at(2))}
+		}
+		f.show(at(step.minute), blocked...)
+	}
+	f.rec.Workloads = map[string]record.WorkloadRecord{
+		"shop/Deployment/cart": {Ready: 3, Impact: record.Impact{Evictions: 4, Below: length(150 * time.Second)}},
+		"shop/Deployment/seed": {Ready: 1, Impact: record.Impact{Evictions: 1, Below: length(40 * time.Second), None: length(40 * time.Second)}},
+	}
+}
+
+func planReport() *RunReport {
+	origin := originOf(AboutPlan)
+	origin.Made = now
+	return NewRunReport(origin, surgePlan(), "", &History{}, &record.Record{Request: surgePlan().Request})
+}
+
+func endedReport() *RunReport {
+	f := newFilm()
+	f.run(0)
+	f.rec.Result, f.rec.Phase, f.rec.Ended = record.Succeeded, record.PhaseDone, now.Add(12*time.Minute)
+	plan := surgePlan()
+	plan.Findings = blockedPlan().Findings[4:]
+	return NewRunReport(originOf(AboutUpgrade), plan, "", &f.seen, &f.rec)
+}
+
+// stoppedReport is of an upgrade that could not drain its second node.
+func stoppedReport() *RunReport {
+	f := newFilm()
+	f.put("ip-10-0-1-7", record.NodeDraining, now)
+	f.show(now, cartBlocked("ip-10-0-1-7", now))
+	f.show(now.Add(15*time.Minute), cartBlocked("ip-10-0-1-7", now))
+	f.rec.Result, f.rec.Message, f.rec.Ended = record.PodEvictionFailure, `draining node "ip-10-0-1-7": it still has pods after 15m0s`, now.Add(15*time.Minute)
+	return NewRunReport(originOf(AboutUpgrade), surgePlan(), "", &f.seen, &f.rec)
+}
+
+// takenOverReport is of an upgrade whose first six minutes another process carried out.
+func takenOverReport() *RunReport {
+	f := newFilm()
+	f.run(6 * time.Minute)
+	f.rec.Result, f.rec.Ended = record.Succeeded, now.Add(12*time.Minute)
+	return NewRunReport(originOf(AboutUpgrade), nil, "you may not list pods", &f.seen, &f.rec)
+}
+
+// statusReport is of an upgrade under way, of which nothing was watched.
+func statusReport() *RunReport {
+	f := newFilm()
+	f.put("ip-10-0-1-7", record.NodeDraining, now.Add(2*time.Minute))
+	f.rec.Replaced, f.status.Replaced = 1, 1
+	f.show(now.Add(20*time.Minute), cartBlocked("ip-10-0-1-7", now.Add(16*time.Minute)))
+	return NewRunReport(originOf(AboutStatus), nil, "", &f.seen, &f.rec)
+}
+
+func TestReportGolden(t *testing.T) {
+	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "taken-over": takenOverReport(), "status": statusReport()}
+	formats := map[string]func(io.Writer, *RunReport) error{"html": WriteReportHTML, "md": WriteReportMarkdown, "json": WriteReportJSON}
+	for name, r := range reports {
+		for format, write := range formats {
+			t.Run(name+"."+format, func(t *testing.T) {
+				var got bytes.Buffer
+				if err := write(&got, r); err != nil {
+					t.Fatal(err)
+				}
+				compare(t, filepath.Join("testdata", "reports", name+"."+format), got.Bytes())
+			})
+		}
+	}
+}
+
+// TestReportOfATakeover: what happened before is known from the record's times alone, and unknown numbers are not zero.
+func TestReportOfATakeover(t *testing.T) {
+	r := takenOverReport()
+	if len(r.NotKnown) != 2 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC only the record is known") || !strings.Contains(r.NotKnown[0], "when 1 node came and went is not") {
+		t.Errorf("not known: %q", r.NotKnown)
+	}
+	if r.ExtraInstanceHours != nil {
+		t.Errorf("instance-hours are %v, want unknown", *r.ExtraInstanceHours)
+	}
+	if i := slices.IndexFunc(r.Nodes, func(n NodeHistory) bool { return n.Name == "ip-10-0-2-9" }); i < 0 || !r.Nodes[i].States[0].From.Equal(now.Add(5*time.Minute)) {
+		t.Errorf("the drain that the record tells of is not there: %+v", r.Nodes)
+	}
+}
+
+// TestReportOfAPlan: a plan shows the upgrade in virtual time, and claims nothing of it.
+func TestReportOfAPlan(t *testing.T) {
+	f := newFilm()
+	f.run(0)
+	f.rec.Result, f.rec.Replaced, f.rec.Ended = record.Succeeded, 3, now.Add(12*time.Minute)
+	r := NewRunReport(originOf(AboutPlan), surgePlan(), "", &f.seen, &f.rec)
+	if r.Result != "" || r.Replaced != 0 || !r.Started.IsZero() || r.Run != "" {
+		t.Errorf("the plan claims the result %q, %d replaced, run %q", r.Result, r.Replaced, r.Run)
+	}
+	if got := r.describeNodes(); got != "3 nodes to replace" || len(r.Nodes) != 3 {
+		t.Errorf("it says %q of %d nodes", got, len(r.Nodes))
+	}
+}
+
+// TestReportCounts: who waited for what and for how long, and what the surge cost.
+func TestReportCounts(t *testing.T) {
+	r := endedReport()
+	if want := []Holder{{What: "PDB shop/cart", For: length(2 * time.Minute), Nodes: 1}}; !slices.Equal(r.Holders, want) {
+		t.Errorf("held by %+v, want %+v", r.Holders, want)
+	}
+	// Three nodes more for eight minutes and one more for four are 28 minutes.
+	if r.Peak == nil || *r.Peak != 7 || r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != 0.47 {
+		t.Errorf("peak %v, extra hours %v; want 7 and 0.47", r.Peak, r.ExtraInstanceHours)
+	}
+	if r.Evictions == nil || *r.Evictions != 5 || r.WithoutReady == nil || r.WithoutReady.Duration != 40*time.Second {
+		t.Errorf("evictions %v, without a ready pod %v; want 5 and 40s", r.Evictions, r.WithoutReady)
+	}
+	first := r.Nodes[0]
+	want := []Period{{"Draining", now.Add(2 * time.Minute), now.Add(4 * time.Minute)}, {"Empty", now.Add(4 * time.Minute), now.Add(5 * time.Minute)}, {"Removing", now.Add(5 * time.Minute), now.Add(6 * time.Minute)}}
+	if !slices.Equal(first.States, want) || first.State != record.NodeGone || len(first.Waits) != 1 || !first.Waits[0].To.Equal(now.Add(4*time.Minute)) {
+		t.Errorf("the first node: %+v, want the states %v", first, want)
+	}
+	if stopped := stoppedReport(); stopped.Evictions != nil || stopped.WithoutReady != nil {
+		t.Errorf("no workload was measured, but evictions are %v and the time without a ready pod %v", stopped.Evictions, stopped.WithoutReady)
+	}
+}
+
+// hostileName tries to leave the text, an attribute and the data of a page.
+const hostileName = `"><script>alert(1)</script><img src=x onerror='a'>` + "\x00\x1b[2J\u202e工作节点</script><!--`"
+
+// hostileReport has that name wherever a cluster or a user may have written one.
+func hostileReport() *RunReport {
+	f := newFilm()
+	f.rec.Request.Group, f.rec.Target.Name, f.rec.Run = hostileName, hostileName, hostileName
+	f.rec.Request.Current = map[string]string{hostileName: hostileName}
+	f.status.Note = hostileName
+	f.put(hostileName, record.NodeDraining, now)
+	blocked := drain.Blocked{Node: hostileName, Pod: types.NamespacedName{Namespace: hostileName, Name: hostileName}, Since: now, Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: hostileName}}
+	f.show(now, blocked)
+	f.put(hostileName, record.NodeQuarantined, now)
+	n := f.rec.Nodes[hostileName]
+	n.Reason = hostileName
+	f.rec.Nodes[hostileName] = n
+	f.show(now.Add(time.Minute), blocked)
+	f.rec.Workloads = map[string]record.WorkloadRecord{hostileName: {Impact: record.Impact{Evictions: 1}}}
+	f.rec.Result, f.rec.Message, f.rec.Ended = record.Failed, hostileName, now.Add(time.Minute)
+	plan := surgePlan()
+	plan.Name, plan.Kind, plan.Assumptions = hostileName, hostileName, []string{hostileName}
+	plan.Nodes[0].Name, plan.Nodes[1].Name = hostileName, "b"+hostileName
+	plan.Findings = []preflight.Finding{{Rule: hostileName, Severity: preflight.Warn, Object: hostileName, Message: hostileName, Skipped: hostileName}}
+	origin := originOf(AboutUpgrade)
+	origin.Context, origin.User, origin.Command, origin.Version, origin.Account = hostileName, hostileName, hostileName, hostileName, hostileName
+	return NewRunReport(origin, plan, "", &f.seen, &f.rec)
+}
+
+func writeHTML(t *testing.T, r *RunReport) []byte {
+	t.Helper()
+	var page bytes.Buffer
+	if err := WriteReportHTML(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	return page.Bytes()
+}
+
+// TestReportIsSafe: whatever names there are, a browser finds the page's own elements and attributes, nothing to run or to
+// load, and the data as it was.
+func TestReportIsSafe(t *testing.T) {
+	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "hostile": hostileReport()}
+	for name, r := range reports {
+		t.Run(name, func(t *testing.T) {
+			page := writeHTML(t, r)
+			root, err := html.Parse(bytes.NewReader(page))
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := checkElements(t, root)
+			var got RunReport
+			if err := json.Unmarshal([]byte(data), &got); err != nil {
+				t.Fatalf("the data is no JSON: %v", err)
+			}
+			if want, _ := json.Marshal(r); !bytes.Equal([]byte(data), want) || got.Name != r.Name || got.Kind != "Report" || got.APIVersion != APIVersion {
+				t.Errorf("the data is %s, want %s", data, want)
+			}
+			if i := bytes.IndexFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }); i >= 0 && !strings.Contains(data, string(page[i:i+1])) {
+				t.Errorf("the page has a control character: %q", page[i:i+10])
+			}
+		})
+	}
+}
+
+// checkElements reports elements and attributes that a report has no use for, and returns the text of the only script.
+func checkElements(t *testing.T, root *html.Node) string {
+	t.Helper()
+	elements := strings.Fields("html head meta title style body main section h1 h2 h3 p dl div dt dd code ul li span i svg g rect line text table thead tbody tr th td details summary pre script")
+	attributes := strings.Fields("lang charset name content class role aria-label width height x y x1 x2 y1 y2 text-anchor transform type id")
+	var scripts []string
+	for n := range root.Descendants() {
+		switch n.Type {
+		case html.CommentNode:
+			t.Errorf("a comment: %q", n.Data)
+		case html.ElementNode:
+			if !slices.Contains(elements, n.Data) {
+				t.Errorf("element %q", n.Data)
+			}
+			for _, a := range n.Attr {
+				if !slices.Contains(attributes, a.Key) {
+					t.Errorf("attribute %q of %s", a.Key, n.Data)
+				}
+			}
+			if n.Data == "script" {
+				scripts = append(scripts, n.FirstChild.Data)
+				if len(n.Attr) == 0 || n.Attr[0].Val != "application/json" {
+					t.Errorf("a script that runs: %v", n.Attr)
+				}
+			}
+			if n.Data == "style" && strings.Contains(n.FirstChild.Data, "url(") {
+				t.Error("the style loads something")
+			}
+		}
+	}
+	if len(scripts) != 1 {
+		t.Fatalf("%d scripts, want the data alone", len(scripts))
+	}
+	return scripts[0]
+}
+
+// TestReportShowsNames: a name that looks like HTML is shown as it is.
+func TestReportShowsNames(t *testing.T) {
+	root, err := html.Parse(bytes.NewReader(writeHTML(t, hostileReport())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for n := range root.Descendants() {
+		if n.Type == html.TextNode && n.Parent.Data != "script" && strings.Contains(n.Data, `<script>alert(1)</script>`) && strings.Contains(n.Data, "工作节点") {
+			shown++
+		}
+	}
+	const least = 15
+	if shown < least {
+		t.Errorf("the name is shown %d times, want at least %d", shown, least)
+	}
+}
+
+// TestReportOfALargeGroup: a thousand nodes fit two megabytes.
+func TestReportOfALargeGroup(t *testing.T) {
+	const nodes, most = 1000, 2_000_000
+	f, plan := newFilm(), surgePlan()
+	plan.Nodes = nil
+	for i := range nodes {
+		at := now.Add(time.Duration(i) * 90 * time.Second)
+		name := fmt.Sprintf("ip-10-%03d-%03d-%03d.eu-central-1.compute.internal", i/250, i%250, i%199)
+		budget := cartBlocked(name, at.Add(5*time.Second))
+		budget.Budget.Name = fmt.Sprintf("budget-of-a-workload-%d", i%400)
+		f.put(name, record.NodeDraining, at)
+		f.show(at)
+		f.show(at.Add(5*time.Second), budget)
+		f.put(name, record.NodeEmpty, at.Add(40*time.Second))
+		f.status.Desired, f.status.New = 1000+i%7, i
+		f.show(at.Add(40 * time.Second))
+		f.put(name, record.NodeRemoving, at.Add(70*time.Second))
+		f.show(at.Add(70 * time.Second))
+		f.remove(name)
+		f.show(at.Add(85 * time.Second))
+		start := span(time.Duration(i)*80*time.Second, time.Duration(i)*120*time.Second)
+		plan.Nodes = append(plan.Nodes, PlanNode{
+			Batch: i + 1, Name: name, Zone: "eu-central-1a", From: "workers:6", To: "workers:7", Pods: 30, Staying: 6, Start: &start,
+			End: span(time.Duration(i+1)*80*time.Second, time.Duration(i+1)*120*time.Second), WaitsFor: "PDB shop/cart", Waits: length(time.Minute), Why: "template version 6, wanted 7",
+		})
+		plan.Findings = append(plan.Findings, preflight.Finding{Rule: "PDB001", Severity: preflight.Warn, Node: name, Object: "pod shop/cart-" + name, Message: fmt.Sprintf("message %d of some length about what is in the way", i), Remedy: "raise its replicas"})
+	}
+	f.rec.Workloads = map[string]record.WorkloadRecord{}
+	for i := range 500 {
+		f.rec.Workloads[fmt.Sprintf("namespace-%d/Deployment/workload-with-a-name-%d", i%40, i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), Lacks: 1}}
+	}
+	f.rec.Ended, f.rec.Result = f.seen.Last, record.Succeeded
+	plan.Duration = span(80*1000*time.Second, 120*1000*time.Second)
+	r := NewRunReport(originOf(AboutUpgrade), plan, "", &f.seen, &f.rec)
+	page := writeHTML(t, r)
+	t.Logf("%d bytes", len(page))
+	if rows := bytes.Count(page, []byte("<g transform=")); len(page) > most || len(r.Nodes) != nodes || rows < nodes {
+		t.Errorf("%d bytes, %d nodes, %d rows; want at most %d bytes and %d nodes", len(page), len(r.Nodes), rows, most, nodes)
+	}
+	if len(r.Log) > firstLogKept+lastLogKept || len(r.Sizes) > mostSizesKept || len(r.Holders) > mostHoldersKept+1 {
+		t.Errorf("%d lines, %d sizes, %d holders are kept", len(r.Log), len(r.Sizes), len(r.Holders))
+	}
+	if r.Peak == nil || *r.Peak != 1006 {
+		t.Errorf("the peak is %v, want 1006", r.Peak)
+	}
+}
+
+// TestHistoryBridgesShortGaps: waits for the same thing are one, and those that end at once are none.
+func TestHistoryBridgesShortGaps(t *testing.T) {
+	f := newFilm()
+	f.put("a", record.NodeDraining, now)
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	f.show(at(0), cartBlocked("a", at(0)))
+	f.show(at(300))
+	f.show(at(5000), cartBlocked("a", at(5000)))
+	f.show(at(8000))
+	f.show(at(8500), cartBlocked("a", at(8500)))
+	f.show(at(9000))
+	if got, want := f.seen.listNodes()[0].Waits, []Period{{"PDB shop/cart", at(5000), at(9000)}}; !slices.Equal(got, want) {
+		t.Errorf("waits %v, want %v", got, want)
+	}
+}
