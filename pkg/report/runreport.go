@@ -202,6 +202,14 @@ const onlyRecord = "before %s only the record is known: what nodes had waited fo
 // formatTime writes a time as a report does, in UTC.
 func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
+// formatMoment is formatTime's, and "" for no time.
+func formatMoment(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return formatTime(at)
+}
+
 // planned returns what was planned for a node.
 func (r *RunReport) planned() map[string]*PlanNode {
 	byName := map[string]*PlanNode{}
@@ -270,6 +278,8 @@ func (r *RunReport) listFacts() []fact {
 		{"Without a ready pod", r.describeWithout()},
 		{"Nodes at the peak", r.describePeak()},
 		{"Extra instance-hours", formatHours(r.ExtraInstanceHours)},
+		{"Started", formatMoment(r.Started)},
+		{"Ended", formatMoment(r.Ended)},
 		{map[bool]string{true: "Reported by", false: "Run by"}[r.About == AboutStatus], withUnknown(r.User)},
 		{"Version", withUnknown(r.Version)},
 		{"Run", r.Run},
@@ -330,11 +340,11 @@ func (r *RunReport) describeTime() string {
 	case r.Started.IsZero():
 		return unknownValue
 	case r.Ended.IsZero():
-		return formatLength(r.Made.Sub(r.Started)) + " so far, started " + formatTime(r.Started)
+		return formatLength(r.Made.Sub(r.Started)) + " so far"
 	case r.About == AboutSimulation:
 		return formatLength(r.Ended.Sub(r.Started)) + " if pods end as soon as they may"
 	default:
-		return formatLength(r.Ended.Sub(r.Started)) + ", from " + formatTime(r.Started) + " to " + formatTime(r.Ended)
+		return formatLength(r.Ended.Sub(r.Started))
 	}
 }
 

@@ -105,7 +105,10 @@ func (f *film) run(from time.Duration) {
 			f.status.Desired, f.status.Owed = 5, 1
 		}},
 		{10, func() { f.remove("ip-10-0-2-9"); f.put("i-0abc", record.NodeRemoving, at(10)) }},
-		{12, func() { f.remove("i-0abc"); f.status.Phase, f.status.Desired, f.status.Owed = record.PhaseScaleDown, 4, 0 }},
+		{12, func() {
+			f.remove("i-0abc")
+			f.status.Phase, f.status.Since, f.status.Desired, f.status.Owed = record.PhaseScaleDown, at(12), 4, 0
+		}},
 	}
 	for _, step := range steps {
 		step.do()

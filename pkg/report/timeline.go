@@ -12,7 +12,7 @@ import (
 
 // Sizes in pixels of what a timeline draws. Widths are in percent of the page, so that it fits each.
 const (
-	rowHeight, barTop, barHeight = 30, 16, 8
+	rowHeight, barTop, barHeight = 32, 18, 8
 	axisHeight                   = 20
 	chartHeight                  = 90
 	ticks                        = 4

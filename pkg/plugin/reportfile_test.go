@@ -1,0 +1,258 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// filesIn names what is in a directory.
+func filesIn(t *testing.T, dir string) string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func readReport(t *testing.T, file string) *report.RunReport {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &report.RunReport{}
+	if err := json.Unmarshal(text, r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSimulateReport runs the built-in example and holds its report to what the same simulation prints.
+func TestSimulateReport(t *testing.T) {
+	dir := t.TempDir()
+	plain, _, _ := simulated(t, "")
+	for _, ending := range reportEndings {
+		stdout, stderr, code := simulated(t, "", "--report="+filepath.Join(dir, "r."+ending))
+		if code != exitDone || stdout != plain || !strings.Contains(stderr, "note: the report is in ") {
+			t.Errorf("%s: exit code %d, stderr %q, stdout as without a report: %t", ending, code, stderr, stdout == plain)
+		}
+	}
+	if got, want := filesIn(t, dir), "r.html r.json r.md"; got != want {
+		t.Fatalf("the directory has %q, want %q", got, want)
+	}
+	r := readReport(t, filepath.Join(dir, "r.json"))
+	if r.About != report.AboutSimulation || r.Name != "workers" || len(r.Nodes) != 12 || r.Result != record.Succeeded || r.Plan == nil || len(r.Plan.Nodes) != 12 {
+		t.Errorf("the report is about %s of %s, has %d nodes and the result %q", r.About, r.Name, len(r.Nodes), r.Result)
+	}
+	if r.Evictions == nil || r.Plan.Evictions == nil || *r.Evictions != *r.Plan.Evictions || r.Peak == nil || *r.Peak != r.Plan.Peak {
+		t.Errorf("evictions %v and peak %v are not those of the plan", r.Evictions, r.Peak)
+	}
+	if len(r.Holders) == 0 || r.Holders[0].What != "PDB search/index" {
+		t.Errorf("it was held by %+v, want the budget that the plan names first", r.Holders)
+	}
+	if want := "kubectl nodeupgrade simulate"; r.Command != want {
+		t.Errorf("the command is %q, want %q", r.Command, want)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, "r.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := html.Parse(bytes.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for n := range root.Descendants() {
+		if n.Type == html.ElementNode && n.Data == "g" && len(n.Attr) == 1 && n.Attr[0].Key == "transform" {
+			rows++
+		}
+	}
+	if want := 13; rows != want { // the new nodes have one, too
+		t.Errorf("the timeline has %d rows, want %d", rows, want)
+	}
+}
+
+// TestReportIsRefused: what could not be written is said before anything is read, and leaves nothing behind.
+func TestReportIsRefused(t *testing.T) {
+	kubeconfig(t, nowhere)
+	dir := t.TempDir()
+	old, file := filepath.Join(dir, "old.html"), filepath.Join(dir, "new.html")
+	if err := os.WriteFile(old, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "its ending tells the format: use .html, .md or .json"},
+		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "its ending tells the format"},
+		"empty":                {[]string{"simulate", "--report="}, "--report= is empty"},
+		"a file that exists":   {[]string{"a", "--yes", "--report=" + old}, "exists: choose another name, or remove it"},
+		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "its ending tells the format"},
+		"no such directory":    {[]string{"upgrade", "a", "--yes", "--report=" + filepath.Join(dir, "none", "r.html")}, "choose a file in a directory where you may write"},
+		"beneath a file":       {[]string{"status", "a", "--report=" + filepath.Join(old, "r.md")}, "choose another name"},
+		"no group":             {[]string{"--report=" + file}, "--report without a group: name the group"},
+		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report is about one group"},
+		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "use either --report or --compare"},
+		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "use either --report or --watch"},
+		"a list has no report": {[]string{"list", "--report=" + file}, "unknown flag: --report"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := invoke(t, c.args...)
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q; want %d, nothing and %q", code, stdout, stderr, exitUsage, c.want)
+			}
+		})
+	}
+	if got := filesIn(t, dir); got != "old.html" {
+		t.Errorf("the directory has %q, want what was there", got)
+	}
+	if text, err := os.ReadFile(old); err != nil || string(text) != "mine" {
+		t.Errorf("the old file has %q, error %v", text, err)
+	}
+}
+
+// TestPlanReport: a plan of a cluster has its report, and changes nothing.
+func TestPlanReport(t *testing.T) {
+	s := twoGroups()
+	s.serve(t)
+	file := filepath.Join(t.TempDir(), "plan.json")
+	_, stderr, code := invoke(t, "plan", "blue", "--current=image=v2", "--report="+file)
+	if code != exitDone || len(s.sent()) > 0 {
+		t.Fatalf("exit code %d, stderr %q, changes %v", code, stderr, s.sent())
+	}
+	r := readReport(t, file)
+	if r.About != report.AboutPlan || r.Name != "blue" || r.Result != "" || r.Context != "test" || r.Plan == nil || r.Total != len(r.Plan.Nodes) {
+		t.Errorf("the report: %+v", r.Origin)
+	}
+}
+
+// TestStatusReport: a group without an upgrade has a report that says so.
+func TestStatusReport(t *testing.T) {
+	twoGroups().serve(t)
+	file := filepath.Join(t.TempDir(), "status.md")
+	if _, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "--report="+file); code != exitDone {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	text, err := os.ReadFile(file)
+	if want := "**Status: no upgrade of the group is recorded**"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the report says %q, error %v; want %q", text, err, want)
+	}
+}
+
+// TestReportCompletion: the shell offers directories and files of the three formats.
+func TestReportCompletion(t *testing.T) {
+	for _, args := range [][]string{{"simulate", "--report", ""}, {"plan", "--report", ""}, {"status", "--report", ""}, {"upgrade", "--report="}} {
+		stdout, _, code := invoke(t, append([]string{"__complete"}, args...)...)
+		if want := "html\nmd\njson\n:8\n"; code != exitDone || stdout != want {
+			t.Errorf("%v: exit code %d, offered %q, want %q", args, code, stdout, want)
+		}
+	}
+}
+
+// endedExecution is an execution whose report goes into a file.
+func endedExecution(errOut *bytes.Buffer, file string) *execution {
+	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}}, choices: choices{reportFile: file}}
+	s := &session{command: &command{line, &connection{context: "test"}}}
+	return &execution{s: s, g: &groupContext{name: "workers"}, seen: &recorder{Display: discarded{}, now: time.Now}}
+}
+
+// discarded is a Display that shows nothing.
+type discarded struct{}
+
+func (discarded) Step(upgrade.Step)             {}
+func (discarded) Note(string)                   {}
+func (discarded) Cloud(*nodegroup.Group, error) {}
+func (discarded) Balancers(error)               {}
+func (discarded) Outage(string)                 {}
+func (discarded) Close()                        {}
+
+// TestUpgradeReport: an upgrade has its report however it ends, unless it never began.
+func TestUpgradeReport(t *testing.T) {
+	began := time.Now().Add(-time.Minute)
+	cases := map[string]struct {
+		rec  record.Record
+		err  error
+		want record.Result
+		file bool
+	}{
+		"done":         {record.Record{Run: "r1", Started: began, Result: record.Succeeded}, nil, record.Succeeded, true},
+		"interrupted":  {record.Record{Run: "r1", Started: began, Result: record.Interrupted}, nil, record.Interrupted, true},
+		"failed":       {record.Record{Run: "r1", Started: began}, errors.New("the lease is lost"), record.Failed, true},
+		"never begun":  {record.Record{}, errors.New("the lease is held"), "", false},
+		"is current":   {record.Record{Result: record.Succeeded}, nil, record.Succeeded, true},
+		"not drained":  {record.Record{Run: "r1", Started: began, Result: record.PodEvictionFailure}, nil, record.PodEvictionFailure, true},
+		"paused by us": {record.Record{Run: "r1", Started: began, Result: record.Paused}, errors.New("gave way"), record.Paused, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var errOut bytes.Buffer
+			dir := t.TempDir()
+			file := filepath.Join(dir, "r.json")
+			e := endedExecution(&errOut, file)
+			e.seen.Note("run r1: upgrading")
+			e.seen.Step(stepOf(record.PhaseUpgrade))
+			e.seen.Outage("no quorum")
+			e.seen.Outage("no quorum")
+			e.writeReport(&c.rec, c.err)
+			if !c.file {
+				if got := filesIn(t, dir); got != "" {
+					t.Errorf("there is %q", got)
+				}
+				return
+			}
+			r := readReport(t, file)
+			if r.Result != c.want || r.Name != "workers" || len(r.Nodes) != 1 || (c.err != nil && c.want == record.Failed && r.Message != c.err.Error()) {
+				t.Errorf("the result is %q (%s) with %d nodes, want %q", r.Result, r.Message, len(r.Nodes), c.want)
+			}
+			outages := 0
+			for _, l := range r.Log {
+				if strings.Contains(l.Text, "no quorum") {
+					outages++
+				}
+			}
+			if outages != 1 || r.Log[0].Text != "run r1: upgrading" {
+				t.Errorf("%d lines on the outage in the log %v", outages, r.Log)
+			}
+		})
+	}
+}
+
+// TestReportThatCannotBeWritten: of an upgrade that is only a warning. A file that came meanwhile stays as it is.
+func TestReportThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	taken := filepath.Join(dir, "taken.html")
+	if err := os.WriteFile(taken, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{taken, filepath.Join(dir, "none", "r.html")} {
+		var errOut bytes.Buffer
+		endedExecution(&errOut, file).writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
+		if !strings.HasPrefix(errOut.String(), `warning: group "workers": writing the report: `) {
+			t.Errorf("%s: stderr %q", file, errOut.String())
+		}
+	}
+	if text, err := os.ReadFile(taken); err != nil || string(text) != "theirs" || filesIn(t, dir) != "taken.html" {
+		t.Errorf("the file has %q, error %v, and beside it is %q", text, err, filesIn(t, dir))
+	}
+}
