@@ -60,9 +60,6 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	s, name, err := chooseReported(ctx, s)
-	if err == nil && name == "" && c.line.reportFile != "" {
-		err = usageError(errors.New("writing the report: no upgrade is under way: name a group"))
-	}
 	if err != nil || name == "" {
 		return err
 	}
@@ -113,6 +110,9 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 		}
 		switch chosen.names = record.GroupsToReport(records); len(chosen.names) {
 		case 0:
+			if s.line.reportFile != "" {
+				return s, "", usageError(errors.New("writing the report: no upgrade is under way: name a group"))
+			}
 			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
 		default:

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func (r *RunReport) timeScale() (of scale, planBegan time.Time) {
 // drawTimeline draws a row for each node, "" if nothing of the kind is known.
 func (r *RunReport) drawTimeline() markup {
 	s, planBegan := r.timeScale()
-	rows := append(r.Nodes[:len(r.Nodes):len(r.Nodes)], r.listNotStarted()...)
+	rows := slices.Concat(r.Nodes, r.listNotStarted())
 	if !s.to.After(s.from) || len(rows) == 0 {
 		return ""
 	}
@@ -186,12 +187,12 @@ func (n *NodeHistory) lasted() time.Duration {
 
 // outcome says in few words what became of the node.
 func (n *NodeHistory) outcome() string {
-	switch {
-	case n.State == "":
+	switch n.State {
+	case "":
 		return "not started"
-	case n.State == record.NodeQuarantined:
+	case record.NodeQuarantined:
 		return "set aside"
-	case n.State == record.NodeGone || n.State == record.NodeDrained:
+	case record.NodeGone, record.NodeDrained:
 		return formatLength(n.lasted())
 	default:
 		return strings.ToLower(string(n.State)) + ", " + formatLength(n.lasted())
