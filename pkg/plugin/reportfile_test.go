@@ -121,11 +121,11 @@ func TestReportIsRefused(t *testing.T) {
 		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "its ending tells the format"},
 		"no such directory":    {[]string{"upgrade", "a", "--yes", "--report=" + filepath.Join(dir, "none", "r.html")}, "choose a file in a directory where you may write"},
 		"beneath a file":       {[]string{"status", "a", "--report=" + filepath.Join(old, "r.md")}, "choose another name"},
-		"no group":             {[]string{"--report=" + file}, "--report without a group: name the group"},
+		"no group":             {[]string{"--report=" + file}, "takes no --report: it shapes an upgrade, and without a group all groups are listed: name a group"},
 		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report is about one group"},
 		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "use either --report or --compare"},
 		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "use either --report or --watch"},
-		"a list has no report": {[]string{"list", "--report=" + file}, "unknown flag: --report"},
+		"a list has no report": {[]string{"list", "--report=" + file}, "list takes no --report"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -191,6 +191,8 @@ func endedExecution(errOut *bytes.Buffer, file string) *execution {
 // discarded is a Display that shows nothing.
 type discarded struct{}
 
+func (discarded) Begin(string) {}
+
 func (discarded) Step(upgrade.Step)             {}
 func (discarded) Note(string)                   {}
 func (discarded) Cloud(*nodegroup.Group, error) {}
@@ -233,7 +235,7 @@ func TestUpgradeReport(t *testing.T) {
 				return
 			}
 			r := readReport(t, file)
-			if r.Result != c.want || r.Name != "workers" || len(r.Nodes) != 1 || (c.err != nil && c.want == record.Failed && r.Message != c.err.Error()) {
+			if string(r.Result) != report.Word(string(c.want)) || r.Name != "workers" || len(r.Nodes) != 1 || (c.err != nil && c.want == record.Failed && r.Message != c.err.Error()) {
 				t.Errorf("the result is %q (%s) with %d nodes, want %q", r.Result, r.Message, len(r.Nodes), c.want)
 			}
 			outages := 0

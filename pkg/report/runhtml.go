@@ -16,7 +16,7 @@ import (
 
 // WriteReportHTML writes the report as one page that needs nothing else: no script, no network. The data is in it as JSON.
 func WriteReportHTML(w io.Writer, r *RunReport) error {
-	data, err := json.Marshal(r) // which writes < as \u003c
+	data, err := json.Marshal(convertReport(*r)) // which writes < as \u003c
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -41,7 +41,7 @@ func WriteReportHTML(w io.Writer, r *RunReport) error {
 
 // WriteReportJSON writes the report as a document for programs.
 func WriteReportJSON(w io.Writer, r *RunReport) error {
-	data, err := json.MarshalIndent(r, "", "  ")
+	data, err := json.MarshalIndent(convertReport(*r), "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}

@@ -289,7 +289,7 @@ func TestReportIsSafe(t *testing.T) {
 			if err := json.Unmarshal([]byte(data), &got); err != nil {
 				t.Fatalf("the data is no JSON: %v", err)
 			}
-			if want, _ := json.Marshal(r); !bytes.Equal([]byte(data), want) || got.Name != r.Name || got.Kind != "Report" || got.APIVersion != APIVersion {
+			if want, _ := json.Marshal(convertReport(*r)); !bytes.Equal([]byte(data), want) || got.Name != r.Name || got.Kind != "Report" || got.APIVersion != APIVersion {
 				t.Errorf("the data is %s, want %s", data, want)
 			}
 			if i := bytes.IndexFunc(page, func(r rune) bool { return r < ' ' && r != '\n' || r == '\u202e' }); i >= 0 && !strings.Contains(data, string(page[i:i+1])) {

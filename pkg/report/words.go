@@ -100,3 +100,29 @@ func convertComparison(c Comparison) *Comparison {
 	}
 	return &c
 }
+
+// convertReport returns the report as programs get it.
+func convertReport(r RunReport) RunReport {
+	r.Result = word(r.Result)
+	if r.Plan != nil {
+		plan := convertPlan(*r.Plan)
+		r.Plan = &plan
+	}
+	r.Phases = convertPeriods(r.Phases)
+	r.Nodes, r.Log = slices.Clone(r.Nodes), slices.Clone(r.Log)
+	for i := range r.Nodes {
+		r.Nodes[i].State, r.Nodes[i].States = word(r.Nodes[i].State), convertPeriods(r.Nodes[i].States)
+	}
+	for i := range r.Log {
+		r.Log[i].State = Word(r.Log[i].State)
+	}
+	return r
+}
+
+func convertPeriods(all []Period) []Period {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].What = Word(all[i].What)
+	}
+	return all
+}
