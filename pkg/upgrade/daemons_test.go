@@ -243,6 +243,18 @@ func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 	}
 }
 
+// The control plane takes the taint not-ready off a new node a moment after the node is Ready. The pods that wait for it until then
+// are not late.
+func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
+	s := replaceBare(t, 3, nil)
+	node := s.at("new-a-1").Node
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending)}}
+	if step := s.rest(); len(step.Status.Unhealthy) > 0 {
+		t.Errorf("unhealthy at once: %v", step.Status.Unhealthy)
+	}
+}
+
 // A DaemonSet that leaves out the current nodes on purpose costs its patience once, not for each node.
 func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
 	s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
