@@ -21,7 +21,7 @@ func newListCommand(f *flags) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " shows what would happen to it"))
+			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " to see what would happen to it"))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.openCommand(cmd, args, f.parseList)
