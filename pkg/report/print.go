@@ -122,7 +122,7 @@ func statusVerdict(s *UpgradeStatus) (tone, string) {
 	if st.Outdated > 0 {
 		text += fmt.Sprintf(", %d not started", st.Outdated)
 	}
-	worse := describeWorse(s)
+	worse := describeWorse(st.Unhealthy, s.Impacts)
 	t := good
 	if worse != "" || len(s.Blocked) > 0 || s.RemainingEnds != nil {
 		t = warning
@@ -143,17 +143,17 @@ func statusVerdict(s *UpgradeStatus) (tone, string) {
 }
 
 // describeWorse counts the workloads that have fewer ready pods than before the upgrade, "" for none.
-func describeWorse(s *UpgradeStatus) string {
+func describeWorse(unhealthy []record.Unhealthy, impacts []record.WorkloadImpact) string {
 	names := map[string]bool{}
-	for _, u := range s.Status.Unhealthy {
+	for _, u := range unhealthy {
 		names[u.Name] = true
 	}
-	for _, w := range s.Impacts {
+	for _, w := range impacts {
 		if w.Lacks > 0 || w.Out {
 			names[w.Name] = true
 		}
 	}
-	switch without := len(namesWithout(s.Impacts)); {
+	switch without := len(namesWithout(impacts)); {
 	case without > 0:
 		return formatCount(without, "workload") + " without a ready pod"
 	case len(names) > 0:

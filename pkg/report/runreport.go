@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -84,6 +85,9 @@ type RunReport struct {
 	Log      []LogLine      `json:"log,omitempty"`
 	// NotKnown says what the report does not tell, a sentence each.
 	NotKnown []string `json:"notKnown,omitempty"`
+	// planVerdict and its tone are the verdict on the plan with all of its findings.
+	planVerdict string
+	planTone    tone
 }
 
 // mostFindingsReported is how many findings a report has, so that it stays small for a large group.
@@ -122,7 +126,11 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 // addPlan adds a copy of what was planned.
 func (r *RunReport) addPlan(plan *Plan) {
 	p := *plan
-	r.Findings, p.Findings = plan.Findings, nil
+	r.planTone, r.planVerdict = planVerdict(plan)
+	r.Findings, p.Findings = slices.Clone(plan.Findings), nil
+	slices.SortStableFunc(r.Findings, func(a, b preflight.Finding) int {
+		return cmp.Compare(toneOfSeverity(string(b.Severity)), toneOfSeverity(string(a.Severity)))
+	})
 	r.Plan = &p
 	if more := len(r.Findings) - mostFindingsReported; more > 0 {
 		r.Findings = r.Findings[:mostFindingsReported]
@@ -384,23 +392,26 @@ func (r *RunReport) describeWithout() string {
 	return fmt.Sprintf("%s, %s", formatSeconds(r.WithoutReady.Duration), formatCount(workloads, "workload"))
 }
 
-// verdict is the sentence that says most.
+// verdict returns the sentence that says most. An upgrade that costs workloads ready pods is not shown as good.
 func (r *RunReport) verdict() (tone, string) {
 	of := map[Subject]string{AboutPlan: "Plan", AboutSimulation: "Simulation", AboutUpgrade: "Upgrade", AboutStatus: "Status"}[r.About] + ": "
+	worse, t := withPrefix(", ", describeWorse(nil, r.Workloads)), good
+	if worse != "" {
+		t = warning
+	}
 	switch {
 	case r.About == AboutPlan || r.About == AboutSimulation:
-		t, text := planVerdict(r.Plan)
-		return t, of + text
+		return r.planTone, of + r.planVerdict
 	case r.Run == "":
 		return warning, of + "no upgrade of the group is recorded"
 	case r.Result == "":
-		return good, of + "under way, " + r.describeNodes()
+		return t, of + "under way, " + r.describeNodes() + worse
 	case r.Result == record.Succeeded:
-		return good, of + "done, " + r.describeNodes()
+		return t, of + "done, " + r.describeNodes() + worse
 	case r.Result == record.LeftBehind || r.Result == record.Waiting || r.Result == record.Interrupted || r.Result == record.Paused:
-		return warning, of + string(r.Result) + ", " + r.describeNodes() + withPrefix(": ", r.Message)
+		return warning, of + string(r.Result) + ", " + r.describeNodes() + worse + withPrefix(": ", r.Message)
 	default:
-		return bad, of + string(r.Result) + ", " + r.describeNodes() + withPrefix(": ", r.Message)
+		return bad, of + string(r.Result) + ", " + r.describeNodes() + worse + withPrefix(": ", r.Message)
 	}
 }
 

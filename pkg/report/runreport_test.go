@@ -199,6 +199,28 @@ func TestReportOfATakeover(t *testing.T) {
 	}
 }
 
+// The verdict of a report counts all findings of the plan, and workloads that are worse off.
+func TestReportVerdict(t *testing.T) {
+	refused := NewRunReport(originOf(AboutPlan), blockedPlan(), "", &History{}, &record.Record{})
+	if tone, text := refused.verdict(); tone != bad || !strings.HasPrefix(text, "Plan: Refused: ") {
+		t.Errorf("a refused plan: tone %d, %q", tone, text)
+	}
+	warned := surgePlan()
+	for range mostFindingsReported {
+		warned.Findings = append(warned.Findings, preflight.Finding{Rule: "X001", Severity: preflight.Note})
+	}
+	warned.Findings = append(warned.Findings, preflight.Finding{Rule: "X002", Severity: preflight.Error})
+	many := NewRunReport(originOf(AboutSimulation), warned, "", &History{}, &record.Record{})
+	if tone, text := many.verdict(); tone != bad || !strings.HasPrefix(text, "Simulation: 3 nodes to replace, none blocked") || many.Findings[0].Rule != "X002" {
+		t.Errorf("an error after many infos: tone %d, %q, first %s", tone, text, many.Findings[0].Rule)
+	}
+	rec := &record.Record{Run: "r", Result: record.Succeeded, Workloads: map[string]record.WorkloadRecord{"a/Deployment/b": {Impact: record.Impact{Evictions: 1, Lacks: 1}}}}
+	lacking := NewRunReport(originOf(AboutUpgrade), nil, "", &History{}, rec)
+	if tone, text := lacking.verdict(); tone != warning || !strings.Contains(text, "1 workload with fewer ready pods than before") {
+		t.Errorf("done with a workload that lacks pods: tone %d, %q", tone, text)
+	}
+}
+
 // TestReportOfAPlan: a plan shows the upgrade in virtual time, and claims nothing of it.
 func TestReportOfAPlan(t *testing.T) {
 	f := newFilm()
