@@ -79,8 +79,8 @@ func TestRequestsAreSorted(t *testing.T) {
 
 func TestWhenTheToolSaidWhatIsInTheWay(t *testing.T) {
 	const began = `W1121 a warning of a library
-{"time":"2026-03-02T09:00:00Z","type":"node","node":"other","state":"Draining","text":"node other draining 1 pod"}
-{"time":"2026-03-02T09:00:01Z","type":"node","node":"n1","state":"Draining","text":"node n1 draining 1 pod"}
+{"time":"2026-03-02T09:00:00Z","type":"node","node":"other","state":"draining","text":"node other draining 1 pod"}
+{"time":"2026-03-02T09:00:01Z","type":"node","node":"n1","state":"draining","text":"node n1 draining 1 pod"}
 `
 	const text = `"text":"node n1 waits: pod default/broken-1: PDB default/broken allows no disruption (needs 7 healthy, has 0): repair"}`
 	cases := map[string]struct {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
@@ -188,8 +189,8 @@ func (c publicCase) code() int {
 
 func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 	s.t.Helper()
-	if got := s.manualStatus().Result; got != string(c.result) {
-		s.t.Errorf("the result is %q, want %q", got, c.result)
+	if got := s.manualStatus().Result; got != report.Word(string(c.result)) {
+		s.t.Errorf("the result is %q, want %q", got, report.Word(string(c.result)))
 	}
 	if c.result != record.Succeeded {
 		message := command.errorLine()

@@ -102,10 +102,10 @@ func TestNodesAreInOrderOfTheirStart(t *testing.T) {
 func TestStartsAreReadOffTheEvents(t *testing.T) {
 	const events = `W1121 a warning of a library
 {"time":"2026-03-02T09:00:00Z","group":"g","type":"phase","state":"upgrade","text":"phase upgrade"}
-{"time":"2026-03-02T09:00:01Z","group":"g","type":"node","node":"b","state":"Draining","text":"node b draining 1 pod"}
-{"time":"2026-03-02T09:00:03.5Z","group":"g","type":"node","node":"b","state":"Empty","text":"node b empty"}
-{"time":"2026-03-02T09:00:04Z","group":"g","type":"node","node":"a","state":"Empty","text":"node a empty"}
-{"time":"2026-03-02T09:00:05Z","group":"g","type":"node","node":"c","state":"Gone","text":"node c is gone"}
+{"time":"2026-03-02T09:00:01Z","group":"g","type":"node","node":"b","state":"draining","text":"node b draining 1 pod"}
+{"time":"2026-03-02T09:00:03.5Z","group":"g","type":"node","node":"b","state":"empty","text":"node b empty"}
+{"time":"2026-03-02T09:00:04Z","group":"g","type":"node","node":"a","state":"empty","text":"node a empty"}
+{"time":"2026-03-02T09:00:05Z","group":"g","type":"node","node":"c","state":"gone","text":"node c is gone"}
 `
 	if got, want := startsIn(events), []started{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
