@@ -20,7 +20,7 @@ func relabelled(t *testing.T, shared *fixture.Fixture) {
 	current := "--current=image=" + fixture.NewImage
 	plan := start(t, s.Fixture, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
 	plan.end(0)
-	plan.says("1 of 2 nodes is outdated, 1 of them only for lack of a label of current nodes")
+	plan.says("1 of 2 nodes is outdated, 1 of them only because they lack a label of current nodes")
 	s.upgrade(0, current)
 	for _, node := range s.nodes() {
 		if node.Name == lacking || node.Labels["image"] != fixture.NewImage {
