@@ -75,9 +75,6 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	if err != nil {
 		return nil, err
 	}
-	if line.reportFile != "" && line.groups.isEmpty() {
-		return nil, errors.New("--report without a group: name the group (kubectl nodeupgrade lists them)")
-	}
 	switch named := !line.groups.isEmpty(); {
 	case named && line.outdated:
 		return nil, errors.New("--outdated filters the list: leave it out, or the group")

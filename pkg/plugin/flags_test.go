@@ -96,8 +96,6 @@ func TestRefusedArguments(t *testing.T) {
 		"a comparing plan's server":    {"plan a --compare --dry-run=server", "plan takes no --dry-run: a comparison asks the API server about no pod"},
 		"a forecast to carry out":      {"a --forecast=false --yes", "kubectl nodeupgrade takes no --forecast: it is about plans: add --dry-run, or leave it out"},
 		"a forecast of upgrade":        {"upgrade a --forecast=false", "upgrade takes no --forecast: it is about plans"},
-		"a watched document":           {"status a --watch -o json", "status takes no --output: --watch draws one screen: leave it out, or leave --watch out"},
-		"a watched table":              {"status a -w -o wide", "status takes no --output: --watch draws one screen"},
 		"a context of a dump":          {"simulate --context prod", "simulate takes no --context: it reads a dump and no cluster: leave it out"},
 		"a context of a checked dump":  {"check -f x --context prod", "check takes no --context: it reads a dump and no cluster: leave it out"},
 		"a namespace of a dump":        {"simulate --state-namespace x", "simulate takes no --state-namespace: it reads a dump"},

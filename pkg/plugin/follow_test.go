@@ -194,10 +194,10 @@ func (s *upgradeOfBlue) shown(texts ...string) string {
 }
 
 // follow follows the upgrade until it ends, and returns the exit code.
-func (s *upgradeOfBlue) follow() <-chan int {
+func (s *upgradeOfBlue) follow(flags ...string) <-chan int {
 	code := make(chan int, 1)
 	go func() {
-		code <- Run(s.t.Context(), []string{"status", "blue", "--current=image=v2", "-w"}, strings.NewReader(""), s, s)
+		code <- Run(s.t.Context(), append([]string{"status", "blue", "--current=image=v2", "-w"}, flags...), strings.NewReader(""), s, s)
 	}()
 	return code
 }
@@ -237,6 +237,24 @@ func TestWatchShowsWhatHappensDuringAForecast(t *testing.T) {
 	s.shown("node b1 quarantined")
 	s.end(code)
 	close(read)
+}
+
+// A watch for programs prints a document for each change.
+func TestWatchPrintsDocuments(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	s.hold("ann@laptop/1")
+	code := s.follow("-o", "json")
+	s.shown(`"state": "draining"`)
+	s.store(givenUp())
+	text := s.shown(`"state": "quarantined"`)
+	documents := json.NewDecoder(strings.NewReader(text))
+	var last report.UpgradeStatus
+	for documents.More() {
+		if err := documents.Decode(&last); err != nil || last.Kind != "UpgradeStatus" {
+			t.Fatalf("error %v, kind %q in\n%s", err, last.Kind, text)
+		}
+	}
+	s.end(code)
 }
 
 // TestStatusSaysWhatRemains, or why that is not known.

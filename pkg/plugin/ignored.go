@@ -48,7 +48,6 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes have errors of their own
 		return nameOfCommand(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.agreed.yes
 	}
-	watches := func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("watch") }
 
 	return []ignored{
 		{lists, namesOf(ofUpgrades.Flags()), "it shapes an upgrade, and without a group all groups are listed: name a group"},
@@ -78,7 +77,6 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 			[]string{"forecast"},
 			"it is about plans: add --dry-run, or leave it out",
 		},
-		{watches, []string{"output"}, "--watch draws one screen: leave it out, or leave --watch out"},
 		{ofDump, slices.Concat(namesOf(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump and no cluster: leave it out"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {

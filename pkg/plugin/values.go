@@ -58,7 +58,7 @@ func convertToStrings[T ~string](values []T) []string {
 // offerValues has the shell offer the values of flags, and file names for those alone that name a
 // file.
 func (f *flags) offerValues(cmd *cobra.Command) {
-	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
+	files := []string{"filename", "kubeconfig", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
 		if flag.Name == "report" {
 			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, cobra.FixedCompletions(reportEndings, cobra.ShellCompDirectiveFilterFileExt)))
