@@ -28,7 +28,7 @@ const heartbeat = 30 * time.Second
 // Display shows the user what happens while a command waits for one group's upgrade. Its methods return nothing: an
 // upgrade continues unseen. They may be called from several goroutines, except for Close, after which nothing is shown.
 type Display interface {
-	// Begin names the run that what follows is about.
+	// Begin sets the identifier of the upgrade that the following calls are about.
 	Begin(run string)
 	// Step shows what a step of the upgrade has changed.
 	Step(step upgrade.Step)
@@ -205,11 +205,16 @@ func (p *progress) Begin(run string) {
 	p.run = run
 }
 
+// momentOf returns what a step shows at a time.
+func momentOf(at time.Time, step *upgrade.Step) report.Moment {
+	return report.Moment{At: at, Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}
+}
+
 // Step implements Display.
 func (p *progress) Step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}.After(p.last)
+	now := momentOf(p.now(), &step).After(p.last)
 	before := p.last
 	p.last = now // whose counts the events have
 	for _, event := range report.DescribeChanges(before, now) {

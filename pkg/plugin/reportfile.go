@@ -21,17 +21,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// reportEndings are the endings of files that --report takes, without the dot.
+// reportEndings lists the file name endings that --report accepts, without the dot.
 var reportEndings = []string{"html", "md", "json"}
 
-// reportWriter returns what writes a report into a file of that name, nil if its ending is not known.
+// reportWriter returns the function that writes a report in the format of the file name's ending, nil for an unknown ending.
 func reportWriter(file string) func(io.Writer, *report.RunReport) error {
 	return map[string]func(io.Writer, *report.RunReport) error{
 		".html": report.WriteReportHTML, ".md": report.WriteReportMarkdown, ".json": report.WriteReportJSON,
 	}[strings.ToLower(filepath.Ext(file))]
 }
 
-// checkReport returns an error if the report that was asked for could not be written. It leaves nothing behind.
+// checkReport returns an error if the file of --report cannot be written. It creates a file beside it and removes it again.
 func checkReport(cmd *cobra.Command, line *commandLine) error {
 	file := line.reportFile
 	if file == "" {
@@ -40,13 +40,13 @@ func checkReport(cmd *cobra.Command, line *commandLine) error {
 	watch, _ := cmd.Flags().GetBool("watch") // which only a status has
 	switch {
 	case reportWriter(file) == nil:
-		return fmt.Errorf("--report=%s: its ending tells the format: use .html, .md or .json", file)
+		return fmt.Errorf("--report=%s: the name's ending is no known format: use .html, .md or .json", file)
 	case len(line.groups.names) > 1:
-		return errors.New("--report is about one group: name one, and run the command again for each of the others")
+		return errors.New("--report with several groups: a report shows one group: run the command once for each group")
 	case line.compare:
-		return errors.New("--report is about one way to upgrade: use either --report or --compare")
+		return errors.New("--report and --compare: a report shows one way to upgrade: use only one of them")
 	case watch:
-		return errors.New("--report of a status is about one moment: use either --report or --watch")
+		return errors.New("--report and --watch: a report shows one moment: use only one of them")
 	}
 	if err := rejectExisting(file); err != nil {
 		return err
@@ -58,7 +58,7 @@ func checkReport(cmd *cobra.Command, line *commandLine) error {
 	return errors.Join(temporary.Close(), os.Remove(temporary.Name()))
 }
 
-// rejectExisting returns an error if there is something of that name.
+// rejectExisting returns an error if the file exists or cannot be looked up.
 func rejectExisting(file string) error {
 	switch _, err := os.Lstat(file); {
 	case err == nil:
@@ -76,7 +76,7 @@ func createBeside(file string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
-// writeReport writes the report as a whole, or no file at all.
+// writeReport writes the report to the file of --report. If it fails, there is no file.
 func (l *commandLine) writeReport(r *report.RunReport) error {
 	err := rejectExisting(l.reportFile)
 	if err == nil {
@@ -91,7 +91,7 @@ func (l *commandLine) writeReport(r *report.RunReport) error {
 	return nil
 }
 
-// writeWhole writes a file that appears under its name when it is complete.
+// writeWhole writes a temporary file and gives it its name when it is complete.
 func writeWhole(file string, write func(io.Writer) error) error {
 	temporary, err := createBeside(file)
 	if err != nil {
@@ -110,7 +110,7 @@ func writeWhole(file string, write func(io.Writer) error) error {
 	return nil
 }
 
-// makeOrigin says where a report comes from.
+// makeOrigin returns the origin of a report that is made now.
 func (c *command) makeOrigin(about report.Subject, account string) report.Origin {
 	return report.Origin{
 		About: about, Made: c.line.now().UTC().Truncate(time.Second), Context: c.conn.context, Account: account,
@@ -118,7 +118,7 @@ func (c *command) makeOrigin(about report.Subject, account string) report.Origin
 	}
 }
 
-// reportPlan writes the report of a plan, if one was asked for, with the upgrade in virtual time.
+// reportPlan writes the report of a plan, with the upgrade in virtual time, if --report was passed.
 func (p *planning) reportPlan(ctx context.Context, plan *report.Plan, about report.Subject) error {
 	if p.s.line.reportFile == "" {
 		return nil
@@ -130,7 +130,7 @@ func (p *planning) reportPlan(ctx context.Context, plan *report.Plan, about repo
 	if p.isForecast() && len(plan.Nodes) > 0 {
 		var err error
 		if rec, err = p.replayUpgrade(ctx, func(w upgrade.World, step upgrade.Step) {
-			seen.See(report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}, &step.Record)
+			seen.See(momentOf(w.Now, &step), &step.Record)
 		}); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (p *planning) replayUpgrade(ctx context.Context, watch func(upgrade.World, 
 	return simulate.New(spec).Run(ctx, req, watch)
 }
 
-// reportStatus writes the report of an upgrade as its record tells it, if one was asked for.
+// reportStatus writes the report of an upgrade from its record, if --report was passed.
 func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record, account string) error {
 	if c.line.reportFile == "" {
 		return nil
@@ -161,28 +161,28 @@ func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record,
 	return c.line.writeReport(report.NewRunReport(c.makeOrigin(report.AboutStatus, account), nil, "", &seen, &shown))
 }
 
-// recorder is a Display that also keeps what it shows, for a report.
+// recorder is a Display that also keeps what it shows, for the report.
 type recorder struct {
 	Display
 	now func() time.Time
 
 	mu   sync.Mutex
 	seen report.History
-	// outage is what was kept last of a cluster that takes no change.
+	// outage is the last text of an outage that was kept.
 	outage string
 }
 
 // Step implements Display.
 func (r *recorder) Step(step upgrade.Step) {
 	r.mu.Lock()
-	r.seen.See(report.Moment{At: r.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}, &step.Record)
+	r.seen.See(momentOf(r.now(), &step), &step.Record)
 	r.mu.Unlock()
 	r.Display.Step(step)
 }
 
 // Note implements Display.
 func (r *recorder) Note(text string) {
-	r.keep(report.Event{Type: "note", Text: text})
+	r.keep(report.Event{Type: report.NoteEvent, Text: text})
 	r.Display.Note(text)
 }
 
@@ -193,7 +193,7 @@ func (r *recorder) Outage(detail string) {
 	r.outage = detail
 	r.mu.Unlock()
 	if isNew && detail != "" {
-		r.keep(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now: " + detail})
+		r.keep(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now: " + detail})
 	}
 	r.Display.Outage(detail)
 }

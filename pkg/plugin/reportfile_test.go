@@ -114,17 +114,17 @@ func TestReportIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "its ending tells the format: use .html, .md or .json"},
-		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "its ending tells the format"},
+		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "the name's ending is no known format: use .html, .md or .json"},
+		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "the name's ending is no known format"},
 		"empty":                {[]string{"simulate", "--report="}, "--report= is empty"},
 		"a file that exists":   {[]string{"a", "--yes", "--report=" + old}, "exists: choose another name, or remove it"},
-		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "its ending tells the format"},
+		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "the name's ending is no known format"},
 		"no such directory":    {[]string{"upgrade", "a", "--yes", "--report=" + filepath.Join(dir, "none", "r.html")}, "choose a file in a directory where you may write"},
 		"beneath a file":       {[]string{"status", "a", "--report=" + filepath.Join(old, "r.md")}, "choose another name"},
 		"no group":             {[]string{"--report=" + file}, "takes no --report: it shapes an upgrade, and without a group all groups are listed: name a group"},
-		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report is about one group"},
-		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "use either --report or --compare"},
-		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "use either --report or --watch"},
+		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report with several groups: a report shows one group"},
+		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "a report shows one way to upgrade: use only one of them"},
+		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "a report shows one moment: use only one of them"},
 		"a list has no report": {[]string{"list", "--report=" + file}, "list takes no --report"},
 	}
 	for name, c := range cases {

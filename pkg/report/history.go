@@ -24,32 +24,32 @@ const (
 // are no further apart are one.
 const shortestWait = time.Second
 
-// Period is a time in which something was so.
+// Period is a time during which a node or a group was in one state.
 type Period struct {
 	// What is the node state, the phase, or what was waited for.
 	What string    `json:"what"`
 	From time.Time `json:"from"`
-	// To is when it ended, or the report's end if it had not.
+	// To is when it ended. A period that had not ended ends with the report.
 	To time.Time `json:"to"`
 }
 
-// NodeHistory is what became of a node that was started.
+// NodeHistory is what happened to a node that the upgrade started to drain.
 type NodeHistory struct {
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
 	// State is the node's last state.
 	State record.NodeState `json:"state"`
-	// States are its states in order of time, Waits what its pods waited for.
+	// States lists the node's states in order of time. Waits lists what its pods waited for.
 	States []Period `json:"states,omitempty"`
 	Waits  []Period `json:"waits,omitempty"`
-	// Reason says why the node was set aside.
+	// Reason says why the node was quarantined.
 	Reason string `json:"reason,omitempty"`
 }
 
-// SizeSample is how large the group was from a time on.
+// SizeSample is the size of the group from a time until the next sample.
 type SizeSample struct {
 	At time.Time `json:"at"`
-	// Desired is the group's desired size, 0 for a group without one. Owed is how many of these nodes the upgrade added.
+	// Desired is the group's desired size, 0 for a group without a size. Owed counts the nodes of it that the upgrade added.
 	Desired int `json:"desired,omitempty"`
 	Owed    int `json:"added,omitempty"`
 	// New counts the new nodes, NewReady those of them that are ready.
@@ -57,10 +57,10 @@ type SizeSample struct {
 	NewReady int `json:"newReady"`
 }
 
-// Holder is something that nodes waited for.
+// Holder is a budget or another obstacle that nodes waited for.
 type Holder struct {
 	What string `json:"what"`
-	// For is how long at least one node waited for it, Nodes how many did.
+	// For is how long at least one node waited for it. Nodes counts the nodes that did.
 	For   record.Duration `json:"for"`
 	Nodes int             `json:"nodes"`
 }
@@ -71,7 +71,7 @@ type LogLine struct {
 	Event
 }
 
-// History is what was seen of one upgrade, for its report. Its zero value has seen nothing.
+// History keeps what was seen of one upgrade, for its report. The zero value is ready to use.
 type History struct {
 	// First and Last are the times of the first and the last moment; zero if there was none.
 	First, Last time.Time
@@ -83,9 +83,12 @@ type History struct {
 	sizes   []SizeSample
 	holders map[string]*holder
 	log     []LogLine
-	// logLeftOut counts the lines that were dropped, nodesLeftOut the nodes.
-	logLeftOut, nodesLeftOut int
-	last                     Moment
+	// logLeftOut counts the lines that were dropped; nodesLeftOut has the names of the nodes that were.
+	logLeftOut   int
+	nodesLeftOut map[string]bool
+	// nodeSeconds adds up the desired size over the seconds for which it is known, which are sizedSeconds.
+	nodeSeconds, sizedSeconds float64
+	last                      Moment
 }
 
 // holder is a Holder that is being counted.
@@ -94,12 +97,12 @@ type holder struct {
 	nodes  map[string]bool
 }
 
-// See adds what a step showed, and what the record tells of earlier times.
+// See adds a moment of the upgrade. Its first call also takes the times of earlier states from the record.
 func (h *History) See(now Moment, rec *record.Record) {
 	now = now.After(h.last)
 	if h.First.IsZero() {
 		h.First, h.ReplacedBefore = now.At, rec.Replaced
-		h.nodes, h.holders = map[string]*NodeHistory{}, map[string]*holder{}
+		h.nodes, h.holders, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*holder{}, map[string]bool{}
 	}
 	for _, event := range DescribeChanges(h.last, now) {
 		h.AddEvent(now.At, event)
@@ -115,7 +118,7 @@ func (h *History) See(now Moment, rec *record.Record) {
 	h.last, h.Last = now, now.At
 }
 
-// AddEvent adds a line to the log.
+// AddEvent adds a line to the log. A long log loses its middle.
 func (h *History) AddEvent(at time.Time, event Event) {
 	h.log = append(h.log, LogLine{At: at, Event: event})
 	if len(h.log) > firstLogKept+lastLogKept {
@@ -124,7 +127,7 @@ func (h *History) AddEvent(at time.Time, event Event) {
 	}
 }
 
-// countHolders adds to what holds nodes for how long it did since a time, until now.
+// countHolders adds to each holder the time from since until now.
 func (h *History) countHolders(blocked []drain.Blocked, since func(*drain.Blocked) time.Time, now time.Time) {
 	longest := map[*holder]time.Duration{}
 	for i := range blocked {
@@ -142,7 +145,7 @@ func (h *History) countHolders(blocked []drain.Blocked, since func(*drain.Blocke
 	}
 }
 
-// findHolder returns the count of a holder. Those beyond the most that are kept share one.
+// findHolder returns the count of a holder. If there are too many, the further ones share a count.
 func (h *History) findHolder(what string) *holder {
 	of, known := h.holders[what]
 	if !known && len(h.holders) >= mostHoldersKept {
@@ -156,7 +159,7 @@ func (h *History) findHolder(what string) *holder {
 	return of
 }
 
-// nameHolder returns what a blocked pod waits for, in the fewest words.
+// nameHolder returns the budget that a blocked pod waits for, or else its obstacle in full.
 func nameHolder(b *drain.Blocked) string {
 	if budget := b.BudgetName(); budget != "" {
 		return budget
@@ -164,7 +167,7 @@ func nameHolder(b *drain.Blocked) string {
 	return b.String()
 }
 
-// seeNodes notes which states nodes are in. A node that is not listed any more is gone.
+// seeNodes notes the nodes' states. A node that the status no longer lists is gone.
 func (h *History) seeNodes(now Moment, rec *record.Record) {
 	for i := range now.Status.Nodes {
 		n := &now.Status.Nodes[i]
@@ -174,7 +177,7 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 		node, known := h.nodes[n.Name]
 		if !known {
 			if len(h.nodes) >= mostNodesKept {
-				h.nodesLeftOut++
+				h.nodesLeftOut[n.Name] = true
 				continue
 			}
 			node = &NodeHistory{Name: n.Name, Zone: n.Zone}
@@ -194,7 +197,7 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 	}
 }
 
-// addRecorded adds the states before the node was first seen that its record tells of.
+// addRecorded adds the states that the record has of the time before the node was first seen.
 func (n *NodeHistory) addRecorded(rec record.NodeRecord, now time.Time) {
 	for _, state := range []struct {
 		is record.NodeState
@@ -206,7 +209,7 @@ func (n *NodeHistory) addRecorded(rec record.NodeRecord, now time.Time) {
 	}
 }
 
-// stateBegan returns when a node came into its state: what the record tells, or now.
+// stateBegan returns when the node entered its state by its record, or now if the record does not have it.
 func stateBegan(state record.NodeState, rec record.NodeRecord, now time.Time) time.Time {
 	at := map[record.NodeState]time.Time{record.NodeDraining: rec.Began, record.NodeEmpty: rec.EmptyAt, record.NodeRemoving: rec.Terminated}[state]
 	if at.IsZero() || at.After(now) {
@@ -215,7 +218,7 @@ func stateBegan(state record.NodeState, rec record.NodeRecord, now time.Time) ti
 	return at
 }
 
-// enterState ends the node's last state and begins another, if it is another.
+// enterState ends the node's last state and begins the next one. It does nothing if the node is in that state.
 func (n *NodeHistory) enterState(state record.NodeState, at time.Time) {
 	if n.State == state {
 		return
@@ -250,7 +253,7 @@ func (h *History) seeWaits(now Moment) {
 	}
 }
 
-// waitFor notes what the node's pods wait for now and since when, "" for nothing.
+// waitFor notes what the node's pods wait for now and since when; what is "" if they wait for nothing.
 func (n *NodeHistory) waitFor(what string, since, at time.Time) {
 	last := len(n.Waits) - 1
 	if last >= 0 && n.Waits[last].To.IsZero() {
@@ -289,6 +292,10 @@ func (h *History) seeGroup(now Moment) {
 			}
 			h.phases = append(h.phases, Period{What: string(s.Phase), From: from})
 		}
+	}
+	if before := h.last.Status.Desired; before > 0 {
+		seconds := now.At.Sub(h.last.At).Seconds()
+		h.nodeSeconds, h.sizedSeconds = h.nodeSeconds+float64(before)*seconds, h.sizedSeconds+seconds
 	}
 	sample := SizeSample{At: now.At, Desired: s.Desired, Owed: s.Owed, New: s.New, NewReady: s.NewReady}
 	if n := len(h.sizes); n > 0 {
@@ -349,7 +356,7 @@ func endPeriods(all []Period, at time.Time) []Period {
 	return all
 }
 
-// listHolders returns what held nodes, those first that did for longest.
+// listHolders returns what nodes waited for, the longest wait first.
 func (h *History) listHolders() []Holder {
 	all := make([]Holder, 0, len(h.holders))
 	for what, of := range h.holders {

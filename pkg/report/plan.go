@@ -312,6 +312,9 @@ func listZoneSurges(surge map[string]int) []string {
 	return parts
 }
 
+// checkCommand shows all findings, unless a plan names another command.
+const checkCommand = "kubectl nodeupgrade check"
+
 func planFooterLines(p *Plan, o Options) []string {
 	lines := append(beginLines(p), forecastLines(p)...)
 	for _, unread := range p.Unread {
@@ -325,7 +328,7 @@ func planFooterLines(p *Plan, o Options) []string {
 	for _, line := range p.LeftOut {
 		lines = append(lines, "Left out    "+line)
 	}
-	lines = append(lines, findingLines(p.Findings, cmp.Or(p.CheckedBy, "kubectl nodeupgrade check"))...)
+	lines = append(lines, findingLines(p.Findings, cmp.Or(p.CheckedBy, checkCommand))...)
 	for _, probe := range p.Probes {
 		if probe.Workload != "" {
 			lines = append(lines, fmt.Sprintf("Probe       new pod of %s: %s", probe.Workload, probe.Answer))

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// WriteReportHTML writes the report as one page that needs nothing else: no script, no network. The data is in it as JSON.
+// WriteReportHTML writes the report as one page without scripts and links. The page also contains the report as JSON.
 func WriteReportHTML(w io.Writer, r *RunReport) error {
 	data, err := json.Marshal(convertReport(*r)) // which writes < as \u003c
 	if err != nil {
@@ -39,7 +39,7 @@ func WriteReportHTML(w io.Writer, r *RunReport) error {
 	return err
 }
 
-// WriteReportJSON writes the report as a document for programs.
+// WriteReportJSON writes the report as a JSON document.
 func WriteReportJSON(w io.Writer, r *RunReport) error {
 	data, err := json.MarshalIndent(convertReport(*r), "", "  ")
 	if err != nil {
@@ -53,7 +53,7 @@ func classOfTone(t tone) string {
 	return map[tone]string{good: "good", warning: "warning", bad: "bad"}[t]
 }
 
-// section is a part of the page; one without a body is left out.
+// section is a part of the page. A section without a body is left out.
 type section struct {
 	title string
 	body  markup
@@ -70,7 +70,7 @@ func (r *RunReport) sections() []section {
 	}
 }
 
-// keyFacts are the rows of the summary that are shown large.
+// keyFacts names the rows of the summary that the page shows large.
 var keyFacts = []string{"Nodes", "Time", "Plan said", "Evictions", "Without a ready pod", "Nodes at the peak", "Extra instance-hours"}
 
 func (r *RunReport) summaryHTML() markup {
@@ -98,7 +98,7 @@ func (r *RunReport) summaryHTML() markup {
 	return body + "\n" + textElement("h3", "Not known") + element("ul", nil, items...)
 }
 
-// legend names the colours of bars.
+// legend returns a line that explains the colours of bars.
 func legend(entries ...[2]string) markup {
 	var items []markup
 	for _, e := range entries {
@@ -201,16 +201,9 @@ func (r *RunReport) findingRows() [][]string {
 	rows := make([][]string, 0, len(merged))
 	for i := range merged {
 		f := &merged[i]
-		rows = append(rows, []string{string(f.Severity), f.Rule, f.String() + withPrefix(" (skipped: ", f.Skipped) + closing(f.Skipped)})
+		rows = append(rows, []string{string(f.Severity), f.Rule, f.String() + Parenthesize(withPrefix("skipped: ", f.Skipped))})
 	}
 	return rows
-}
-
-func closing(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ")"
 }
 
 func (r *RunReport) findingsHTML() markup {
@@ -222,7 +215,7 @@ func (r *RunReport) findingsHTML() markup {
 
 func (r *RunReport) noFindings() string {
 	if r.Plan == nil {
-		return "Unknown: the rules were not looked at."
+		return "Unknown: the rules were not checked."
 	}
 	return "None."
 }

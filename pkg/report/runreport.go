@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,35 +17,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Subject is what a report is about.
+// Subject says what a report is about.
 type Subject string
 
 // The subjects of reports.
 const (
-	// AboutPlan is an upgrade that was planned and not begun.
+	// AboutPlan is a planned upgrade that has not begun.
 	AboutPlan Subject = "plan"
 	// AboutSimulation is an upgrade in virtual time.
 	AboutSimulation Subject = "simulation"
-	// AboutUpgrade is an upgrade as the process saw it that carried it out.
+	// AboutUpgrade is an upgrade as seen by the process that ran it.
 	AboutUpgrade Subject = "upgrade"
-	// AboutStatus is an upgrade as its record tells it.
+	// AboutStatus is an upgrade as its record in the cluster shows it.
 	AboutStatus Subject = "status"
 )
 
-// Origin says where a report comes from.
+// Origin says which command made a report, when and for which cluster.
 type Origin struct {
 	About Subject   `json:"about"`
 	Made  time.Time `json:"made"`
-	// Context is the kubeconfig's name of the cluster, Account whose cloud credentials were used; "" for unknown.
+	// Context is the kubeconfig context. Account is the cloud account. Each is "" if it is not known.
 	Context string `json:"context,omitempty"`
 	Account string `json:"account,omitempty"`
-	// User ran the command, which had the version, and Command repeats it.
+	// User ran the command. Version is the version of this tool. Command is the command line without --report and secrets.
 	User    string `json:"user"`
 	Version string `json:"version"`
 	Command string `json:"command"`
 }
 
-// RunReport is what there is to say of one group's upgrade. A nil number is not known.
+// RunReport is the report of one group's upgrade. A number that is nil is not known.
 type RunReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -56,7 +57,7 @@ type RunReport struct {
 	Message string        `json:"message,omitempty"`
 	Started time.Time     `json:"started,omitzero"`
 	Ended   time.Time     `json:"ended,omitzero"`
-	// Total is how many nodes were to be replaced, Replaced how many were.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
 	// Evictions counts the pods that were evicted. WithoutReady is how long workloads had no ready pod, added up.
@@ -71,13 +72,15 @@ type RunReport struct {
 	// From and To are the limits of the timeline.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
-	// Nodes are those that were started, in order of start.
+	// Nodes lists the nodes that the upgrade started to drain, in order of start.
 	Nodes  []NodeHistory `json:"nodes,omitempty"`
 	Phases []Period      `json:"phases,omitempty"`
 	Sizes  []SizeSample  `json:"sizes,omitempty"`
 	// Workloads are what the upgrade cost workloads, those first that users noticed most.
 	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
-	// Holders are what nodes waited for, the longest first.
+	// Unhealthy lists the workloads that had not recovered at the end of the report.
+	Unhealthy []record.Unhealthy `json:"unhealthy,omitempty"`
+	// Holders lists what nodes waited for, the longest wait first.
 	Holders  []Holder            `json:"heldBy,omitempty"`
 	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Settings are those of the upgrade.
@@ -93,13 +96,14 @@ type RunReport struct {
 // mostFindingsReported is how many findings a report has, so that it stays small for a large group.
 const mostFindingsReported = 200
 
-// NewRunReport returns the report of a group's upgrade. plan is nil if none was made; noPlan says why then, "" for a reason that goes
-// without saying. rec is the record at the end of the history; that of a plan without a forecast has no Run.
+// NewRunReport returns the report of a group's upgrade. plan is nil if no plan was made; noPlan says why, or is "". rec is the record at
+// the end of the history. The record of a plan without a forecast has no Run.
 func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *record.Record) *RunReport {
 	r := &RunReport{
 		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
 		Total: rec.Total, Replaced: rec.Replaced, Settings: rec.Request,
 		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
+		Unhealthy: seen.last.Status.Unhealthy,
 	}
 	if origin.About == AboutPlan { // nothing of it has happened
 		r.Run, r.Result, r.Message, r.Replaced, r.Started, r.Ended = "", "", "", 0, time.Time{}, time.Time{}
@@ -134,7 +138,7 @@ func (r *RunReport) addPlan(plan *Plan) {
 	r.Plan = &p
 	if more := len(r.Findings) - mostFindingsReported; more > 0 {
 		r.Findings = r.Findings[:mostFindingsReported]
-		r.NotKnown = append(r.NotKnown, formatCount(more, "more finding")+": kubectl nodeupgrade check lists them all")
+		r.NotKnown = append(r.NotKnown, formatCount(more, "more finding")+": "+cmp.Or(plan.CheckedBy, checkCommand)+" lists all")
 	}
 	if r.Settings.Group == "" {
 		r.Settings = plan.Request
@@ -158,25 +162,21 @@ func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 	if !seen.Last.After(seen.First) {
 		return
 	}
-	peak, seconds := 0, 0.0
-	for i, sample := range r.Sizes {
-		until := seen.Last
-		if i+1 < len(r.Sizes) {
-			until = r.Sizes[i+1].At
-		}
+	peak := 0
+	for _, sample := range r.Sizes {
 		peak = max(peak, sample.Desired)
-		seconds += float64(sample.Desired-rec.Sizes.Desired) * until.Sub(sample.At).Seconds()
 	}
 	if peak > 0 {
 		r.Peak = &peak
 	}
 	if peak > 0 && rec.Sizes.Desired > 0 && !r.isTakenUp() {
+		seconds := seen.nodeSeconds - float64(rec.Sizes.Desired)*seen.sizedSeconds
 		hours := math.Round(seconds/36) / 100
 		r.ExtraInstanceHours = &hours
 	}
 }
 
-// takenUpAfter is how long after its start an upgrade was seen first that another process began.
+// takenUpAfter is the time after the start of an upgrade from which a first moment means that another process began it.
 const takenUpAfter = 30 * time.Second
 
 // isTakenUp reports whether another process carried out the first part of the upgrade.
@@ -196,21 +196,21 @@ func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	if r.Plan == nil && r.About == AboutUpgrade {
 		say("what the plan said%s", withPrefix(": ", noPlan))
 	}
-	if seen.nodesLeftOut > 0 {
-		say("%s: a report has %d nodes", formatCount(seen.nodesLeftOut, "more node"), mostNodesKept)
+	if more := len(seen.nodesLeftOut); more > 0 {
+		say("%s: a report has at most %d nodes", formatCount(more, "more node"), mostNodesKept)
 	}
 	if seen.logLeftOut > 0 {
 		say("%s of the log, after the first %d", formatCount(seen.logLeftOut, "line"), firstLogKept)
 	}
 }
 
-// onlyRecord says what is not known of the time before a report's first moment, at which so many nodes were gone.
+// onlyRecord says what is not known of the time before a report's first moment. Its values are that time and the nodes that were gone.
 const onlyRecord = "before %s only the record is known: what nodes had waited for, how large the group was and when %s came and went is not"
 
 // formatTime writes a time as a report does, in UTC.
 func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// formatMoment is formatTime's, and "" for no time.
+// formatMoment returns formatTime's text, or "" for the zero time.
 func formatMoment(at time.Time) string {
 	if at.IsZero() {
 		return ""
@@ -218,7 +218,7 @@ func formatMoment(at time.Time) string {
 	return formatTime(at)
 }
 
-// planned returns what was planned for a node.
+// planned returns the planned nodes by name.
 func (r *RunReport) planned() map[string]*PlanNode {
 	byName := map[string]*PlanNode{}
 	if r.Plan != nil {
@@ -229,7 +229,7 @@ func (r *RunReport) planned() map[string]*PlanNode {
 	return byName
 }
 
-// listNotStarted returns the nodes that were planned and not started.
+// listNotStarted returns the planned nodes that the upgrade has not started to drain.
 func (r *RunReport) listNotStarted() []NodeHistory {
 	if r.Plan == nil {
 		return nil
@@ -247,7 +247,7 @@ func (r *RunReport) listNotStarted() []NodeHistory {
 	return all
 }
 
-// bootPeriods returns the times in which new nodes were not ready yet, with how many at most.
+// bootPeriods returns the times during which new nodes were booting, each with the largest number of them.
 func (r *RunReport) bootPeriods() []Period {
 	var all []Period
 	most := 0
@@ -277,8 +277,8 @@ const unknownValue = "unknown"
 func (r *RunReport) listFacts() []fact {
 	facts := []fact{
 		{"Group", r.Name + Parenthesize(r.groupKind())},
-		{"Cluster", withUnknown(r.Context) + withPrefix(", ", r.Account)},
-		{"Target", withUnknown(r.Target.Name)},
+		{"Cluster", cmp.Or(r.Context, unknownValue) + withPrefix(", ", r.Account)},
+		{"Target", cmp.Or(r.Target.Name, unknownValue)},
 		{"Nodes", r.describeNodes()},
 		{"Time", r.describeTime()},
 		{"Plan said", r.describePlanned()},
@@ -288,13 +288,21 @@ func (r *RunReport) listFacts() []fact {
 		{"Extra instance-hours", formatHours(r.ExtraInstanceHours)},
 		{"Started", formatMoment(r.Started)},
 		{"Ended", formatMoment(r.Ended)},
-		{map[bool]string{true: "Reported by", false: "Run by"}[r.About == AboutStatus], withUnknown(r.User)},
-		{"Version", withUnknown(r.Version)},
+		{r.describeRole(), cmp.Or(r.User, unknownValue)},
+		{"Version", cmp.Or(r.Version, unknownValue)},
 		{"Run", r.Run},
-		{"Command", withUnknown(r.Command)},
+		{"Command", cmp.Or(r.Command, unknownValue)},
 		{"Report made", formatTime(r.Made)},
 	}
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.value == "" })
+}
+
+// describeRole returns what the user of the command did.
+func (r *RunReport) describeRole() string {
+	if r.About == AboutStatus {
+		return "Reported by"
+	}
+	return "Run by"
 }
 
 func (r *RunReport) groupKind() string {
@@ -302,13 +310,6 @@ func (r *RunReport) groupKind() string {
 		return ""
 	}
 	return r.Plan.Kind
-}
-
-func withUnknown(text string) string {
-	if text == "" {
-		return unknownValue
-	}
-	return text
 }
 
 func formatKnown(n *int) string {
@@ -332,7 +333,7 @@ func (r *RunReport) describeNodes() string {
 	return fmt.Sprintf("%d of %s replaced", r.Replaced, formatCount(r.Total, "node"))
 }
 
-// describePeak says how large the group was at most, as far as that was seen.
+// describePeak returns the largest size that was seen.
 func (r *RunReport) describePeak() string {
 	if r.Peak != nil && r.isTakenUp() {
 		return "at least " + formatKnown(r.Peak)
@@ -359,7 +360,7 @@ func (r *RunReport) describeTime() string {
 // formatLength writes a time to the second.
 func formatLength(d time.Duration) string { return max(0, d).Round(time.Second).String() }
 
-// describePlanned says what the plan told of the time.
+// describePlanned returns how long the upgrade takes by the plan, and with how many evictions.
 func (r *RunReport) describePlanned() string {
 	switch {
 	case r.Plan == nil && r.About == AboutUpgrade:
@@ -367,7 +368,7 @@ func (r *RunReport) describePlanned() string {
 	case r.Plan == nil:
 		return ""
 	case r.Plan.Duration.Latest.Duration == 0:
-		return "no time"
+		return unknownValue
 	}
 	text := formatSpan(r.Plan.Duration)
 	if r.Plan.Evictions != nil {
@@ -389,13 +390,13 @@ func (r *RunReport) describeWithout() string {
 	if workloads == 0 {
 		return "0s"
 	}
-	return fmt.Sprintf("%s, %s", formatSeconds(r.WithoutReady.Duration), formatCount(workloads, "workload"))
+	return formatSeconds(r.WithoutReady.Duration) + Parenthesize(formatCount(workloads, "workload"))
 }
 
 // verdict returns the sentence that says most. An upgrade that costs workloads ready pods is not shown as good.
 func (r *RunReport) verdict() (tone, string) {
-	of := map[Subject]string{AboutPlan: "Plan", AboutSimulation: "Simulation", AboutUpgrade: "Upgrade", AboutStatus: "Status"}[r.About] + ": "
-	worse, t := withPrefix(", ", describeWorse(nil, r.Workloads)), good
+	of := strings.ToUpper(string(r.About[:1])) + string(r.About[1:]) + ": "
+	worse, t := withPrefix(", ", describeWorse(r.Unhealthy, r.Workloads)), good
 	if worse != "" {
 		t = warning
 	}

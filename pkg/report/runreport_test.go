@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -216,8 +217,46 @@ func TestReportVerdict(t *testing.T) {
 	}
 	rec := &record.Record{Run: "r", Result: record.Succeeded, Workloads: map[string]record.WorkloadRecord{"a/Deployment/b": {Impact: record.Impact{Evictions: 1, Lacks: 1}}}}
 	lacking := NewRunReport(originOf(AboutUpgrade), nil, "", &History{}, rec)
+	var seen History
+	seen.See(Moment{At: now, Status: record.Status{Group: "g", Unhealthy: []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}}}, &record.Record{})
+	unhealthy := NewRunReport(originOf(AboutUpgrade), nil, "", &seen, &record.Record{Run: "r", Result: record.Succeeded})
+	if tone, text := unhealthy.verdict(); tone != warning || !strings.Contains(text, "1 workload with fewer ready pods than before") {
+		t.Errorf("done with a DaemonSet that does not recover: tone %d, %q", tone, text)
+	}
 	if tone, text := lacking.verdict(); tone != warning || !strings.Contains(text, "1 workload with fewer ready pods than before") {
 		t.Errorf("done with a workload that lacks pods: tone %d, %q", tone, text)
+	}
+}
+
+// What a long history leaves out is counted once, and does not change its numbers.
+func TestReportOfALongUpgrade(t *testing.T) {
+	var seen History
+	rec := &record.Record{Run: "r", Started: now, Sizes: nodegroup.Sizes{Desired: 4}}
+	var nodes []record.NodeStatus
+	for i := range mostNodesKept + 2 {
+		nodes = append(nodes, record.NodeStatus{Name: fmt.Sprintf("n%05d", i), State: record.NodeDraining, Batch: 1})
+	}
+	const samples = 3*mostSizesKept + 1
+	for i := range samples { // a size of six and of five by turns
+		if i == 2 {
+			nodes = nil
+		}
+		seen.See(Moment{At: now.Add(time.Duration(i) * time.Second), Status: record.Status{Group: "g", Desired: 6 - i%2, Nodes: nodes}}, rec)
+	}
+	plan := surgePlan()
+	plan.CheckedBy = "kubectl nodeupgrade check -f dump.json"
+	for range mostFindingsReported + 1 {
+		plan.Findings = append(plan.Findings, preflight.Finding{Rule: "X001", Severity: preflight.Note})
+	}
+	r := NewRunReport(originOf(AboutUpgrade), plan, "", &seen, rec)
+	want := math.Round(float64(samples/2)*(2+1)/36) / 100
+	if r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != want || len(r.Sizes) > mostSizesKept {
+		t.Errorf("%v extra instance-hours of %d samples, want %v", *r.ExtraInstanceHours, len(r.Sizes), want)
+	}
+	for _, line := range []string{"1 more finding: kubectl nodeupgrade check -f dump.json lists all", "2 more nodes: a report has at most 5000 nodes"} {
+		if !slices.Contains(r.NotKnown, line) {
+			t.Errorf("not known are %q, want %q", r.NotKnown, line)
+		}
 	}
 }
 
@@ -241,7 +280,7 @@ func TestReportCounts(t *testing.T) {
 	if want := []Holder{{What: "PDB shop/cart", For: length(2 * time.Minute), Nodes: 1}}; !slices.Equal(r.Holders, want) {
 		t.Errorf("held by %+v, want %+v", r.Holders, want)
 	}
-	// Three nodes more for eight minutes and one more for four are 28 minutes.
+	// The group has three extra nodes for eight minutes and then one for four minutes: 28 minutes of one node.
 	if r.Peak == nil || *r.Peak != 7 || r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != 0.47 {
 		t.Errorf("peak %v, extra hours %v; want 7 and 0.47", r.Peak, r.ExtraInstanceHours)
 	}

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Word returns a value with a fixed set of values as documents have it: lower case, with a dash between words. The record of an upgrade
-// keeps the older forms (Draining, scale up, PodEvictionFailure), which every version reads.
+// Word returns the value of an enumeration as documents write it: in lower case, with dashes between words. The record of an upgrade
+// keeps the older forms (Draining, scale up, PodEvictionFailure), because every version reads them.
 func Word(value string) string {
 	var b strings.Builder
 	for i, r := range value {
@@ -30,8 +30,7 @@ func Word(value string) string {
 
 func word[T ~string](value T) T { return T(Word(string(value))) }
 
-// ForPrograms returns the document as programs get it, with the casing of [Word] in phases, results and states. It does not change the
-// document that it is given.
+// ForPrograms returns a copy of the document in which phases, results and states are written as [Word] does.
 func ForPrograms(document runtime.Object) runtime.Object {
 	switch d := document.(type) {
 	case *NodeGroupList:
@@ -101,7 +100,7 @@ func convertComparison(c Comparison) *Comparison {
 	return &c
 }
 
-// convertReport returns the report as programs get it.
+// convertReport returns a copy of the report whose states, phases and results are written as in other documents.
 func convertReport(r RunReport) RunReport {
 	r.Result = word(r.Result)
 	if r.Plan != nil {
