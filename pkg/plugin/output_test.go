@@ -268,6 +268,9 @@ func TestUpgradesOfSeveralGroupsAreOneDocument(t *testing.T) {
 	if err := contract.Validate(out.String()); err != nil {
 		t.Error(err)
 	}
+	if strings.Contains(out.String(), `"desired"`) || strings.Contains(out.String(), `"newReady"`) {
+		t.Errorf("the record does not show the group's numbers, and the document has them:\n%s", out)
+	}
 	var got report.List[report.UpgradeStatus]
 	oneDocument(t, out.String(), &got)
 	if len(got.Items) != 2 || got.Items[0].Result != record.Succeeded || got.Items[1].Name != "green" || got.Items[1].Message != "the cloud does not answer" {

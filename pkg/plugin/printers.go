@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// errUnknownFormat is the error of a format that choosePrinter does not know.
+// errUnknownFormat is returned by choosePrinter for a format that it does not support.
 var errUnknownFormat = errors.New("unknown output format")
 
 // choosePrinter returns a printer for one of kubectl's formats: JSON, YAML, JSONPath or a Go

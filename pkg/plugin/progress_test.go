@@ -43,7 +43,7 @@ func follow(t *testing.T, mode string, happens func(Display)) string {
 // stepOf is a step in a phase, with obstacles.
 func stepOf(phase record.Phase, blocked ...drain.Blocked) upgrade.Step {
 	return upgrade.Step{Blocked: blocked, Status: record.Status{
-		Group: "workers", Phase: phase, Total: 2, Desired: 3, Max: 4, Zones: "a:3",
+		Group: "workers", Phase: phase, Total: 2, GroupCounts: &record.GroupCounts{Desired: 3, Max: 4}, Zones: "a:3",
 		Nodes: []record.NodeStatus{{Name: "n1", State: record.NodeDraining, Batch: 1, Pods: 1}},
 	}}
 }

@@ -66,8 +66,8 @@ func rejectWaiting(line *commandLine, group string, record record.Record) error 
 	return line.printOutcome(group, record)
 }
 
-// upgradeGroups upgrades one group after the other, and stops at the first that does not reach its
-// goal. For programs it prints one document at the end.
+// upgradeGroups upgrades the groups one after the other and stops at the first one that does not reach its goal. If several groups
+// were named, -o json and -o yaml print one list of all of them at the end.
 func upgradeGroups(ctx context.Context, s *session, names []string) error {
 	if s.line.groups.asksForOne() || !s.line.printsStructure() {
 		return upgradeEach(ctx, s, names)
@@ -366,10 +366,11 @@ func describeResult(record record.Record) string {
 	return ": " + strings.Join(parts, "; ")
 }
 
+// makeUpgradeStatus returns what the record shows of an upgrade. The numbers of the group are not known.
 func makeUpgradeStatus(name string, rec record.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
 		Run: rec.Run, Started: rec.Started, Result: rec.Result, Message: rec.Message, Target: rec.Target, Impacts: upgrade.ListImpacts(&rec),
-		Status: record.Status{Group: name, Phase: rec.Phase, Since: rec.PhaseBegan, Total: rec.Total, Replaced: rec.Replaced, Owed: rec.Ledger.Contribution()},
+		Status: record.Status{Group: name, Phase: rec.Phase, Since: rec.PhaseBegan, Total: rec.Total, Replaced: rec.Replaced, Outdated: rec.CountUnstarted(), Owed: rec.Ledger.Contribution()},
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)
 	return s

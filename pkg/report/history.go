@@ -293,11 +293,15 @@ func (h *History) seeGroup(now Moment) {
 			h.phases = append(h.phases, Period{What: string(s.Phase), From: from})
 		}
 	}
-	if before := h.last.Status.Desired; before > 0 {
+	if before := h.last.Status.Counted().Desired; before > 0 {
 		seconds := now.At.Sub(h.last.At).Seconds()
 		h.nodeSeconds, h.sizedSeconds = h.nodeSeconds+float64(before)*seconds, h.sizedSeconds+seconds
 	}
-	sample := SizeSample{At: now.At, Desired: s.Desired, Owed: s.Owed, New: s.New, NewReady: s.NewReady}
+	if s.GroupCounts == nil {
+		return
+	}
+	group := s.Counted()
+	sample := SizeSample{At: now.At, Desired: group.Desired, Owed: s.Owed, New: group.New, NewReady: group.NewReady}
 	if n := len(h.sizes); n > 0 {
 		before := h.sizes[n-1]
 		before.At = sample.At

@@ -92,14 +92,15 @@ func (l *Live) describeHead() string {
 	if l.Stopping != "" {
 		text += ", stopping: " + string(l.Stopping)
 	}
-	if s.Max > 0 {
-		text += fmt.Sprintf("  desired %d, max %d", s.Desired, s.Max)
+	group := s.Counted()
+	if group.Max > 0 {
+		text += fmt.Sprintf("  desired %d, max %d", group.Desired, group.Max)
 	}
 	if s.Owed > 0 {
 		text += fmt.Sprintf(", %d ours", s.Owed)
 	}
-	if s.New > s.NewReady {
-		text += fmt.Sprintf("  %d of %s ready", s.NewReady, formatCount(s.New, "new node"))
+	if group.New > group.NewReady {
+		text += fmt.Sprintf("  %d of %s ready", group.NewReady, formatCount(group.New, "new node"))
 	}
 	return text
 }

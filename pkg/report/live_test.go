@@ -27,7 +27,7 @@ func someLive() *Live {
 		AllPods: map[string]int{"ip-10-0-1-7": 8}, Hint: "Ctrl-C stops cleanly",
 	}
 	st := &l.Status
-	st.Total, st.Replaced, st.Desired, st.Max, st.New, st.NewReady = 12, 7, 18, 18, 6, 5
+	st.Total, st.Replaced, st.GroupCounts = 12, 7, &record.GroupCounts{Desired: 18, Max: 18, New: 6, NewReady: 5}
 	st.Nodes = []record.NodeStatus{
 		{Name: "ip-10-0-1-7", Zone: "us-east-1a", State: record.NodeDraining, Batch: 5, Pods: 3, Staying: 4},
 		{Name: "ip-10-0-1-8", Zone: "us-east-1a", State: record.NodeFenced},

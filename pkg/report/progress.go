@@ -69,12 +69,12 @@ type EventLine struct {
 
 // Counts are the numbers of nodes at one moment of an upgrade.
 type Counts struct {
-	// Total is how many nodes the upgrade replaces, and Replaced how many of them are gone.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
-	// Outdated is how many outdated nodes are not started yet.
+	// Outdated counts the outdated nodes that the upgrade has not started to drain.
 	Outdated int `json:"outdated"`
-	// New is how many nodes of the target revision have come up, and NewReady how many of them can run pods.
+	// New counts the nodes of the target revision that came up during the upgrade. NewReady counts those of them that can run pods.
 	New      int `json:"new"`
 	NewReady int `json:"newReady"`
 	// Desired and Max are the group's desired and maximum size. They are left out for a group without a size.
@@ -87,12 +87,13 @@ func NewEventLine(at time.Time, group, run string, event Event, now *record.Stat
 	line := EventLine{Time: at.UTC(), Group: group, Run: run, Event: event}
 	line.TypeMeta, _ = NewMeta("Event", "")
 	line.State = Word(line.State)
-	if now.Group == "" {
+	if now.GroupCounts == nil {
 		return line
 	}
-	line.Counts = &Counts{Total: now.Total, Replaced: now.Replaced, Outdated: now.Outdated, New: now.New, NewReady: now.NewReady}
-	if now.Max > 0 {
-		line.Counts.Desired, line.Counts.Max = &now.Desired, &now.Max
+	counted := now.Counted()
+	line.Counts = &Counts{Total: now.Total, Replaced: now.Replaced, Outdated: now.Outdated, New: counted.New, NewReady: counted.NewReady}
+	if counted.Max > 0 {
+		line.Counts.Desired, line.Counts.Max = &counted.Desired, &counted.Max
 	}
 	return line
 }
@@ -150,11 +151,12 @@ func listGroupChanges(before, now *record.Status) []Event {
 	if was, is := before.Retried, now.Retried; is.Action != "" && (is.Action != was.Action || is.Detail != was.Detail) {
 		events = append(events, Event{Type: WaitingEvent, Text: "it is tried again " + is.String()})
 	}
-	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
-		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
+	was, is := before.Counted(), now.Counted()
+	if before.GroupCounts != nil && now.GroupCounts != nil && (is.Desired != was.Desired || is.Max != was.Max) {
+		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group size desired %d, max %d%s", is.Desired, is.Max, Parenthesize(now.Zones))})
 	}
-	if now.NewReady != before.NewReady && now.New > 0 {
-		events = append(events, Event{Type: CapacityEvent, Text: formatCount(now.NewReady, "new node") + " ready" + describeStarting(now.New-now.NewReady)})
+	if is.NewReady != was.NewReady && is.New > 0 {
+		events = append(events, Event{Type: CapacityEvent, Text: formatCount(is.NewReady, "new node") + " ready" + describeStarting(is.New-is.NewReady)})
 	}
 	if fenced := countUnstarted(now, record.NodeFenced); fenced > countUnstarted(before, record.NodeFenced) && countUnstarted(now, record.NodePending) == 0 {
 		events = append(events, Event{Type: CapacityEvent, Text: formatCount(fenced, "node") + " not started yet, all fenced"})
@@ -186,8 +188,8 @@ func describePhase(before, now *record.Status) string {
 		return ""
 	}
 	text := ": " + formatCount(now.Total-now.Replaced, "outdated node")
-	if now.Max > 0 {
-		text += fmt.Sprintf(", desired %d, max %d", now.Desired, now.Max)
+	if group := now.Counted(); group.Max > 0 {
+		text += fmt.Sprintf(", desired %d, max %d", group.Desired, group.Max)
 	}
 	return text + Parenthesize(now.Zones)
 }

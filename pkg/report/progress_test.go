@@ -18,7 +18,7 @@ import (
 // moment is a group of three nodes in the middle of its upgrade, changed as told.
 func moment(with ...func(*Moment)) Moment {
 	m := Moment{At: now, Status: record.Status{
-		Group: "workers", Phase: record.PhaseUpgrade, Total: 3, Replaced: 1, Desired: 4, Max: 5, Zones: "a:2 b:2", New: 2, NewReady: 2,
+		Group: "workers", Phase: record.PhaseUpgrade, Total: 3, Replaced: 1, GroupCounts: &record.GroupCounts{Desired: 4, Max: 5, New: 2, NewReady: 2}, Zones: "a:2 b:2",
 		Nodes: []record.NodeStatus{
 			{Name: "n1", Zone: "a", State: record.NodeDraining, Batch: 1, Pods: 2}, {Name: "n2", Zone: "b", State: record.NodeFenced},
 		},

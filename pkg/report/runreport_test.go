@@ -38,7 +38,7 @@ func newFilm() *film {
 		Sizes: nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, Total: 3, Nodes: map[string]record.NodeRecord{},
 	}}
 	f.rec.Request.Group = "workers"
-	f.status = record.Status{Group: "workers", Phase: record.PhaseScaleUp, Since: now, Total: 3, Desired: 7, Max: 7, Owed: 3, New: 3}
+	f.status = record.Status{Group: "workers", Phase: record.PhaseScaleUp, Since: now, Total: 3, GroupCounts: &record.GroupCounts{Desired: 7, Max: 7, New: 3}, Owed: 3}
 	return f
 }
 
@@ -71,7 +71,8 @@ func (f *film) remove(name string) {
 // show has the history see the moment, with what is blocked.
 func (f *film) show(at time.Time, blocked ...drain.Blocked) {
 	status := f.status
-	status.Nodes = slices.Clone(status.Nodes)
+	counts := *status.GroupCounts
+	status.Nodes, status.GroupCounts = slices.Clone(status.Nodes), &counts
 	f.seen.See(Moment{At: at, Status: status, Blocked: blocked}, &f.rec)
 }
 
@@ -241,7 +242,7 @@ func TestReportOfALongUpgrade(t *testing.T) {
 		if i == 2 {
 			nodes = nil
 		}
-		seen.See(Moment{At: now.Add(time.Duration(i) * time.Second), Status: record.Status{Group: "g", Desired: 6 - i%2, Nodes: nodes}}, rec)
+		seen.See(Moment{At: now.Add(time.Duration(i) * time.Second), Status: record.Status{Group: "g", GroupCounts: &record.GroupCounts{Desired: 6 - i%2}, Nodes: nodes}}, rec)
 	}
 	plan := surgePlan()
 	plan.CheckedBy = "kubectl nodeupgrade check -f dump.json"

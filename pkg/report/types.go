@@ -88,7 +88,7 @@ type Plan struct {
 	Peak  int            `json:"peak,omitempty"`
 	// Quiesce are the processes that would be suspended meanwhile.
 	Quiesce []string `json:"suspends,omitempty"`
-	// Nodes are the outdated nodes in the order in which they are drained.
+	// Nodes lists the outdated nodes in the order in which the upgrade drains them.
 	Nodes []PlanNode `json:"nodes"`
 	// Current counts the group's other nodes; it is nil where no one can say which nodes are outdated.
 	Current *int `json:"current,omitempty"`
@@ -230,10 +230,10 @@ type UpgradeStatus struct {
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
 
-// Version is which version of this tool runs.
+// Version is the version of this tool.
 type Version struct {
 	metav1.TypeMeta `json:",inline"`
-	// Version is the release, or the commit that the program was built from.
+	// Version is the release's tag, or the commit of a build that is not released.
 	Version string `json:"version"`
 	// Go is the version of the compiler, and Platform the operating system and processor as OS/ARCH.
 	Go       string `json:"go"`
@@ -243,11 +243,11 @@ type Version struct {
 // DeepCopyObject is as List's.
 func (v *Version) DeepCopyObject() runtime.Object { c := *v; return &c }
 
-// Failure is what a command prints that fails before it has another document. A command line that is refused with exit
-// code 2 prints none.
+// Failure is the document of a command that fails before it prints another one. A command line that is refused with exit
+// code 2 has none.
 type Failure struct {
 	metav1.TypeMeta `json:",inline"`
-	// Error is the text that stderr has behind "error: ".
+	// Error is the text that follows "error: " on stderr.
 	Error string `json:"error"`
 	// ExitCode is the exit code of the command.
 	ExitCode int `json:"exitCode"`

@@ -19,9 +19,8 @@ func (d *decision) summarizeStatus() record.Status {
 	g := &d.w.Group
 	s := record.Status{
 		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
-		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
-		New: d.count.Fresh, NewReady: d.count.Usable,
-		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
+		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Owed: d.rec.Ledger.Contribution(),
+		GroupCounts: &record.GroupCounts{Ready: d.count.ready, New: d.count.Fresh, NewReady: d.count.Usable, Desired: g.Desired, Max: g.Max},
 		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
 	}
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
@@ -85,12 +84,12 @@ func (d *decision) startedStatus(name string) record.NodeStatus {
 }
 
 // WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
-// from its cloud: the nodes that were started, and what keeps their pods from leaving. Sizes and
+// from its cloud: the nodes that were started, and what keeps their pods from leaving. The counts and
 // zones of the group are not known then. The view needs the pods of Record.InFlight alone.
 func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
 	s := record.Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
-		Total: r.Total, Replaced: r.Replaced, Outdated: max(0, r.Total-r.Replaced), Owed: r.Ledger.Contribution(),
+		Total: r.Total, Replaced: r.Replaced, Outdated: r.CountUnstarted(), Owed: r.Ledger.Contribution(),
 	}
 	var blocked []drain.Blocked
 	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) {
@@ -107,9 +106,6 @@ func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 				blocked = append(blocked, drain.Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == record.Force})
 			}
-		}
-		if !n.Added && n.State != record.NodeDrained {
-			s.Outdated = max(0, s.Outdated-1)
 		}
 		s.Nodes = append(s.Nodes, status)
 	}

@@ -30,14 +30,14 @@ func ValidateEvent(text string) error { return validate(text, EventKind) }
 func validate(text, wanted string) error {
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
-		return fmt.Errorf("reading the document as JSON: %w", err)
+		return fmt.Errorf("parsing the document as JSON: %w", err)
 	}
 	var meta struct{ Kind string }
 	if err := json.Unmarshal([]byte(text), &meta); err != nil || meta.Kind == "" {
 		return errors.New("the document has no kind")
 	}
 	if wanted != "" && meta.Kind != wanted {
-		return fmt.Errorf("the document is of kind %s, want %s", meta.Kind, wanted)
+		return fmt.Errorf("the document's kind is %s, want %s", meta.Kind, wanted)
 	}
 	schema, err := compile(meta.Kind)
 	if err != nil {

@@ -114,6 +114,17 @@ func (r *Record) Clone() Record {
 // IsRunning reports whether an upgrade is under way.
 func (r *Record) IsRunning() bool { return r.Run != "" && r.Result == "" }
 
+// CountUnstarted returns how many of the nodes that the upgrade replaces it has not started to drain, by what it has recorded.
+func (r *Record) CountUnstarted() int {
+	n := r.Total - r.Replaced
+	for _, node := range r.Nodes {
+		if !node.Added && node.State != NodeDrained {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
 // InFlight are the UIDs of the nodes that were started and have not come to rest, by name.
 func (r *Record) InFlight() map[string]types.UID {
 	nodes := map[string]types.UID{}

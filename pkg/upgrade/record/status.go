@@ -38,23 +38,17 @@ type Status struct {
 	Manager string `json:"manager,omitempty"`
 	// Back tells that this is the way back of an upgrade that was rolled back.
 	Back bool `json:"back,omitempty"`
-	// Total is how many nodes the upgrade replaces, and Replaced how many of them are gone.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
-	// Outdated is how many outdated nodes are not started yet, and Ready how many nodes of the group are ready.
+	// Outdated counts the outdated nodes that the upgrade has not started to drain.
 	Outdated int `json:"outdated"`
-	Ready    int `json:"ready"`
 	// Since is when the phase began.
 	Since time.Time `json:"since,omitzero"`
-	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit
-	// for pods.
-	New      int `json:"new"`
-	NewReady int `json:"newReady"`
+	// GroupCounts is nil if the group was not read. Its fields are left out then.
+	*GroupCounts
 	// Owed is how many nodes of ours the group still has.
 	Owed int `json:"owed"`
-	// Desired and Max are the group's desired and maximum size; both are 0 for a group without a size.
-	Desired int `json:"desired"`
-	Max     int `json:"max"`
 	// Zones counts the nodes of each zone, as a text.
 	Zones string `json:"zones,omitempty"`
 	// Nodes are sorted by Name.
@@ -67,6 +61,26 @@ type Status struct {
 	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
 	// Note says what is done in another way than planned, and why.
 	Note string `json:"note,omitempty"`
+}
+
+// GroupCounts are the numbers of nodes that are read from the group.
+type GroupCounts struct {
+	// Ready counts the nodes of the group that are ready.
+	Ready int `json:"ready"`
+	// New counts the nodes of the target revision that came up during the upgrade. NewReady counts those of them that can run pods.
+	New      int `json:"new"`
+	NewReady int `json:"newReady"`
+	// Desired and Max are the group's desired and maximum size. Both are 0 for a group without a size.
+	Desired int `json:"desired"`
+	Max     int `json:"max"`
+}
+
+// Counted returns the numbers that were read from the group, and zeros if it was not read.
+func (s *Status) Counted() GroupCounts {
+	if s.GroupCounts == nil {
+		return GroupCounts{}
+	}
+	return *s.GroupCounts
 }
 
 // NodeStatus is one outdated or just replaced node.

@@ -35,14 +35,14 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		{"NodeGroupList", "`kubectl nodeupgrade -o json` and `kubectl nodeupgrade list -o json`", report.NodeGroupList{}},
-		{"Plan", "a plan of one group: `--dry-run`, `plan` and `simulate`", report.Plan{}},
-		{"PlanList", "plans of two or more groups that are named", report.PlanList{}},
-		{"Comparison", "a plan with `--compare`", report.Comparison{}},
-		{"UpgradeStatus", "`status`, and every command that changes an upgrade, at its end", report.UpgradeStatus{}},
+		{"Plan", "`plan GROUP`, `upgrade GROUP --dry-run` and `simulate`, for one group", report.Plan{}},
+		{"PlanList", "`plan` and `upgrade --dry-run` with two or more groups", report.PlanList{}},
+		{"Comparison", "`plan GROUP --compare` and `simulate --compare`", report.Comparison{}},
+		{"UpgradeStatus", "`status` (with `-w`, one document for each change), and at its end each command that changes an upgrade", report.UpgradeStatus{}},
 		{"CheckReport", "`check` of one group", report.CheckReport{}},
 		{"CheckList", "`check` without a group, with `-A` or with two or more groups", report.List[report.CheckReport]{}},
-		{"UpgradeStatusList", "an upgrade of several groups, at its end", report.List[report.UpgradeStatus]{}},
-		{"Error", "a command that fails before it has another document; with exit code 2 none is printed", report.Failure{}},
+		{"UpgradeStatusList", "`upgrade` with two or more groups, at its end", report.List[report.UpgradeStatus]{}},
+		{"Error", "each command that fails before it prints another document, except with exit code 2", report.Failure{}},
 		{"Version", "`version`", report.Version{}},
 		{contract.EventKind, "`--progress=json`, one on each line of stderr", report.EventLine{}},
 	}
