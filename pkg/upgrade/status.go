@@ -21,7 +21,7 @@ func (d *decision) summarizeStatus() record.Status {
 		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Owed: d.rec.Ledger.Contribution(),
 		GroupCounts: &record.GroupCounts{Ready: d.count.ready, New: d.count.Fresh, NewReady: d.count.Usable, Desired: g.Desired, Max: g.Max},
-		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
+		Zones:       formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
 	}
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
