@@ -197,11 +197,11 @@ func describeBlocked(p *Plan) string {
 func (p *Plan) describeOutcome() string {
 	switch {
 	case len(beginLines(p)) > 0:
-		return ": fix that first, the upgrade does not begin"
+		return ": it does not begin until each Blocked line is fixed"
 	case p.Ends != nil && p.Ends.Fast.IsShort():
-		return fmt.Sprintf(": it ends %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
+		return fmt.Sprintf(": it ends as %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
 	case p.Ends != nil && p.Ends.Slow.IsShort():
-		return fmt.Sprintf(": in the slow case it ends %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
+		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
 		return ", takes " + formatSpan(p.Duration)
 	default:

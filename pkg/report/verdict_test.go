@@ -31,16 +31,16 @@ func TestPlanVerdict(t *testing.T) {
 		"a warning that is skipped": {func(p *Plan) { p.Findings = finding(preflight.Warn, "user") }, good, known + ", takes 8m-18m"},
 		"an error":                  {func(p *Plan) { p.Findings = finding(preflight.Error, "") }, bad, known + ", takes 8m-18m"},
 		"a refusal":                 {func(p *Plan) { p.Findings = finding(preflight.Refuse, "") }, bad, "Refused: m"},
-		"a block":                   {func(p *Plan) { p.Findings = finding(preflight.Block, "") }, bad, known + ": fix that first, the upgrade does not begin"},
+		"a block":                   {func(p *Plan) { p.Findings = finding(preflight.Block, "") }, bad, known + ": it does not begin until each Blocked line is fixed"},
 		"a blocked node":            {func(p *Plan) { p.Nodes[1].BlockedBy = []string{"PDB a/b"} }, bad, "3 nodes to replace, 1 blocked, takes 8m-18m"},
 		"pods that are refused":     {func(p *Plan) { p.Probes = []Probe{{Workload: "Deployment a/b", Answer: "refused", Refused: true}} }, bad, known + ", the server refuses new pods of 1 workload, takes 8m-18m"},
 		"deletions past budgets":    {func(p *Plan) { p.Deletions = []simulate.Deletion{{Workload: "a", Pods: 2, PastBudget: 1}} }, warning, known + ", 1 pod deleted past their budgets, takes 8m-18m"},
 		"it ends early": {func(p *Plan) {
 			p.Ends = &PlanEnds{Fast: ending(record.PodEvictionFailure), Slow: ending(record.PodEvictionFailure)}
-		}, bad, known + ": it ends " + string(record.PodEvictionFailure) + " after 9m"},
+		}, bad, known + ": it ends as " + string(record.PodEvictionFailure) + " after 9m"},
 		"it ends early at worst": {func(p *Plan) {
 			p.Ends = &PlanEnds{Fast: ending(record.Succeeded), Slow: ending(record.PodEvictionFailure)}
-		}, bad, known + ": in the slow case it ends " + string(record.PodEvictionFailure) + " after 9m"},
+		}, bad, known + ": in the slow case it ends as " + string(record.PodEvictionFailure) + " after 9m"},
 	}
 	for name, c := range cases {
 		p := surgePlan()
