@@ -24,6 +24,9 @@ const (
 // are no further apart are one.
 const shortestWait = time.Second
 
+// takenUpAfter is the time after the start of an upgrade from which a first moment is not the first of the upgrade.
+const takenUpAfter = 30 * time.Second
+
 // Period is a time during which a node or a group was in one state.
 type Period struct {
 	// What is the node state, the phase, or what was waited for.
@@ -75,8 +78,9 @@ type LogLine struct {
 type History struct {
 	// First and Last are the times of the first and the last moment; zero if there was none.
 	First, Last time.Time
-	// ReplacedBefore counts the nodes that were replaced before the first moment.
+	// ReplacedBefore counts the nodes that were replaced before the first moment. TakenUp is true if the upgrade had begun before it.
 	ReplacedBefore int
+	TakenUp        bool
 
 	nodes   map[string]*NodeHistory
 	phases  []Period
@@ -102,6 +106,7 @@ func (h *History) See(now Moment, rec *record.Record) {
 	now = now.After(h.last)
 	if h.First.IsZero() {
 		h.First, h.ReplacedBefore = now.At, rec.Replaced
+		h.TakenUp = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takenUpAfter
 		h.nodes, h.holders, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*holder{}, map[string]bool{}
 	}
 	for _, event := range DescribeChanges(h.last, now) {

@@ -185,6 +185,9 @@ func (r *RunReport) noHolders() string {
 	if r.About == AboutStatus || r.From.IsZero() {
 		return "Unknown: nothing was watched."
 	}
+	if r.takenUp {
+		return "No node waited for a second or longer while this process ran. The time before is unknown."
+	}
 	return "No node waited for a second or longer."
 }
 

@@ -88,6 +88,8 @@ type RunReport struct {
 	Log      []LogLine      `json:"log,omitempty"`
 	// NotKnown says what the report does not tell, a sentence each.
 	NotKnown []string `json:"notKnown,omitempty"`
+	// takenUp is true if the upgrade had begun before the report's first moment.
+	takenUp bool
 	// planVerdict and its tone are the verdict on the plan with all of its findings.
 	planVerdict string
 	planTone    tone
@@ -103,7 +105,7 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
 		Total: rec.Total, Replaced: rec.Replaced, Settings: rec.Request,
 		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
-		Unhealthy: seen.last.Status.Unhealthy,
+		Unhealthy: seen.last.Status.Unhealthy, takenUp: seen.TakenUp && !rec.Started.IsZero(),
 	}
 	if origin.About == AboutPlan { // nothing of it has happened
 		r.Run, r.Result, r.Message, r.Replaced, r.Started, r.Ended = "", "", "", 0, time.Time{}, time.Time{}
@@ -169,19 +171,11 @@ func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 	if peak > 0 {
 		r.Peak = &peak
 	}
-	if peak > 0 && rec.Sizes.Desired > 0 && !r.isTakenUp() {
+	if peak > 0 && rec.Sizes.Desired > 0 && !r.takenUp {
 		seconds := seen.nodeSeconds - float64(rec.Sizes.Desired)*seen.sizedSeconds
 		hours := math.Round(seconds/36) / 100
 		r.ExtraInstanceHours = &hours
 	}
-}
-
-// takenUpAfter is the time after the start of an upgrade from which a first moment means that another process began it.
-const takenUpAfter = 30 * time.Second
-
-// isTakenUp reports whether another process carried out the first part of the upgrade.
-func (r *RunReport) isTakenUp() bool {
-	return len(r.Sizes) > 0 && !r.Started.IsZero() && r.Sizes[0].At.Sub(r.Started) > takenUpAfter
 }
 
 // addUnknown says what is not known.
@@ -189,9 +183,9 @@ func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	say := func(format string, args ...any) { r.NotKnown = append(r.NotKnown, fmt.Sprintf(format, args...)) }
 	switch {
 	case r.About == AboutStatus && r.Run != "":
-		say(onlyRecord, formatTime(seen.First), formatCount(r.Replaced, "node"))
-	case r.isTakenUp():
-		say(onlyRecord, formatTime(seen.First), formatCount(seen.ReplacedBefore, "node"))
+		say("%s", describeUnseen(seen.First, r.Replaced))
+	case r.takenUp:
+		say("%s", describeUnseen(seen.First, seen.ReplacedBefore))
 	}
 	if r.Plan == nil && r.About == AboutUpgrade {
 		say("what the plan said%s", withPrefix(": ", noPlan))
@@ -204,8 +198,14 @@ func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	}
 }
 
-// onlyRecord says what is not known of the time before a report's first moment. Its values are that time and the nodes that were gone.
-const onlyRecord = "before %s only the record is known: what nodes had waited for, how large the group was and when %s came and went is not"
+// describeUnseen says what is not known of the time before the first moment, by which that many nodes were gone.
+func describeUnseen(first time.Time, gone int) string {
+	text := "before " + formatTime(first) + ": what nodes waited for, how large the group was"
+	if gone > 0 {
+		text += fmt.Sprintf(", when %s came and went", formatCount(gone, "node"))
+	}
+	return text
+}
 
 // formatTime writes a time as a report does, in UTC.
 func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
@@ -335,7 +335,7 @@ func (r *RunReport) describeNodes() string {
 
 // describePeak returns the largest size that was seen.
 func (r *RunReport) describePeak() string {
-	if r.Peak != nil && r.isTakenUp() {
+	if r.Peak != nil && r.takenUp {
 		return "at least " + formatKnown(r.Peak)
 	}
 	return formatKnown(r.Peak)

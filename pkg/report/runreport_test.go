@@ -147,6 +147,7 @@ func endedReport() *RunReport {
 // stoppedReport is of an upgrade that could not drain its second node.
 func stoppedReport() *RunReport {
 	f := newFilm()
+	f.show(now)
 	f.put("ip-10-0-1-7", record.NodeDraining, now)
 	f.show(now, cartBlocked("ip-10-0-1-7", now))
 	f.show(now.Add(15*time.Minute), cartBlocked("ip-10-0-1-7", now))
@@ -190,7 +191,7 @@ func TestReportGolden(t *testing.T) {
 // TestReportOfATakeover: what happened before is known from the record's times alone, and unknown numbers are not zero.
 func TestReportOfATakeover(t *testing.T) {
 	r := takenOverReport()
-	if len(r.NotKnown) != 2 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC only the record is known") || !strings.Contains(r.NotKnown[0], "when 1 node came and went is not") {
+	if len(r.NotKnown) != 2 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC: what nodes waited for") || !strings.Contains(r.NotKnown[0], ", when 1 node came and went") {
 		t.Errorf("not known: %q", r.NotKnown)
 	}
 	if r.ExtraInstanceHours != nil {
@@ -226,6 +227,22 @@ func TestReportVerdict(t *testing.T) {
 	}
 	if tone, text := lacking.verdict(); tone != warning || !strings.Contains(text, "1 workload with fewer ready pods than before") {
 		t.Errorf("done with a workload that lacks pods: tone %d, %q", tone, text)
+	}
+}
+
+// An upgrade that continues soon after it began is taken up, too: what its first process saw is not known.
+func TestReportOfASoonTakeover(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes map[string]record.NodeRecord
+		want  bool
+	}{"from the start": {nil, false}, "a node was started": {map[string]record.NodeRecord{"n1": {State: record.NodeEmpty, Batch: 1}}, true}} {
+		var seen History
+		rec := &record.Record{Run: "r", Started: now, Nodes: c.nodes}
+		seen.See(Moment{At: now.Add(5 * time.Second), Status: record.Status{Group: "g"}}, rec)
+		r := NewRunReport(originOf(AboutUpgrade), surgePlan(), "", &seen, rec)
+		if got := len(r.NotKnown) > 0; got != c.want || strings.Contains(r.noHolders(), "unknown") != c.want {
+			t.Errorf("%s: not known %q, and %q", name, r.NotKnown, r.noHolders())
+		}
 	}
 }
 
