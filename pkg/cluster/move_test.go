@@ -23,6 +23,8 @@ func (s *space) deployment(t *testing.T, name string, change func(*appsv1.Deploy
 	d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 		Containers:  []corev1.Container{{Name: "app", Image: "app"}},
 		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		// Other tests count the pods on their nodes. These pods run only on the node "a" of this test.
+		NodeSelector: map[string]string{corev1.LabelHostname: s.name + "-a"},
 	}}
 	change(&d.Spec)
 	d, err := s.Client().AppsV1().Deployments(s.name).Create(t.Context(), d, metav1.CreateOptions{})
