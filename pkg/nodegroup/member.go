@@ -86,6 +86,14 @@ func (m *Member) HasStarted(labels map[string]string) bool {
 	return IsNodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
 }
 
+// HasNotReadyTaint reports whether the node has the taint of a node that is not Ready. The control plane takes it off a moment after
+// the node is Ready (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
+func HasNotReadyTaint(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeNotReady && taint.Effect == corev1.TaintEffectNoSchedule
+	})
+}
+
 // startupTaint recognises taints that say a node is not ready for pods yet though its kubelet is.
 func startupTaint(taint corev1.Taint) bool {
 	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||

@@ -47,8 +47,9 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 		d.addAction(action)
 		return d.isRefused(action) // a stop leaves it out and names it
 	}
-	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be.
-	if started && (m.FencedBy() == "" || d.w.isUsable(m, &d.rec)) {
+	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be. The control plane's own taint is
+	// none of these: it goes a moment after the node is Ready.
+	if started && (m.FencedBy() == "" && !nodegroup.HasNotReadyTaint(m.Node) || d.w.isUsable(m, &d.rec)) {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
 		d.rec.Ledger.BookKnown(m.Name())
 		d.forgetNode(name)

@@ -175,6 +175,31 @@ func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 	}
 }
 
+// The control plane takes its taint off a moment after a renewed node is Ready. Until then pods have no place there, and the next node
+// is not started.
+func TestRenewedNodesAreAwaitedUntilTheirTaintIsGone(t *testing.T) {
+	s := newManualScene(t, "n-a-1", "n-a-2")
+	for i := range s.Members {
+		s.Members[i].Pods = []*corev1.Pod{build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))}
+	}
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	first := started(s.Record)
+	s.empty(first)
+	s.rest()
+	s.renew(first)
+	node := s.at(first).Node
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	if step := s.rest(); started(step.Record) != first {
+		t.Errorf("node %s is started while the taint keeps pods from %s", started(step.Record), first)
+	}
+	node = s.at(first).Node
+	node.Spec.Taints = nil
+	if step := s.rest(); started(step.Record) == first {
+		t.Errorf("the next node is not started after the taint is gone: it waits for %q", step.Status.Waiting)
+	}
+}
+
 // A node whose kubelet has not come back, or that has marks of another run, is not opened to pods.
 func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	cases := map[string]func(*corev1.Node){

@@ -223,6 +223,9 @@ func (c *cluster) join(i *instance, unlabelled bool) {
 		i.unhealthy = true
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: c.now}}}
+	if c.plan.TaintLag > 0 {
+		node.Spec.Taints = append(node.Spec.Taints, notReady())
+	}
 	c.closeNode(node)
 	c.putNode(node)
 	c.shadow[node.Name] = node

@@ -51,6 +51,8 @@ type cluster struct {
 	closed map[string]bool
 	// closes is told of new nodes that pods are kept from.
 	closes func(Closing)
+	// tainted is told of pods that wait on a Ready node for the taint of its condition to go.
+	tainted func()
 	// struck is told of every fault that strikes.
 	struck func(FaultKind)
 	// unplaced is told that pods wait; scaling is true while an autoscaler is about to bring up nodes for them.
@@ -294,7 +296,29 @@ func isReady(node *corev1.Node) bool {
 	return len(node.Status.Conditions) > 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// setReady changes the node's Ready condition as its kubelet's silence or return does.
+// setReady changes the node's Ready condition as its kubelet's silence or return does. The taint of the condition follows.
 func (c *cluster) setReady(name string, ready bool) {
 	c.othersChange(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
+	if c.plan.TaintLag > 0 {
+		c.after(c.plan.TaintLag, func() { c.taintByCondition(name) })
+	}
+}
+
+// notReady is the taint that the control plane keeps on nodes that are not Ready. It takes the taint off a moment after the node is Ready.
+func notReady() corev1.Taint {
+	return corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// taintByCondition is the control plane, which gives the node the taint of its Ready condition or takes it off.
+func (c *cluster) taintByCondition(name string) {
+	node := c.nodes[name]
+	if node == nil || isReady(node) != slices.Contains(node.Spec.Taints, notReady()) {
+		return
+	}
+	c.othersChange(name, func(n *corev1.Node) {
+		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == notReady() })
+		if !isReady(node) {
+			n.Spec.Taints = append(n.Spec.Taints, notReady())
+		}
+	})
 }

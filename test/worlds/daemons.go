@@ -36,7 +36,8 @@ func (c *cluster) makeDaemons(m *maker) {
 		isNew := c.nodes[name].Labels[imageLabel] != "1"
 		switch {
 		case isNew && m.refused:
-		case isNew && m.homeless:
+		case isNew && m.homeless, slices.Contains(c.nodes[name].Spec.Taints, notReady()) && !m.tolerant:
+			c.awaitsTaint(m, name)
 			pod := c.newPod(m, 0)
 			pod.Spec.Affinity = affinityTo(name)
 			c.putPod(pod)
@@ -46,6 +47,23 @@ func (c *cluster) makeDaemons(m *maker) {
 			c.bound(m, pod)
 		}
 	}
+}
+
+// awaitsTaint counts a pod that waits for the taint of its node's condition to go.
+func (c *cluster) awaitsTaint(m *maker, node string) {
+	if !m.homeless && isReady(c.nodes[node]) {
+		c.tainted()
+	}
+}
+
+// daemonTolerations are those of a DaemonSet's pod where nodes are tainted by their condition: it tolerates all taints that nodes have but
+// that one. Its controller creates it as soon as the node is Ready, and it waits there.
+func daemonTolerations() []corev1.Toleration {
+	var all []corev1.Toleration
+	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {
+		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+	}
+	return all
 }
 
 // bareNodes are the Ready nodes of the group without a pod of the DaemonSet, by name.

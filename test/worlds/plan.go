@@ -53,6 +53,8 @@ type Plan struct {
 	// Closed is what keeps pods from new nodes, for as long as ClosedFor after they have joined.
 	Closed    Closing
 	ClosedFor time.Duration
+	// TaintLag is how long after a node's Ready condition the control plane changes the taint of that condition; 0 where it adds none.
+	TaintLag time.Duration
 	// CloudLag is how old the cloud's readings may be, WatchLag how late the cluster's events may come.
 	CloudLag, WatchLag time.Duration
 }

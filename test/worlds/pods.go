@@ -132,7 +132,10 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 	if m.Kind == StatefulSet {
 		pod.Name = fmt.Sprintf("%s-%d", m.Name, ordinal)
 	}
-	if m.tolerant || m.Kind == DaemonSet {
+	switch {
+	case m.Kind == DaemonSet && c.plan.TaintLag > 0 && !m.tolerant:
+		pod.Spec.Tolerations = daemonTolerations()
+	case m.tolerant || m.Kind == DaemonSet:
 		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	if m.Claims {
@@ -382,5 +385,12 @@ func (c *cluster) bind() {
 
 // takes is the scheduler's filter of cordons and taints: here a pod tolerates all of them or none.
 func takes(node *corev1.Node, pod *corev1.Pod) bool {
-	return isReady(node) && (len(pod.Spec.Tolerations) > 0 || (!node.Spec.Unschedulable && len(node.Spec.Taints) == 0))
+	switch {
+	case !isReady(node):
+		return false
+	case slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return t.Key != "" }): // a DaemonSet's, see daemonTolerations
+		return !slices.Contains(node.Spec.Taints, notReady())
+	default:
+		return len(pod.Spec.Tolerations) > 0 || !node.Spec.Unschedulable && len(node.Spec.Taints) == 0
+	}
 }

@@ -29,8 +29,8 @@ func startTaint() corev1.Taint {
 	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// renewals has some groups without a cloud renew their nodes in place, some new nodes closed to pods at first, and some DaemonSets crash on
-// nodes of the wanted revision. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+// renewals has some groups without a cloud renew their nodes in place, some new nodes closed to pods at first, some control planes taint nodes
+// by their condition, and some DaemonSets crash on nodes of the wanted revision. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
 func renewals(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
 	p.InPlace = !p.listed() && d.chance(50)
@@ -44,6 +44,9 @@ func renewals(p *Plan) {
 		if w := &p.Workloads[i]; w.Kind == DaemonSet && !w.Broken && !w.Undead {
 			w.Crashes = d.chance(20)
 		}
+	}
+	if d.chance(50) {
+		p.TaintLag = d.between(100*time.Millisecond, 8*time.Second)
 	}
 }
 
@@ -98,6 +101,9 @@ func isMaintenance(taint corev1.Taint) bool { return taint.Key == "maintenance" 
 
 // isClosed reports whether pods of the group are still kept from a new node.
 func (c *cluster) isClosed(node *corev1.Node) bool {
+	if slices.Contains(node.Spec.Taints, notReady()) && c.hasIntolerant() {
+		return true
+	}
 	if !c.closed[node.Name] {
 		return false
 	}
@@ -130,10 +136,8 @@ func (u *user) renew(name string) {
 			return
 		}
 		u.rules.say("node %s is renewed in place", name)
-		u.c.othersChange(name, func(n *corev1.Node) {
-			n.Labels[imageLabel] = u.c.cloud.wanted
-			n.Status.Conditions = []corev1.NodeCondition{readyCondition(true, u.c.now)}
-		})
+		u.c.othersChange(name, func(n *corev1.Node) { n.Labels[imageLabel] = u.c.cloud.wanted })
+		u.c.setReady(name, true)
 		u.rules.renewed[name] = u.c.now
 		u.c.place()
 		u.c.after(u.c.draw(30*time.Minute), func() { u.reopenRenewed(name) })
@@ -150,6 +154,7 @@ func (u *user) reopenRenewed(name string) {
 		u.c.after(time.Minute, func() { u.reopenRenewed(name) })
 	case node.Spec.Unschedulable || len(node.Spec.Taints) > 0:
 		u.c.othersChange(name, func(n *corev1.Node) { n.Spec.Unschedulable, n.Spec.Taints = false, nil })
+		u.c.taintByCondition(name)
 	}
 }
 
@@ -241,6 +246,9 @@ func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, 
 	if at < 0 || u.Ready >= u.Before && u.Before > 0 {
 		r.fail("I11", "%s is said not to recover, and has %d pods on current nodes", u, len(pods))
 	}
+	if at >= 0 && pods[at].Spec.NodeName == "" && !app.Homeless {
+		r.fail("I11", "%s is said not to recover, and its pod waits for the taint of a node that has just become Ready", u)
+	}
 	if ignores(&step.Record, u.Name) {
 		r.fail("I11", "%s is said not to recover, and is to be ignored", u)
 	}
@@ -252,8 +260,9 @@ const (
 	daemonCrashes = "a DaemonSet crashes"
 	daemonWaits   = "a DaemonSet's pod waits for its node"
 	daemonRefused = "a DaemonSet's pod is not created"
+	daemonTainted = "a DaemonSet's pod waits for a taint"
 )
 
 func allRenewals() []string {
-	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, string(ClosedByCordon), string(ClosedByTaint)}
+	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, daemonTainted, string(ClosedByCordon), string(ClosedByTaint)}
 }

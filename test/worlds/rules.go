@@ -82,6 +82,7 @@ func newRules(c *cluster, say func(string)) *rules {
 			r.rearranged = true
 		}
 	}
+	c.tainted = func() { r.tally.met("renewal", daemonTainted) }
 	c.closes = func(by Closing) { r.tally.met("renewal", string(by)) }
 	c.restarted, c.departs = r.restarted, r.departs
 	r.tally.plan(p)
