@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,22 +17,6 @@ import (
 
 // widths are those of terminals that people have.
 func widths() []int { return []int{80, 100, 120, 200} }
-
-// screens are what a terminal may be asked to show.
-func screens(t *testing.T) map[string]func(io.Writer, Options) error {
-	return map[string]func(io.Writer, Options) error{
-		"groups":         func(w io.Writer, o Options) error { return WriteGroups(w, someGroups(), o) },
-		"groups-hostile": func(w io.Writer, o Options) error { return WriteGroups(w, hostileGroups(), o) },
-		"plan":           func(w io.Writer, o Options) error { return WritePlan(w, surgePlan(), o) },
-		"plan-60":        func(w io.Writer, o Options) error { return WritePlan(w, largePlan(), o) },
-		"plan-blocked":   func(w io.Writer, o Options) error { return WritePlan(w, longBlockedPlan(), o) },
-		"status":         func(w io.Writer, o Options) error { return WriteStatus(w, runningStatus(), o) },
-		"check": func(w io.Writer, o Options) error {
-			return WriteCheck(w, someCheck(t, "PDB001", "TERM001", "POD006", "SYS001"), o)
-		},
-		"compare": func(w io.Writer, o Options) error { return WriteComparison(w, someComparison(), o) },
-	}
-}
 
 // largePlan has sixty nodes with long names in three zones.
 func largePlan() *Plan {
@@ -108,7 +91,7 @@ func TestColoursAreNoText(t *testing.T) {
 		if text != plain.String() {
 			t.Errorf("%s: without its colours it is\n%s\nwant\n%s", name, text, plain.String())
 		}
-		if name == "plan-blocked" && !strings.Contains(coloured.String(), "\x1b[31mBlocked\x1b[0m ") {
+		if name == "blocked/plan" && !strings.Contains(coloured.String(), "\x1b[31mBlocked\x1b[0m ") {
 			t.Errorf("what is blocked is not red:\n%q", coloured.String())
 		}
 	}
