@@ -150,7 +150,7 @@ func (o Obstacle) Remedy() string {
 	remedies := map[ObstacleKind]string{
 		BudgetSpent:     "wait for its pods to become ready, raise its replicas or pass --on-timeout=force",
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
-		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
+		BudgetNever:     "loosen the budget, as kubectl nodeupgrade check says, or pass --on-timeout=force",
 		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
 		Canary:          "wait until one is, see why none is or pass --ignore-unready",
 		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",

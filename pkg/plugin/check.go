@@ -107,7 +107,7 @@ const neverFail = "never"
 // checkValues refuses values that no one knows, and what contradicts itself.
 func (c *checkFlags) checkValues(groups groupSelection) error {
 	if c.all && !groups.isEmpty() {
-		return errors.New("-A checks all groups: leave it out, or the group")
+		return errors.New("-A and a group: use either -A or a group name, not both")
 	}
 	if !slices.Contains(listFlagValues("fail-on"), c.failOn) {
 		return fmt.Errorf("--fail-on=%s is not known: use %s", c.failOn, joinAlternatives(listFlagValues("fail-on")))
@@ -155,6 +155,9 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		if err != nil {
 			return err
 		}
+		if err := c.outdateAll(s, g); err != nil {
+			return err
+		}
 		p := &planning{groupContext: g, s: s}
 		p.askRights(ctx)
 		p.balancers = g.findBalancers(ctx, conn.Client, objects)
@@ -195,6 +198,9 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	var reports []report.CheckReport
 	for _, name := range names {
 		g, err := loadDumpedGroup(ctx, s, name, d.Taken)
+		if err == nil {
+			err = c.outdateAll(s, g)
+		}
 		if err != nil {
 			return err
 		}
@@ -203,14 +209,21 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	return c.answerReports(reports)
 }
 
+// outdateAll takes every node for outdated, if --all-nodes is given. The request is resolved again, because the number of added nodes
+// depends on the number of outdated ones.
+func (c *checker) outdateAll(s *session, g *groupContext) error {
+	if !c.everyNode {
+		return nil
+	}
+	for i := range g.members {
+		g.members[i].Outdated = true
+	}
+	g.group.Refusal = "" // that no target is known is no matter
+	return s.resolveGroup(g, modeUpgrade)
+}
+
 // checkGroup applies the rules to one group.
 func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.CheckReport {
-	if c.everyNode {
-		for i := range p.members {
-			p.members[i].Outdated = true
-		}
-		p.group.Refusal = "" // that no target is known is no matter
-	}
 	world := p.makeWorld(p.now)
 	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects)
 	r := report.CheckReport{

@@ -40,7 +40,7 @@ func TestCheckCommand(t *testing.T) {
 		"from warnings on":             {[]string{"check", "blue", current, "--skip-check=PDB001", "--fail-on=info"}, powerless, 3, []string{"RBAC001", "you may not watch nodes"}, ""},
 		"what mends it":                {[]string{"check", "blue", current, "-o", "patch", "--fail-on=never"}, nil, 0, []string{"# PDB001 ", "kubectl patch -n shop pdb web --type=merge -p '{"}, ""},
 		"all groups":                   {[]string{"check", "-A", "--current=image=v3"}, nil, 3, []string{"Group       blue", "Group       green"}, ""},
-		"all groups and one":           {[]string{"check", "blue", "-A", current}, nil, 2, nil, "-A checks all groups"},
+		"all groups and one":           {[]string{"check", "blue", "-A", current}, nil, 2, nil, "-A and a group: use either"},
 		"no group that is known":       {[]string{"check", "bleu", current}, nil, 2, nil, `no node group "bleu"`},
 		"no node is outdated":          {[]string{"check", "green", "--current=image=v2"}, nil, 0, []string{"No node is outdated", "--all-nodes"}, ""},
 		"as if all were":               {[]string{"check", "blue", "--current=image=v1", "--all-nodes"}, nil, 3, []string{"PDB001"}, ""},

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +41,13 @@ func TestDumpsOfRules(t *testing.T) {
 			}
 			checkSaid(t, said, c.says, c.without)
 		})
+	}
+}
+
+// With --all-nodes the upgrade adds as many nodes first as it would if all nodes were outdated, although all are current.
+func TestAllNodesOfACurrentGroupAreReplacedWithASurge(t *testing.T) {
+	said, code := runOnDump(t, []string{"check", "workers", "-f", filepath.Join("testdata", "dumps", "five.json"), "--current=alpha.eksctl.io/nodegroup-name=workers", "--all-nodes"})
+	if code != exitDone || strings.Contains(said, "CAP002") || !strings.Contains(said, "6 of 6 nodes are outdated") {
+		t.Errorf("check exits %d:\n%s", code, said)
 	}
 }

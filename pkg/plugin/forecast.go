@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -45,25 +44,35 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		unread = slices.Concat(unread, describeUnread(p.cluster.objects))
 	}
 	unread = slices.Concat(unread, p.describeReplacements(&forecast))
+	awaited := 0
+	if p.awaitsUsers(&p.request) {
+		awaited = len(forecast.Nodes)
+	}
 	return report.NewPlan(report.Plan{
 		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.shortfalls, CheckedBy: p.s.checkedBy,
 		Operation: runningOperation(&p.group), Unlabelled: p.unlabelled, Resumes: p.record.Run,
-		SizeAfter: p.sizeAfter(&forecast),
-		Moves:     report.Moves{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
+		SizeAfter: p.sizeAfter(&forecast), AwaitsNodes: awaited,
+		Moves: report.Moves{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &p.group, p.members, &forecast, p.isForecast()), nil
 }
 
-// describeReplacements says what a forecast takes users to do that an upgrade waits for.
+// describeReplacements says what the forecast assumes of the nodes that users bring and that the upgrade waits for.
 func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
-	const unknown = ": without a cloud, how long users take to bring nodes is not known"
+	const unknown = ", and how long you take is not known"
 	switch {
-	case len(forecast.Nodes) == 0 || !p.request.WaitReplacement || p.group.Can.Refill != nodegroup.RefillByUser:
+	case len(forecast.Nodes) == 0 || !p.awaitsUsers(&p.request):
 		return nil
 	case forecast.Refilled:
-		return []string{"another node is there as soon as one is drained" + unknown}
+		return []string{"you bring another node as soon as one is drained: the upgrade waits for each of them" + unknown}
 	default:
-		return []string{"no replacement is waited for, and none comes" + unknown}
+		return []string{"no replacement is waited for, and the current nodes take all pods: the upgrade itself waits for another node for each drained one" + unknown +
+			"; pass --wait-replacement=false if the current nodes are the replacements"}
 	}
+}
+
+// awaitsUsers reports whether the upgrade waits for nodes that users bring.
+func (p *planning) awaitsUsers(req *record.Request) bool {
+	return req.WaitReplacement && p.group.Can.Refill == nodegroup.RefillByUser
 }
 
 // sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
@@ -232,7 +241,7 @@ func (g *groupContext) rejectUnmanaged() error {
 	}
 	for _, f := range g.findings {
 		if f.Rule == "POD001" {
-			return usageError(errors.New("draining node " + f.Node + ": " + f.String()))
+			return usageError(fmt.Errorf("upgrading group %q: node %s: %s; nothing was touched", g.group.Name, f.Node, f))
 		}
 	}
 	return nil

@@ -72,6 +72,8 @@ func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
 		return report.Rest{}, err
 	case forecast.Endless != "":
 		return report.Rest{}, errors.New("it would wait for " + forecast.Endless)
+	case p.awaitsUsers(&p.record.Request):
+		return report.Rest{}, fmt.Errorf("it waits for the nodes that you bring in place of drained ones; all else takes %s", report.FormatSpan(forecast.Duration))
 	case p.record.Delegation != nil:
 		forecast.Fast.After, forecast.Slow.After = p.giveUpTime(&forecast.Fast, forecast.Nodes), p.giveUpTime(&forecast.Slow, forecast.Nodes)
 	}

@@ -203,10 +203,18 @@ func (p *Plan) describeOutcome() string {
 	case p.Ends != nil && p.Ends.Slow.IsShort():
 		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
-		return ", takes " + formatSpan(p.Duration)
+		return ", takes " + formatSpan(p.Duration) + p.describeAwaited()
 	default:
 		return ", not known how long it takes"
 	}
+}
+
+// describeAwaited adds the nodes that the upgrade waits for to its time.
+func (p *Plan) describeAwaited() string {
+	if p.AwaitsNodes == 0 {
+		return ""
+	}
+	return " and the time until you bring " + formatCount(p.AwaitsNodes, "new node")
 }
 
 // countPastBudgets counts the pods that are deleted past their budgets.
@@ -357,7 +365,7 @@ func beginLines(p *Plan) []string {
 		return nil
 	}
 	slices.Sort(rules)
-	return []string{"Begins      only after each Blocked line is fixed (until then exit 3, and nothing is changed); the rest of this plan assumes --skip-check=" + strings.Join(rules, ",")}
+	return []string{"Begins      only after each Blocked line is fixed (until then the upgrade changes nothing and exits with an error); the rest of this plan shows what would happen with --skip-check=" + strings.Join(rules, ",")}
 }
 
 // forecastLines sum the forecast up.
@@ -365,7 +373,7 @@ func forecastLines(p *Plan) []string {
 	if p.Duration.Latest.Duration == 0 || p.Evictions == nil || p.ExtraInstanceHours == nil {
 		return nil
 	}
-	text := fmt.Sprintf("Takes       %s; %s", formatSpan(p.Duration), formatCount(*p.Evictions, "eviction"))
+	text := fmt.Sprintf("Takes       %s%s; %s", formatSpan(p.Duration), p.describeAwaited(), formatCount(*p.Evictions, "eviction"))
 	if pods, _ := countDeletions(p.Deletions); pods > 0 {
 		text += fmt.Sprintf(", %s", formatCount(pods, "deletion"))
 	}
@@ -501,6 +509,9 @@ func formatAmount(a simulate.Amount) string {
 func formatResources(a simulate.Amount) string {
 	return fmt.Sprintf("%.1f CPU, %.1f GiB", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30))
 }
+
+// FormatSpan returns a time, or the earliest and the latest: "3m10s-12m".
+func FormatSpan(s simulate.Span) string { return formatSpan(s) }
 
 // formatSpan is a time, or the earliest and the latest: "3m10s-12m".
 func formatSpan(s simulate.Span) string {

@@ -70,6 +70,10 @@ func TestPlanAsATable(t *testing.T) {
 		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "12 nodes now (min 0, max 3), at most 13 during the upgrade (a +1), 7 afterwards\n"},
 		"nothing to compare":           {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
 		"without a cloud":              {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
+		"users bring the nodes": {
+			func(p *report.Plan) { p.Sizes, p.Request.Surge, p.AwaitsNodes = nodegroup.Sizes{}, 0, 2 }, false,
+			"Takes       20m-26m and the time until you bring 2 new nodes; 5 evictions\n",
+		},
 		"E54 the console's rolling update": {
 			func(p *report.Plan) { p.Request.Strategy = record.Delegated }, false,
 			"EKS upgrades the group itself, rolling update: at most 1 unavailable",

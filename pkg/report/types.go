@@ -98,6 +98,9 @@ type Plan struct {
 	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Duration is how long all would take, from the moment of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
+	// AwaitsNodes counts the nodes that the upgrade waits for and that users have to bring, one for each node that is drained.
+	// Duration does not contain that time.
+	AwaitsNodes int `json:"awaitsNodes,omitempty"`
 	// Ends is how it ends, nil where it is not forecast.
 	Ends *PlanEnds `json:"ends,omitempty"`
 	// Deletions are the workloads whose pods are deleted, not evicted, in order of time.

@@ -1204,7 +1204,7 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	pending := g.add("web-9", build.Unready)
 	pending.Spec.NodeName = ""
 	g.index.Store(pending)
-	if step := g.step(); !strings.Contains(step.Status.Waiting, "a replacement to be ready; meanwhile "+webName+" has 1 of 2 ready pods") {
+	if step := g.step(); !strings.Contains(step.Status.Waiting, "1 new node that you bring; meanwhile "+webName+" has 1 of 2 ready pods") {
 		t.Errorf("it waits for %q", step.Status.Waiting)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -114,7 +116,7 @@ func (d *decision) leastUnavailableCost() int {
 }
 
 func (d *decision) waitForReplacement() {
-	d.askCloudOften("a replacement to be ready" + d.describeShortage() + d.describeLacking())
+	d.askCloudOften(d.describeReplacement() + d.describeShortage() + d.describeLacking())
 	if d.rec.CountInFlight() > 0 {
 		return
 	}
@@ -131,6 +133,23 @@ func (d *decision) waitForReplacement() {
 		return
 	}
 	d.requeueAt(deadline)
+}
+
+// describeReplacement names the new nodes that the upgrade waits for: the cloud's next one or, without a cloud, those that users have to
+// bring.
+func (d *decision) describeReplacement() string {
+	lacking := d.countUnavailable()
+	if d.w.Group.Can.Refill != nodegroup.RefillByUser || lacking == 0 {
+		return "a replacement to be ready"
+	}
+	nodes := "1 new node that you bring"
+	if lacking > 1 {
+		nodes = fmt.Sprintf("%d new nodes that you bring", lacking)
+	}
+	if len(d.rec.Request.Current) == 0 {
+		return nodes
+	}
+	return nodes + " with " + labels.FormatLabels(d.rec.Request.Current)
 }
 
 // describeLacking names the first workload that lacks ready pods while a person is to bring a node; "" for
