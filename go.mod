@@ -2,6 +2,9 @@ module github.com/kubectl-nodeupgrade/kubectl-nodeupgrade
 
 go 1.26.0
 
+// Releases, CI and the image are built with this patch release. Installing needs only the version above.
+toolchain go1.26.11
+
 require (
 	github.com/DataDog/datadog-agent/pkg/template v0.85.2
 	github.com/aws/aws-sdk-go-v2 v1.47.7

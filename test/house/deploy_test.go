@@ -3,6 +3,7 @@ package house
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +123,18 @@ func TestDeployedJobsAreTheSame(t *testing.T) {
 	}
 	if _, tag, _ := strings.Cut(once.Template.Spec.Containers[0].Image, ":"); tag != m.Spec.Version {
 		t.Errorf("the image has the tag %s, and krew.yaml is of %s", tag, m.Spec.Version)
+	}
+}
+
+// TestImageIsBuiltWithTheReleasesGo compares the Go of the Dockerfile with that of go.mod, which releases are built with.
+func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
+	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(read(t, "go.mod"))
+	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(read(t, "deploy/Dockerfile"))
+	if toolchain == nil || image == nil {
+		t.Fatalf("go.mod has the toolchain %q, and deploy/Dockerfile the image %q: name both", toolchain, image)
+	}
+	if toolchain[1] != image[1] {
+		t.Errorf("go.mod has Go %s, and deploy/Dockerfile %s", toolchain[1], image[1])
 	}
 }
 
