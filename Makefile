@@ -13,7 +13,7 @@ GOBIN      = $(or $(shell $(GO) env GOBIN),$(shell $(GO) env GOPATH)/bin)
 TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 # It is run by its version: its 380 modules would decide the versions of all other tools in tools/go.mod (docs/decisions/0051).
-GORELEASER ?= $(GO) run github.com/goreleaser/goreleaser/v2@v2.17.0
+GORELEASER ?= $(GO) run github.com/goreleaser/goreleaser/v2@v2.15.1
 # It does not compile with the YAML library that golangci-lint requires.
 ACTIONLINT := $(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 SCRIPTS    = .ci/run .ci/install kubectl_complete-nodeupgrade
