@@ -76,38 +76,64 @@ func createBeside(file string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
-// writeReport writes the report to the file of --report. If it fails, there is no file.
+// writeReport writes the report to the file of --report, or beside it if that exists by now. If it fails, there is no new file.
 func (l *commandLine) writeReport(r *report.RunReport) error {
-	err := rejectExisting(l.reportFile)
-	if err == nil {
-		err = writeWhole(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
-	}
+	file, err := writeWhole(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
-	if l.progress != "quiet" && l.progress != "json" {
-		fmt.Fprintln(l.ErrOut, sanitizeLine("note: the report is in "+l.reportFile))
+	switch {
+	case file != l.reportFile:
+		fmt.Fprintln(l.ErrOut, sanitizeLine(fmt.Sprintf("warning: --report=%s exists now and stays as it is: the report is in %s", l.reportFile, file)))
+	case l.progress != "quiet" && l.progress != "json":
+		fmt.Fprintln(l.ErrOut, sanitizeLine("note: the report is in "+file))
 	}
 	return nil
 }
 
-// writeWhole writes a temporary file and gives it its name when it is complete.
-func writeWhole(file string, write func(io.Writer) error) error {
+// writeWhole writes a new file that is complete once it has its name, and returns that: file, or a free name beside it.
+func writeWhole(file string, write func(io.Writer) error) (string, error) {
 	temporary, err := createBeside(file)
 	if err != nil {
-		return err
+		return "", err
 	}
 	err = write(temporary)
 	if err == nil {
 		err = temporary.Sync()
 	}
+	name := ""
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		err = os.Rename(temporary.Name(), file)
+		name, err = takeName(file)
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
+	if err == nil {
+		if err = os.Rename(temporary.Name(), name); err == nil {
+			return name, nil
+		}
+		err = errors.Join(err, os.Remove(name))
 	}
-	return nil
+	return "", errors.Join(err, os.Remove(temporary.Name()))
+}
+
+// mostNames is how many names are tried for a report.
+const mostNames = 100
+
+// takeName creates an empty file under the first free name of FILE.html, FILE-2.html and so on, so that no other file is replaced.
+func takeName(file string) (string, error) {
+	ending := filepath.Ext(file)
+	for i := range mostNames {
+		name := file
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(file, ending), i+1, ending)
+		}
+		taken, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		switch {
+		case err == nil:
+			return name, taken.Close()
+		case !errors.Is(err, fs.ErrExist):
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%s and %d names beside it exist: remove some of these files", file, mostNames-1)
 }
 
 // makeOrigin returns the origin of a report that is made now.

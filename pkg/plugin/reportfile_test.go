@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,11 +113,17 @@ func TestReportIsRefused(t *testing.T) {
 	if err := os.WriteFile(old, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	folder, link := filepath.Join(dir, "folder.html"), filepath.Join(dir, "link.html")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Symlink(filepath.Join(dir, "nothing"), link)); err != nil {
+		t.Fatal(err)
+	}
 	cases := map[string]struct {
 		args []string
 		want string
 	}{
 		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "the name's ending is no known format: use .html, .md or .json"},
+		"a directory by name":  {[]string{"upgrade", "a", "--yes", "--report=" + folder}, "exists: choose another name, or remove it"},
+		"a link to nothing":    {[]string{"upgrade", "a", "--yes", "--report=" + link}, "exists: choose another name, or remove it"},
 		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "the name's ending is no known format"},
 		"empty":                {[]string{"simulate", "--report="}, "--report= is empty"},
 		"a file that exists":   {[]string{"a", "--yes", "--report=" + old}, "exists: choose another name, or remove it"},
@@ -135,11 +144,30 @@ func TestReportIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if got := filesIn(t, dir); got != "old.html" {
+	if got := filesIn(t, dir); got != "folder.html link.html old.html" {
 		t.Errorf("the directory has %q, want what was there", got)
 	}
 	if text, err := os.ReadFile(old); err != nil || string(text) != "mine" {
 		t.Errorf("the old file has %q, error %v", text, err)
+	}
+}
+
+// TestReportInAReadOnlyDirectory: a directory in which nobody may write is named before anything is read.
+func TestReportInAReadOnlyDirectory(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("directories have no mode there")
+	}
+	kubeconfig(t, nowhere)
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	if os.Geteuid() == 0 { // who may write there, but in no folder of processes
+		dir = "/proc/self"
+	}
+	stdout, stderr, code := invoke(t, "upgrade", "a", "--yes", "--report="+filepath.Join(dir, "r.html"))
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "choose a file in a directory where you may write") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
 
@@ -251,21 +279,68 @@ func TestUpgradeReport(t *testing.T) {
 	}
 }
 
-// TestReportThatCannotBeWritten: of an upgrade that is only a warning. A file that came meanwhile stays as it is.
+// TestReportThatCannotBeWritten: of an upgrade that is only a warning.
 func TestReportThatCannotBeWritten(t *testing.T) {
+	var errOut bytes.Buffer
 	dir := t.TempDir()
-	taken := filepath.Join(dir, "taken.html")
-	if err := os.WriteFile(taken, []byte("theirs"), 0o600); err != nil {
-		t.Fatal(err)
+	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
+	if !strings.HasPrefix(errOut.String(), `warning: group "workers": writing the report: `) || filesIn(t, dir) != "" {
+		t.Errorf("stderr %q, and there is %q", errOut.String(), filesIn(t, dir))
 	}
-	for _, file := range []string{taken, filepath.Join(dir, "none", "r.html")} {
-		var errOut bytes.Buffer
-		endedExecution(&errOut, file).writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
-		if !strings.HasPrefix(errOut.String(), `warning: group "workers": writing the report: `) {
-			t.Errorf("%s: stderr %q", file, errOut.String())
+}
+
+// TestReportBesideAnother: a file that appeared during the upgrade stays as it is, and the report gets the next free name.
+func TestReportBesideAnother(t *testing.T) {
+	dir := t.TempDir()
+	old := map[string]string{"r.json": "theirs", "r-2.json": "theirs, too"}
+	for name, text := range old {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if text, err := os.ReadFile(taken); err != nil || string(text) != "theirs" || filesIn(t, dir) != "taken.html" {
-		t.Errorf("the file has %q, error %v, and beside it is %q", text, err, filesIn(t, dir))
+	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "r-3.json")); err != nil {
+		t.Fatal(err)
+	}
+	var errOut bytes.Buffer
+	file := filepath.Join(dir, "r.json")
+	e := endedExecution(&errOut, file)
+	e.s.line.progress = "quiet"
+	e.writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
+	free := filepath.Join(dir, "r-4.json")
+	if want := "warning: --report=" + file + " exists now and stays as it is: the report is in " + free + "\n"; errOut.String() != want {
+		t.Errorf("stderr %q, want %q", errOut.String(), want)
+	}
+	if r := readReport(t, free); r.Run != "r1" {
+		t.Errorf("the report is of run %q", r.Run)
+	}
+	for name, want := range old {
+		if text, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(text) != want {
+			t.Errorf("%s has %q, error %v; want %q", name, text, err, want)
+		}
+	}
+	if got, want := filesIn(t, dir), "r-2.json r-3.json r-4.json r.json"; got != want {
+		t.Errorf("there is %q, want %q", got, want)
+	}
+}
+
+// TestReportOnAFullDisk: a report that is cut off leaves no file, and neither does one without a free name.
+func TestReportOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "r.html")
+	name, err := writeWhole(file, func(w io.Writer) error {
+		_, err := io.WriteString(w, "<html>")
+		return errors.Join(err, syscall.ENOSPC)
+	})
+	if name != "" || !errors.Is(err, syscall.ENOSPC) || filesIn(t, dir) != "" {
+		t.Errorf("name %q, error %v, and there is %q", name, err, filesIn(t, dir))
+	}
+	names := 0
+	for ; names < mostNames; names++ {
+		if name, err = writeWhole(file, func(io.Writer) error { return nil }); err != nil {
+			t.Fatalf("%d names: %v", names, err)
+		}
+	}
+	if name, err = writeWhole(file, func(io.Writer) error { return nil }); err == nil || name != "" || len(strings.Fields(filesIn(t, dir))) != names {
+		t.Errorf("beside %d files: %q, error %v, and there is %q", names, name, err, filesIn(t, dir))
 	}
 }
