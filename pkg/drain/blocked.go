@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -26,6 +27,21 @@ type Blocked struct {
 	Unready string `json:"-"`
 	// Forces is true where the pod is deleted, whatever is in its way, when its node's time is over.
 	Forces bool `json:"forces,omitempty"`
+}
+
+// MarshalJSON writes the names of the pod and its budget with the keys namespace and name, as Kubernetes does.
+// types.NamespacedName would write Namespace and Name.
+func (b Blocked) MarshalJSON() ([]byte, error) {
+	type name struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	}
+	type blocked Blocked // has no MarshalJSON
+	return json.Marshal(struct {
+		blocked
+		Pod    name `json:"pod,omitzero"`
+		Budget name `json:"budget,omitzero"`
+	}{blocked(b), name(b.Pod), name(b.Budget)})
 }
 
 // Remedy is Obstacle's, without the advice to force what is forced. Where it is known why the workload's

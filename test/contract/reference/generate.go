@@ -164,9 +164,9 @@ func (s *source) mapType(t reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema}
 	case reflect.TypeFor[types.NamespacedName]():
 		properties := jsonschema.NewProperties()
-		properties.Set("Namespace", &jsonschema.Schema{Type: "string", Description: "The namespace."})
-		properties.Set("Name", &jsonschema.Schema{Type: "string", Description: "The name."})
-		return &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema, Required: []string{"Namespace", "Name"}}
+		properties.Set("namespace", &jsonschema.Schema{Type: "string", Description: "The namespace."})
+		properties.Set("name", &jsonschema.Schema{Type: "string", Description: "The name."})
+		return &jsonschema.Schema{Type: "object", Properties: properties, AdditionalProperties: jsonschema.FalseSchema, Required: []string{"namespace", "name"}}
 	case reflect.TypeFor[metav1.ListMeta]():
 		return &jsonschema.Schema{Type: "object", AdditionalProperties: jsonschema.FalseSchema}
 	case reflect.TypeFor[time.Time]():
