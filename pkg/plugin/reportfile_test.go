@@ -20,6 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 // filesIn names what is in a directory.
@@ -36,11 +37,15 @@ func filesIn(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
+// readReport reads a report for programs and wants it to be as its schema says.
 func readReport(t *testing.T, file string) *report.RunReport {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if err := contract.Validate(string(text)); err != nil {
+		t.Error(err)
 	}
 	r := &report.RunReport{}
 	if err := json.Unmarshal(text, r); err != nil {

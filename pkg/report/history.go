@@ -30,7 +30,8 @@ const takenUpAfter = 30 * time.Second
 // Period is a time during which a node or a group was in one state.
 type Period struct {
 	// What is the node state, the phase, or what was waited for.
-	What string    `json:"what"`
+	What string `json:"what"`
+	// From is when it began.
 	From time.Time `json:"from"`
 	// To is when it ended. A period that had not ended ends with the report.
 	To time.Time `json:"to"`
@@ -38,6 +39,7 @@ type Period struct {
 
 // NodeHistory is what happened to a node that the upgrade started to drain.
 type NodeHistory struct {
+	// Name is the name of the node, and Zone its zone.
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
 	// State is the node's last state.
@@ -51,6 +53,7 @@ type NodeHistory struct {
 
 // SizeSample is the size of the group from a time until the next sample.
 type SizeSample struct {
+	// At is when the group had this size for the first time.
 	At time.Time `json:"at"`
 	// Desired is the group's desired size, 0 for a group without a size. Owed counts the nodes of it that the upgrade added.
 	Desired int `json:"desired,omitempty"`
@@ -62,6 +65,7 @@ type SizeSample struct {
 
 // Holder is a budget or another obstacle that nodes waited for.
 type Holder struct {
+	// What is the budget, or the obstacle in full where it is none.
 	What string `json:"what"`
 	// For is how long at least one node waited for it. Nodes counts the nodes that did.
 	For   record.Duration `json:"for"`
@@ -70,6 +74,7 @@ type Holder struct {
 
 // LogLine is an event of an upgrade.
 type LogLine struct {
+	// At is when the event was seen; in a simulation, when it would happen.
 	At time.Time `json:"at"`
 	Event
 }

@@ -225,6 +225,9 @@ func (r *RunReport) noFindings() string {
 
 // settingRows are the settings by their names in JSON.
 func (r *RunReport) settingRows() [][]string {
+	if r.Settings.Strategy == "" {
+		return nil
+	}
 	var values map[string]json.RawMessage
 	data, err := json.Marshal(r.Settings)
 	if err == nil {
@@ -253,7 +256,10 @@ func (r *RunReport) detailsHTML() markup {
 	fold := func(title string, body markup) markup {
 		return element("details", nil, textElement("summary", title), "\n", body) + "\n"
 	}
-	body := fold("Settings", tableOf(2, []string{"Setting", "Value"}, r.settingRows()))
+	var body markup
+	if rows := r.settingRows(); len(rows) > 0 {
+		body = fold("Settings", tableOf(2, []string{"Setting", "Value"}, rows))
+	}
 	if p := r.Plan; p != nil && len(p.Assumptions)+len(p.Unread) > 0 {
 		var items []markup
 		for _, line := range slices.Concat(p.Assumptions, p.Unread) {

@@ -37,7 +37,7 @@ func WriteReportMarkdown(w io.Writer, r *RunReport) error {
 		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured."},
 		{"What held it", holderHeader, r.holderRows(), r.noHolders()},
 		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings()},
-		{"Settings", []string{"Setting", "Value"}, r.settingRows(), ""},
+		{"Settings", []string{"Setting", "Value"}, r.settingRows(), "None: no upgrade is planned or recorded."},
 	}
 	for _, t := range tables {
 		heading(t.title)

@@ -34,8 +34,10 @@ const (
 
 // Origin says which command made a report, when and for which cluster.
 type Origin struct {
-	About Subject   `json:"about"`
-	Made  time.Time `json:"made"`
+	// About says what the report is about.
+	About Subject `json:"about"`
+	// Made is when the report was made.
+	Made time.Time `json:"made"`
 	// Context is the kubeconfig context. Account is the cloud account. Each is "" if it is not known.
 	Context string `json:"context,omitempty"`
 	Account string `json:"account,omitempty"`
@@ -49,14 +51,18 @@ type Origin struct {
 type RunReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Origin            `json:"origin"`
-	Run               string             `json:"run,omitempty"`
-	Target            nodegroup.Revision `json:"target,omitzero"`
-	// Result is empty for an upgrade that has not ended.
+	// Origin says which command made the report, when and for which cluster.
+	Origin `json:"origin"`
+	// Run is the identifier of the upgrade. It is left out if none has begun.
+	Run string `json:"run,omitempty"`
+	// Target is the revision that the upgrade moves the nodes to.
+	Target nodegroup.Revision `json:"target,omitzero"`
+	// Result is how the upgrade ended, and Message why. They are left out for an upgrade that has not ended.
 	Result  record.Result `json:"result,omitempty"`
 	Message string        `json:"message,omitempty"`
-	Started time.Time     `json:"started,omitzero"`
-	Ended   time.Time     `json:"ended,omitzero"`
+	// Started is when the upgrade began, and Ended when it ended. They are left out if it did not.
+	Started time.Time `json:"started,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
 	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
@@ -73,19 +79,23 @@ type RunReport struct {
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
 	// Nodes lists the nodes that the upgrade started to drain, in order of start.
-	Nodes  []NodeHistory `json:"nodes,omitempty"`
-	Phases []Period      `json:"phases,omitempty"`
-	Sizes  []SizeSample  `json:"sizes,omitempty"`
+	Nodes []NodeHistory `json:"nodes,omitempty"`
+	// Phases are the phases of the upgrade in order of time.
+	Phases []Period `json:"phases,omitempty"`
+	// Sizes are the changes of the group's size in order of time. If there were many, some are left out.
+	Sizes []SizeSample `json:"sizes,omitempty"`
 	// Workloads are what the upgrade cost workloads, those first that users noticed most.
 	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
 	// Unhealthy lists the workloads that had not recovered at the end of the report.
 	Unhealthy []record.Unhealthy `json:"unhealthy,omitempty"`
 	// Holders lists what nodes waited for, the longest wait first.
-	Holders  []Holder            `json:"heldBy,omitempty"`
+	Holders []Holder `json:"heldBy,omitempty"`
+	// Findings are what the rules found when the plan was made, the most severe first.
 	Findings []preflight.Finding `json:"findings,omitempty"`
-	// Settings are those of the upgrade.
-	Settings record.Request `json:"settings"`
-	Log      []LogLine      `json:"log,omitempty"`
+	// Settings are those of the upgrade. They are left out if none is planned or recorded.
+	Settings record.Request `json:"settings,omitzero"`
+	// Log lists the events of the upgrade. If there were many, those in the middle are left out.
+	Log []LogLine `json:"log,omitempty"`
 	// NotKnown says what the report does not tell, a sentence each.
 	NotKnown []string `json:"notKnown,omitempty"`
 	// takenUp is true if the upgrade had begun before the report's first moment.
@@ -124,6 +134,9 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 			}
 		}
 	}
+	if r.Settings.Strategy == "" {
+		r.Settings = record.Request{}
+	}
 	r.addCosts(seen, rec)
 	r.addUnknown(noPlan, seen)
 	return r
@@ -142,7 +155,7 @@ func (r *RunReport) addPlan(plan *Plan) {
 		r.Findings = r.Findings[:mostFindingsReported]
 		r.NotKnown = append(r.NotKnown, formatCount(more, "more finding")+": "+cmp.Or(plan.CheckedBy, checkCommand)+" lists all")
 	}
-	if r.Settings.Group == "" {
+	if r.Settings.Strategy == "" {
 		r.Settings = plan.Request
 	}
 	if r.Run == "" {
@@ -403,6 +416,8 @@ func (r *RunReport) verdict() (tone, string) {
 	switch {
 	case r.About == AboutPlan || r.About == AboutSimulation:
 		return r.planTone, of + r.planVerdict
+	case r.Run == "" && r.Result == record.Succeeded:
+		return good, of + "nothing to do" + withPrefix(": ", r.Message)
 	case r.Run == "":
 		return warning, of + "no upgrade of the group is recorded"
 	case r.Result == "":

@@ -19,6 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
 func originOf(about Subject) Origin {
@@ -183,6 +184,11 @@ func TestReportGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				compare(t, filepath.Join("testdata", "reports", name+"."+format), got.Bytes())
+				if format == "json" {
+					if err := contract.Validate(got.String()); err != nil {
+						t.Error(err)
+					}
+				}
 			})
 		}
 	}
@@ -216,6 +222,10 @@ func TestReportVerdict(t *testing.T) {
 	many := NewRunReport(originOf(AboutSimulation), warned, "", &History{}, &record.Record{})
 	if tone, text := many.verdict(); tone != bad || !strings.HasPrefix(text, "Simulation: 3 nodes to replace, none blocked") || many.Findings[0].Rule != "X002" {
 		t.Errorf("an error after many infos: tone %d, %q, first %s", tone, text, many.Findings[0].Rule)
+	}
+	current := NewRunReport(originOf(AboutUpgrade), nil, "", &History{}, &record.Record{Result: record.Succeeded, Message: "all 3 nodes are current"})
+	if tone, text := current.verdict(); tone != good || text != "Upgrade: nothing to do: all 3 nodes are current" {
+		t.Errorf("a group that is current: tone %d, %q", tone, text)
 	}
 	rec := &record.Record{Run: "r", Result: record.Succeeded, Workloads: map[string]record.WorkloadRecord{"a/Deployment/b": {Impact: record.Impact{Evictions: 1, Lacks: 1}}}}
 	lacking := NewRunReport(originOf(AboutUpgrade), nil, "", &History{}, rec)
@@ -364,6 +374,9 @@ func TestReportIsSafe(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := checkElements(t, root)
+			if err := contract.Validate(data); err != nil {
+				t.Error(err)
+			}
 			var got RunReport
 			if err := json.Unmarshal([]byte(data), &got); err != nil {
 				t.Fatalf("the data is no JSON: %v", err)

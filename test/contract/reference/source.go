@@ -114,8 +114,11 @@ func (s *source) addFields(key string, structure *ast.StructType) {
 // namesOf lists the names of a field; an embedded type is one.
 func namesOf(field *ast.Field) []string {
 	if len(field.Names) == 0 {
-		if selector, ok := field.Type.(*ast.SelectorExpr); ok {
-			return []string{selector.Sel.Name}
+		switch embedded := field.Type.(type) {
+		case *ast.SelectorExpr:
+			return []string{embedded.Sel.Name}
+		case *ast.Ident:
+			return []string{embedded.Name}
 		}
 		return nil
 	}
