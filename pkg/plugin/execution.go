@@ -98,7 +98,11 @@ func (e *execution) planForReport(ctx context.Context) {
 	if e.s.line.reportFile == "" || e.plan != nil {
 		return
 	}
-	if e.g.releases != nil {
+	switch {
+	case e.mode == modeAbort:
+		e.noPlan = "an abort replaces no node"
+		return
+	case e.g.releases != nil:
 		e.noPlan = "nodes are only released"
 		return
 	}

@@ -64,6 +64,13 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 			"it evicts no pod that the API server could be asked about: use --dry-run=client",
 		},
 		{
+			func(cmd *cobra.Command, line *commandLine) bool {
+				return nameOfCommand(cmd) == "abort" && line.isDryRun()
+			},
+			[]string{"report"},
+			"nothing is aborted that could be reported: leave one of the two out",
+		},
+		{
 			func(_ *cobra.Command, line *commandLine) bool {
 				return line.compare && line.dryRun == dryRunServer
 			},

@@ -138,6 +138,7 @@ begun with.`,
 		},
 	})
 	f.addAgreements(cmd)
+	f.addReport(cmd.Flags())
 	f.addWait(cmd.Flags())
 	return cmd
 }
@@ -150,6 +151,9 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	asked := u.store.Asked()
 	pausing := asked.Verb == record.VerbPause && asked.Run == u.record.Run
 	atWork, err := c.isHolderAtWork(ctx, u.name, modeResume)
+	if err == nil && atWork {
+		err = u.rejectReport(c)
+	}
 	if err == nil && atWork && pausing {
 		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see takeUpRecord
 	}

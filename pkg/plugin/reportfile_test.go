@@ -139,6 +139,8 @@ func TestReportIsRefused(t *testing.T) {
 		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report with several groups: a report shows one group"},
 		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "a report shows one way to upgrade: use only one of them"},
 		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "a report shows one moment: use only one of them"},
+		"an abort in a plan":   {[]string{"abort", "a", "--dry-run", "--report=" + file}, "abort takes no --report: nothing is aborted that could be reported"},
+		"a pause":              {[]string{"pause", "a", "--report=" + file}, "pause takes no --report: only abort, complete, plan, resume, rollback, simulate, status and upgrade do"},
 		"a list has no report": {[]string{"list", "--report=" + file}, "list takes no --report"},
 	}
 	for name, c := range cases {
@@ -201,6 +203,46 @@ func TestStatusReport(t *testing.T) {
 	text, err := os.ReadFile(file)
 	if want := "**Status: no upgrade of the group is recorded**"; err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("the report says %q, error %v; want %q", text, err, want)
+	}
+}
+
+// TestReportOfAnotherProcess: a verb that another process fulfils reports nothing. It is refused before anything is asked of that process.
+func TestReportOfAnotherProcess(t *testing.T) {
+	cases := map[string]struct {
+		record record.Record
+		asked  record.Verb
+	}{
+		"resume blue":            {inDrain(), ""},
+		"resume blue --yes":      {inDrain(), record.VerbPause},
+		"complete blue --yes":    {inDrain(soaking), ""},
+		"complete blue -o json ": {inDrain(soaking), ""},
+	}
+	for args, c := range cases {
+		t.Run(args, func(t *testing.T) {
+			s := twoGroups()
+			s.recorded(t, "blue", c.record)
+			if c.asked != "" {
+				text, err := json.Marshal(record.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.maps[0].Data["request"] = string(text)
+			}
+			l := s.withLeases()
+			l.add("blue", time.Now())
+			l.renewed = true
+			s.serve(t)
+			dir := t.TempDir()
+			file := filepath.Join(dir, "r.html")
+			stdout, stderr, code := invoke(t, append(strings.Fields(args), "--report="+file)...)
+			want := "only that process can report it: leave the flag out, or use kubectl nodeupgrade status blue --report=" + file
+			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, want)
+			}
+			if len(s.sent()) > 0 || filesIn(t, dir) != "" {
+				t.Errorf("it sent %q, and there is %q", s.sent(), filesIn(t, dir))
+			}
+		})
 	}
 }
 

@@ -39,6 +39,7 @@ older revision with --to.`,
 		run:   rollBack,
 	})
 	f.addAgreements(cmd)
+	f.addReport(cmd.Flags())
 	addDryRun(cmd, "Show the plan of the way back and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
 	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to; otherwise the one that the nodes had before")
 	return cmd
@@ -75,28 +76,30 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if g.group.Follows != "" {
 		fmt.Fprintf(c.line.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, g.group.Follows, g.group.Wanted.Name)
 	}
-	return undoUpgrade(ctx, s, u, g, confirmation{
+	e := &execution{s: s, g: g, mode: modeRollback}
+	return e.undoUpgrade(ctx, u, confirmation{
 		mode: modeRollback, question: fmt.Sprintf("Roll node group %s back to %s", u.name, g.group.Wanted.Name),
-		show: func() error {
-			_, err := s.showPlan(ctx, g)
+		show: func() (err error) {
+			e.plan, err = s.showPlan(ctx, g)
 			return err
 		},
 	})
 }
 
 // undoUpgrade asks, has the holder give way and carries out what is left to do.
-func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupContext, how confirmation) error {
-	if err := s.checkAccess(ctx, how.mode, &g.request); err != nil {
+func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how confirmation) error {
+	if err := e.s.checkAccess(ctx, how.mode, &e.g.request); err != nil {
 		return err
 	}
-	if err := s.askUser(how); err != nil {
+	if err := e.s.askUser(how); err != nil {
 		return err
 	}
-	if err := u.leaveRequest(ctx, s.command, how.mode.fulfilledVerb()); err != nil {
+	e.planForReport(ctx)
+	if err := u.leaveRequest(ctx, e.s.command, how.mode.fulfilledVerb()); err != nil {
 		return err
 	}
-	e := &execution{s: s, g: g, mode: how.mode}
 	record, err := e.carryOut(ctx)
+	e.writeReport(&record, err)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describeRun(u.name, &e.g.record), err)
 	}
@@ -116,6 +119,7 @@ nodes that became current since and are still fenced.`,
 		run:      abortUpgrade,
 	})
 	f.addAgreements(cmd)
+	f.addReport(cmd.Flags())
 	addDryRun(cmd, "Show what would be undone and change nothing")
 	return cmd
 }
@@ -143,7 +147,8 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		}
 		return c.line.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", nodegroup.Prefix, u.name, report.Parenthesize(record.Message)), "would ")...)
 	}
-	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
+	e := &execution{s: s, g: g, mode: modeAbort}
+	return e.undoUpgrade(ctx, u, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		log, _, err := s.simulateAbort(ctx, g)
 		if err != nil {
 			return err

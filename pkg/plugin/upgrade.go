@@ -169,9 +169,8 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 		return err
 	}
 	e := &execution{s: s, g: g, mode: m}
-	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error {
-		plan, err := s.showPlan(ctx, g)
-		e.plan = plan
+	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() (err error) {
+		e.plan, err = s.showPlan(ctx, g)
 		return err
 	}}
 	if g.releases != nil {

@@ -142,6 +142,22 @@ func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb rec
 	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
+// rejectReport returns an error if a report was asked for of what another process carries out.
+func (u *recordedUpgrade) rejectReport(c *command) error {
+	if c.line.reportFile == "" {
+		return nil
+	}
+	return usageError(fmt.Errorf("--report: another process carries the upgrade out, and only that process can report it: leave the flag out, or use %s --report=%s for what is recorded",
+		nodegroup.Command("status", u.name), shell.Quote(c.line.reportFile)))
+}
+
+// warnOfNoReport says that a report is not written, if one was asked for, because another process carried the upgrade out.
+func (u *recordedUpgrade) warnOfNoReport(c *command) {
+	if c.line.reportFile != "" {
+		fmt.Fprintf(c.line.ErrOut, "warning: group %q: no report was written: another process carried the upgrade out\n", u.name)
+	}
+}
+
 // isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
 // nothing.
 func (c *command) isHolderAtWork(ctx context.Context, group string, m mode) (bool, error) {
@@ -178,6 +194,7 @@ that it was begun with.`,
 		run:   completeSoak,
 	})
 	f.addAgreements(cmd)
+	f.addReport(cmd.Flags())
 	return cmd
 }
 
@@ -195,13 +212,17 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	case err != nil:
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	case atWork:
+		if err := u.rejectReport(c); err != nil {
+			return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
+		}
 		return u.askToComplete(ctx, c)
 	}
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil {
-		return u.printSoakEnded(c) // its holder did so, and has gone since
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // its holder did so, and has gone since
+		u.warnOfNoReport(c)
+		return u.printSoakEnded(c)
 	}
 	s, err := u.openSession(ctx, c, modeComplete)
 	if err != nil {
@@ -209,6 +230,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}
 	err = upgradeGroup(ctx, s, u.name, modeComplete)
 	if _, held := errors.AsType[*cluster.HeldError](err); held { // it was only late; the user has agreed by now
+		u.warnOfNoReport(c)
 		return u.askToComplete(ctx, c)
 	}
 	return err
