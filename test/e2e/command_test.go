@@ -23,6 +23,7 @@ type event struct {
 	Time  time.Time `json:"time"`
 	Group string    `json:"group"`
 	report.Event
+	Counts *report.Counts `json:"counts"`
 }
 
 // progress is a command's stderr as it is written: events, and lines that are none.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -88,8 +89,10 @@ func checkRefusals(t *testing.T, shared *fixture.Fixture, cases []string) {
 
 func threeNodes(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "three", Zones: []string{zoneA, zoneB, zoneC}, Counts: []int{1, 1, 1}, Suspended: []string{rebalance}})
-	s.upgrade(0)
+	file := filepath.Join(t.TempDir(), "three.html")
+	c := s.upgrade(0, "--output=json", "--report="+file)
 	s.checkDone()
+	checkReport(t, file, c)
 	if changed := s.operations("SuspendProcesses", "ResumeProcesses"); len(changed) > 0 {
 		t.Errorf("a suspension that was there before was touched: %v", changed)
 	}

@@ -224,7 +224,9 @@ func resumeIn(s *testCase, phase string, holder *command) {
 		s.unblock("stubborn")
 	}
 	if holder == nil {
-		s.asked(0, "resume", "--yes", "--parallel-groups").says("nodegroup/" + s.group + " upgraded")
+		file := s.reportFile()
+		s.asked(0, "resume", "--yes", "--parallel-groups", file.flag()).says("nodegroup/" + s.group + " upgraded")
+		file.check(s.t, s.group, record.Succeeded)
 	} else {
 		holder.end(0)
 	}
@@ -244,7 +246,8 @@ func resumeIn(s *testCase, phase string, holder *command) {
 }
 
 func rollbackIn(s *testCase, phase string, holder *command) {
-	c := s.asking("rollback", "--yes", "--parallel-groups")
+	file := s.reportFile()
+	c := s.asking("rollback", "--yes", "--parallel-groups", file.flag())
 	if holder != nil {
 		holder.end(5)
 		holder.says("gave way to a rollback asked by ")
@@ -252,36 +255,40 @@ func rollbackIn(s *testCase, phase string, holder *command) {
 	switch phase {
 	case "draining": // no node was replaced: none need be drained
 	case "scale down":
-		c = s.interruptBack(c)
+		c = s.interruptBack(c, file)
 	default:
 		s.unblock("stubborn")
 	}
 	c.end(0)
 	c.says("rolled back to " + s.group + ":1")
+	file.check(s.t, s.group, record.Succeeded)
 	s.checkUndone(true)
 }
 
 // interruptBack stops a rollback half-way, and continues with it: nothing but the same verb does.
-func (s *testCase) interruptBack(c *command) *command {
+func (s *testCase) interruptBack(c *command, file reportFile) *command {
 	s.t.Helper()
 	c.until("a node to be drained", nodeState("Draining"))
 	c.interrupt()
 	c.end(130)
 	s.upgrade(5).says("is being rolled back", "run kubectl nodeupgrade rollback "+s.group+" to continue")
-	return s.asking("rollback", "--yes", "--parallel-groups")
+	file.check(s.t, s.group, record.Interrupted)
+	return s.asking("rollback", "--yes", "--parallel-groups", file.flag())
 }
 
 func abortIn(s *testCase, phase string, holder *command) {
 	if phase != "scale up" { // which would be over by then
 		s.asked(0, "abort", "--dry-run").says("would be aborted")
 	}
-	c := s.asking("abort", "--yes")
+	file := s.reportFile()
+	c := s.asking("abort", "--yes", file.flag())
 	if holder != nil {
 		holder.end(5)
 		holder.says("gave way to an abort asked by ")
 	}
 	c.end(0)
 	c.says("nodegroup/" + s.group + " aborted")
+	file.check(s.t, s.group, record.Aborted)
 	s.checkUndone(false)
 	// On a slow machine a node may have been drained before the holder was asked: then new nodes carry pods, and stay.
 	if phase == "scale up" {
