@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -76,8 +77,7 @@ func (p *planning) compareWays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fits, because := preflight.FitStrategy(&p.group, p.members, p.request.Policy(), p.now)
-	comparison := report.NewComparison(p.group.Name, fits, because, ways)
+	comparison := p.newComparison(ways)
 	comparison.Context, comparison.Assumptions = p.s.conn.context, assumed
 	names := []string{nodegroup.Prefix + p.group.Name}
 	err = p.s.line.printObject(comparison, names, func(w io.Writer, ro report.Options) error { return report.WriteComparison(w, comparison, ro) })
@@ -85,6 +85,11 @@ func (p *planning) compareWays(ctx context.Context) error {
 		return &exitErr{code: exitStructural}
 	}
 	return err
+}
+
+func (p *planning) newComparison(ways []report.Way) *report.Comparison {
+	fits, because := preflight.FitStrategy(&p.group, p.members, p.request.Policy(), p.now)
+	return report.NewComparison(p.group.Name, fits, because, ways)
 }
 
 // listWays are the way that was asked for and the alternatives, each once.
@@ -116,7 +121,7 @@ func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 	return ways
 }
 
-// forecastWays forecasts all ways that are not refused, as many at once as there are processors. It
+// forecastWays forecasts all ways that are not refused and have no forecast yet, as many at once as there are processors. It
 // begins with the last ones: those drain the most nodes at a time and take the longest to forecast. It returns what the
 // forecast of the first rests on.
 func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]string, error) {
@@ -125,7 +130,7 @@ func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]strin
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range slices.Backward(ways) {
 		switch {
-		case ways[i].Refused != "":
+		case ways[i].Refused != "" || ways[i].WayForecast != nil:
 		case ways[i].Request.Strategy.Traits().Expires:
 			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
 		default:
@@ -141,13 +146,23 @@ func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]strin
 
 // forecastWay forecasts a way, and returns what that rests on.
 func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, error) {
-	forecast, assumed, err := p.runForecast(ctx, way.Request)
-	if err != nil {
+	forecast, assumed, err := p.runForecast(ctx, way.Request, nil)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		way.Unforecast = context.Cause(ctx).Error()
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
+	p.describeWay(way, &forecast)
+	return assumed, nil
+}
+
+// describeWay adds a forecast to a way.
+func (p *planning) describeWay(way *report.Way, forecast *simulate.Forecast) {
 	if forecast.Endless != "" {
 		way.Unforecast = "it would wait for " + forecast.Endless
-		return assumed, nil
+		return
 	}
 	way.WayForecast = &report.WayForecast{
 		Result: forecast.Slow.Result, Duration: forecast.Duration,
@@ -156,7 +171,6 @@ func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, 
 	if p.group.Can.Resize {
 		way.Peak, way.ExtraInstanceHours = &forecast.Peak, new(math.Round(forecast.ExtraHours*100)/100)
 	}
-	return assumed, nil
 }
 
 // checkCompare refuses a comparison that is not part of one group's plan.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type execution struct {
 	plan   *report.Plan
 	noPlan string
 	seen   *recorder
+	// planning made the plan; nil without one.
+	planning *planning
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
@@ -106,15 +109,14 @@ func (e *execution) planForReport(ctx context.Context) {
 		e.noPlan = "nodes are only released"
 		return
 	}
-	var err error
-	if e.plan, err = e.s.makePlan(ctx, e.g); err != nil {
+	if err := e.makePlan(ctx); err != nil {
 		e.noPlan = err.Error()
 	}
 }
 
 // writeReport writes the report of an upgrade that came to its end, if one was asked for and the upgrade was begun. runErr is what
 // ended it, nil for its own result. A report that cannot be written changes nothing of the upgrade.
-func (e *execution) writeReport(rec *record.Record, runErr error) {
+func (e *execution) writeReport(ctx context.Context, rec *record.Record, runErr error) {
 	line := e.s.line
 	if line.reportFile == "" || (runErr != nil && rec.Run == "") {
 		return
@@ -130,9 +132,24 @@ func (e *execution) writeReport(rec *record.Record, runErr error) {
 		defer e.seen.mu.Unlock()
 		seen = &e.seen.seen
 	}
-	if err := line.writeReport(report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.noPlan, seen, &shown)); err != nil {
+	r := report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.noPlan, seen, &shown)
+	r.AddComparison(e.compareForReport(ctx))
+	if err := line.writeReport(r); err != nil {
 		fmt.Fprintf(line.ErrOut, "warning: group %q: %s\n", e.g.name, sanitizeLine(err.Error()))
 	}
+}
+
+// compareForReport forecasts other ways to upgrade the group from its state at the start.
+func (e *execution) compareForReport(ctx context.Context) (*report.Comparison, string) {
+	switch {
+	case e.mode.undoesUpgrade():
+		return nil, "what undoes an upgrade keeps its strategy"
+	case e.planning == nil:
+		return nil, cmp.Or(e.noPlan, "no plan was made")
+	case ctx.Err() != nil:
+		return nil, "the upgrade was interrupted"
+	}
+	return e.planning.compareForReport(ctx)
 }
 
 // printEnd says how a run ended.

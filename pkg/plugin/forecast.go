@@ -31,6 +31,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.forecast = &forecast
 	if !p.record.IsResumable() { // or some of the nodes are there already
 		addresses := preflight.CheckAddresses(p.members, &p.request, p.survey.Subnets)
 		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(p.s.line.skipChecks, f.Rule) }))
@@ -105,16 +106,21 @@ func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []strin
 	if !p.isForecast() {
 		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
 	}
-	return p.runForecast(ctx, p.request)
+	if p.film != nil && !p.request.Strategy.Traits().ByCloud { // which is forecast as another strategy
+		return p.runForecast(ctx, p.request, p.film.see)
+	}
+	return p.runForecast(ctx, p.request, nil)
 }
 
 // drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
 // (EKS E40).
 const drawnOrders = 3
 
-// runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
-func (p *planning) runForecast(ctx context.Context, req record.Request) (simulate.Forecast, []string, error) {
+// runForecast runs the upgrade as requested in virtual time, and says what its times rest on. watch, if not nil, sees the steps of the
+// run in which pods end as soon as they may.
+func (p *planning) runForecast(ctx context.Context, req record.Request, watch func(upgrade.World, upgrade.Step)) (simulate.Forecast, []string, error) {
 	spec := p.makeSpec()
+	spec.Watch = watch
 	delegated := req.Strategy.Traits().ByCloud
 	looks := time.Duration(0)
 	if delegated {

@@ -9,6 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
 // planning is a group whose upgrade is planned or checked, with what that needs and an upgrade does not.
@@ -24,6 +25,9 @@ type planning struct {
 	// when it is.
 	survey    cloud.Survey
 	surveyErr error
+	// film keeps the upgrade that the plan forecasts, nil for a plan without a report. forecast is the plan's once that is made.
+	film     *film
+	forecast *simulate.Forecast
 }
 
 // rights are what the user may not do, as far as that was asked.

@@ -66,7 +66,7 @@ func (o *observation) rejectUnknownAdded(record *record.Record) error {
 
 // predictRest forecasts the rest.
 func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
-	forecast, _, err := p.runForecast(ctx, p.record.Request)
+	forecast, _, err := p.runForecast(ctx, p.record.Request, nil)
 	switch {
 	case err != nil:
 		return report.Rest{}, err

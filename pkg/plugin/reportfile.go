@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/rand"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -144,24 +145,69 @@ func (c *command) makeOrigin(about report.Subject, account string) report.Origin
 	}
 }
 
+// film is an upgrade in virtual time, for a report.
+type film struct {
+	seen report.History
+	last record.Record
+}
+
+func (f *film) see(w upgrade.World, step upgrade.Step) {
+	f.seen.See(momentOf(w.Now, &step), &step.Record)
+	f.last = step.Record
+}
+
+// filmFor returns an empty film if a report is written, else nil.
+func (c *command) filmFor() *film {
+	if c.line.reportFile == "" {
+		return nil
+	}
+	return &film{}
+}
+
 // reportPlan writes the report of a plan, with the upgrade in virtual time, if --report was passed.
 func (p *planning) reportPlan(ctx context.Context, plan *report.Plan, about report.Subject) error {
-	if p.s.line.reportFile == "" {
+	if p.film == nil {
 		return nil
 	}
 	origin := p.s.makeOrigin(about, p.s.account)
 	origin.Made = p.now
-	var seen report.History
-	rec := record.Record{Request: p.request}
-	if p.isForecast() && len(plan.Nodes) > 0 {
-		var err error
-		if rec, err = p.replayUpgrade(ctx, func(w upgrade.World, step upgrade.Step) {
-			seen.See(momentOf(w.Now, &step), &step.Record)
-		}); err != nil {
+	if p.isForecast() && len(plan.Nodes) > 0 && p.film.last.Run == "" {
+		if _, err := p.replayUpgrade(ctx, p.film.see); err != nil {
 			return err
 		}
 	}
-	return p.s.line.writeReport(report.NewRunReport(origin, plan, "", &seen, &rec))
+	rec := p.film.last
+	rec.Request = p.request
+	if rec.Run != "" {
+		rec.Run = simulatedRun
+	}
+	r := report.NewRunReport(origin, plan, "", &p.film.seen, &rec)
+	r.AddComparison(p.compareForReport(ctx))
+	return p.s.line.writeReport(r)
+}
+
+// comparisonLimit is how long a report may take to forecast other ways to upgrade the group.
+const comparisonLimit = 10 * time.Second
+
+// compareForReport forecasts other ways to upgrade the group from what the plan has read, for as long as comparisonLimit. If that is not
+// possible, it returns nil and the reason.
+func (p *planning) compareForReport(ctx context.Context) (comparison *report.Comparison, why string) {
+	switch {
+	case p.group.Managed != nil:
+		return nil, nodegroup.InfoOf(p.group.Provider).Manager.Name + " upgrades the group in one way"
+	case p.record.IsResumable():
+		return nil, "an upgrade that has begun keeps its strategy"
+	case !p.isForecast() || p.forecast == nil:
+		return nil, "the plan has no forecast"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, comparisonLimit, fmt.Errorf("its forecast takes too long: a report has %s for all of them", comparisonLimit))
+	defer cancel()
+	ways := p.listWays(p.s.line.settings)
+	p.describeWay(&ways[0], p.forecast)
+	if _, err := p.forecastWays(ctx, ways); err != nil {
+		return nil, err.Error()
+	}
+	return p.newComparison(ways), ""
 }
 
 // replayUpgrade runs the upgrade in virtual time, if pods end as soon as they may, and shows each step.
@@ -184,7 +230,9 @@ func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record,
 	if rec.Run != "" {
 		seen.See(report.Moment{At: c.line.now(), Status: status.Status, Blocked: status.Blocked}, rec)
 	}
-	return c.line.writeReport(report.NewRunReport(c.makeOrigin(report.AboutStatus, account), nil, "", &seen, &shown))
+	r := report.NewRunReport(c.makeOrigin(report.AboutStatus, account), nil, "", &seen, &shown)
+	r.AddComparison(nil, "only reports of plans and upgrades compare ways")
+	return c.line.writeReport(r)
 }
 
 // recorder is a Display that also keeps what it shows, for the report.

@@ -2,11 +2,13 @@ package plugin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"syscall"
@@ -69,6 +71,94 @@ func TestSimulateReport(t *testing.T) {
 	}
 	checkExampleReport(t, readReport(t, filepath.Join(dir, "r.json")))
 	checkExamplePage(t, filepath.Join(dir, "r.html"))
+}
+
+// TestReportComparesAsTheCommand: the other ways in a report are those of --compare, which takes an autoscaler to be there.
+func TestReportComparesAsTheCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.json")
+	if _, stderr, code := simulated(t, "", "--report="+file); code != exitDone {
+		t.Fatalf("exit code %d, stderr %q", code, stderr)
+	}
+	stdout, stderr, code := simulated(t, "", "--compare", "-o", "json")
+	var want report.Comparison
+	if err := json.Unmarshal([]byte(stdout), &want); err != nil || code != exitDone {
+		t.Fatalf("exit code %d, stderr %q, error %v", code, stderr, err)
+	}
+	got := readReport(t, file).Comparison
+	if got == nil || len(want.Ways) < 3 || len(got.Ways) != len(want.Ways) || got.FitsBecause != want.FitsBecause {
+		t.Fatalf("the report compares %+v, the command %+v", got, want)
+	}
+	for i, way := range want.Ways {
+		if way.Request.Strategy == record.AutoscaledBlueGreen {
+			if got.Ways[i].Refused == "" {
+				t.Errorf("%s is not refused", way.Flags)
+			}
+			continue
+		}
+		if !reflect.DeepEqual(got.Ways[i], way) {
+			t.Errorf("the report has %+v, the command %+v", got.Ways[i], way)
+		}
+	}
+}
+
+// TestFilmOfAForecast: the film of a plan's forecast shows what another run of the upgrade would show. A forecast without a film makes
+// the same plan.
+func TestFilmOfAForecast(t *testing.T) {
+	const nodes = 30
+	p := fleetPlanning(nodes)
+	without, _, err := p.forecastPlan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.film = &film{}
+	with, _, err := p.forecastPlan(t.Context())
+	if err != nil || !reflect.DeepEqual(without, with) {
+		t.Errorf("the forecast with a film differs, error %v", err)
+	}
+	again := &film{}
+	if _, err := p.replayUpgrade(t.Context(), again.see); err != nil {
+		t.Fatal(err)
+	}
+	reports := make([]*report.RunReport, 2)
+	for i, f := range []*film{p.film, again} {
+		f.last.Run, f.last.Request = simulatedRun, p.request
+		reports[i] = report.NewRunReport(report.Origin{About: report.AboutSimulation}, nil, "", &f.seen, &f.last)
+	}
+	if len(reports[0].Nodes) != nodes || reports[0].Result != record.Succeeded || !reflect.DeepEqual(reports[0], reports[1]) {
+		t.Errorf("the film has %d nodes and the result %q; another run has %d and %q", len(reports[0].Nodes), reports[0].Result, len(reports[1].Nodes), reports[1].Result)
+	}
+}
+
+// TestReportComparesForALimitedTime: ways without a forecast by then say so, and the way that was asked for keeps the plan's.
+func TestReportComparesForALimitedTime(t *testing.T) {
+	p := fleetPlanning(3)
+	forecast, _, err := p.forecastPlan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.forecast = &forecast
+	whole, why := p.compareForReport(t.Context())
+	if whole == nil || why != "" || !whole.Ways[1].Best && whole.Ways[1].WayForecast == nil {
+		t.Fatalf("with time: %+v, %q", whole, why)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("the time is over"))
+	defer cancel()
+	short, why := p.compareForReport(ctx)
+	if short == nil || why != "" {
+		t.Fatalf("without time: %+v, %q", short, why)
+	}
+	late := 0
+	for _, w := range short.Ways[1:] {
+		if w.WayForecast != nil {
+			t.Errorf("%s has a forecast", w.Flags)
+		}
+		if w.Unforecast == "the time is over" {
+			late++
+		}
+	}
+	if late < 3 || !reflect.DeepEqual(short.Ways[0].WayForecast, whole.Ways[0].WayForecast) {
+		t.Errorf("%d ways had no time; the way that was asked for has %+v, want %+v", late, short.Ways[0].WayForecast, whole.Ways[0].WayForecast)
+	}
 }
 
 // checkExampleReport holds the report of the built-in example to its plan.
@@ -302,7 +392,7 @@ func TestUpgradeReport(t *testing.T) {
 			e.seen.Step(stepOf(record.PhaseUpgrade))
 			e.seen.Outage("no quorum")
 			e.seen.Outage("no quorum")
-			e.writeReport(&c.rec, c.err)
+			e.writeReport(t.Context(), &c.rec, c.err)
 			if !c.file {
 				if got := filesIn(t, dir); got != "" {
 					t.Errorf("there is %q", got)
@@ -330,7 +420,7 @@ func TestUpgradeReport(t *testing.T) {
 func TestReportThatCannotBeWritten(t *testing.T) {
 	var errOut bytes.Buffer
 	dir := t.TempDir()
-	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
+	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)
 	if !strings.HasPrefix(errOut.String(), `warning: group "workers": writing the report: `) || filesIn(t, dir) != "" {
 		t.Errorf("stderr %q, and there is %q", errOut.String(), filesIn(t, dir))
 	}
@@ -352,7 +442,7 @@ func TestReportBesideAnother(t *testing.T) {
 	file := filepath.Join(dir, "r.json")
 	e := endedExecution(&errOut, file)
 	e.s.line.progress = "quiet"
-	e.writeReport(&record.Record{Run: "r1", Result: record.Succeeded}, nil)
+	e.writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)
 	free := filepath.Join(dir, "r-4.json")
 	if want := "warning: --report=" + file + " exists now and stays as it is: the report is in " + free + "\n"; errOut.String() != want {
 		t.Errorf("stderr %q, want %q", errOut.String(), want)

@@ -85,7 +85,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 		return err
 	}
 	s.explainAssumptions(g, d)
-	p := &planning{groupContext: g, s: at}
+	p := &planning{groupContext: g, s: at, film: at.filmFor()}
 	p.addRefusals(preflight.ListRefusals(p.checkObjects()))
 	if s.line.compare {
 		return p.compareWays(ctx)

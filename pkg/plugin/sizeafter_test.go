@@ -86,7 +86,7 @@ func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
 				g.request = g.record.Request
 			}
 			p := &planning{groupContext: g}
-			forecast, _, err := p.runForecast(t.Context(), p.request)
+			forecast, _, err := p.runForecast(t.Context(), p.request, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

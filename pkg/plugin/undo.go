@@ -79,10 +79,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	e := &execution{s: s, g: g, mode: modeRollback}
 	return e.undoUpgrade(ctx, u, confirmation{
 		mode: modeRollback, question: fmt.Sprintf("Roll node group %s back to %s", u.name, g.group.Wanted.Name),
-		show: func() (err error) {
-			e.plan, err = s.showPlan(ctx, g)
-			return err
-		},
+		show: func() error { return e.showPlan(ctx) },
 	})
 }
 
@@ -99,7 +96,7 @@ func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how con
 		return err
 	}
 	record, err := e.carryOut(ctx)
-	e.writeReport(&record, err)
+	e.writeReport(ctx, &record, err)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describeRun(u.name, &e.g.record), err)
 	}

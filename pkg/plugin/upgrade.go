@@ -127,7 +127,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	if err := g.rejectLargeRecord(); err != nil {
 		return nil, err
 	}
-	p := &planning{groupContext: g, s: s}
+	p := &planning{groupContext: g, s: s, film: s.filmFor()}
 	p.askRights(ctx)
 	p.balancers = g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())
 	if g.rebuilt {
@@ -169,10 +169,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 		return err
 	}
 	e := &execution{s: s, g: g, mode: m}
-	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() (err error) {
-		e.plan, err = s.showPlan(ctx, g)
-		return err
-	}}
+	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return e.showPlan(ctx) }}
 	if g.releases != nil {
 		how.question, how.show = "Release nodes of node group "+name, func() error {
 			return writeLines(s.line.ErrOut, []string{describeReleases(g.releases)})
@@ -183,7 +180,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	}
 	e.planForReport(ctx)
 	record, err := e.carryOut(ctx)
-	e.writeReport(&record, err)
+	e.writeReport(ctx, &record, err)
 	if err != nil {
 		record.Message = cmp.Or(record.Message, err.Error())
 		s.line.printUnfinished(name, record)
@@ -228,23 +225,26 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 		return err
 	}
 	rec := g.makeCurrentRecord()
-	(&execution{s: s, g: g, mode: m}).writeReport(&rec, nil)
+	(&execution{s: s, g: g, mode: m, noPlan: "the group is current"}).writeReport(ctx, &rec, nil)
 	return s.line.printOutcome(g.group.Name, rec)
 }
 
 // showPlan writes the plan for the one who is asked.
-func (s *session) showPlan(ctx context.Context, g *groupContext) (*report.Plan, error) {
-	plan, err := s.makePlan(ctx, g)
-	if err != nil {
-		return nil, err
+func (e *execution) showPlan(ctx context.Context) error {
+	if err := e.makePlan(ctx); err != nil {
+		return err
 	}
-	return plan, report.WritePlan(s.line.ErrOut, plan, s.line.optionsFor(s.line.ErrOut))
+	return report.WritePlan(e.s.line.ErrOut, e.plan, e.s.line.optionsFor(e.s.line.ErrOut))
 }
 
-// makePlan returns the plan of an upgrade that is about to begin.
-func (s *session) makePlan(ctx context.Context, g *groupContext) (*report.Plan, error) {
-	p := &planning{groupContext: g, s: s, balancers: g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())}
-	return p.makePlan(ctx)
+// makePlan makes the plan of an upgrade that is about to begin. It plans for a copy of the group, which later readings do not change.
+func (e *execution) makePlan(ctx context.Context) (err error) {
+	group := *e.g
+	p := &planning{groupContext: &group, s: e.s, balancers: group.findBalancers(ctx, e.s.conn.Client, group.cluster.objectsForChecks())}
+	if e.plan, err = p.makePlan(ctx); err == nil {
+		e.planning = p
+	}
+	return err
 }
 
 // confirmation is how a user is asked.

@@ -65,6 +65,7 @@ func (r *RunReport) sections() []section {
 		{"Timeline", r.timelineHTML()},
 		{"Workloads", r.workloadsHTML()},
 		{"What held it", r.holdersHTML()},
+		{r.waysTitle(), r.waysHTML()},
 		{"Findings", r.findingsHTML()},
 		{"More", r.detailsHTML()},
 	}
@@ -196,6 +197,56 @@ func (r *RunReport) holdersHTML() markup {
 		return textElement("p", r.noHolders(), class("dim"))
 	}
 	return tableOf(1, holderHeader, r.holderRows())
+}
+
+var wayHeader = []string{"Way", "Takes", "Peak", "Extra instance-hours", "Evictions", "Forced", "Without a ready pod", "Ends", "Best"}
+
+func (r *RunReport) waysTitle() string {
+	if r.About == AboutUpgrade {
+		return "What would have been faster"
+	}
+	return "Other ways"
+}
+
+// wayRows are the rows of the ways that were forecast, the upgrade as it was above them.
+func (r *RunReport) wayRows() [][]string {
+	if r.Comparison == nil {
+		return nil
+	}
+	var rows [][]string
+	if r.About == AboutUpgrade && !r.Ended.IsZero() {
+		rows = append(rows, []string{"this upgrade", r.describeTime(), r.describePeak(), formatHours(r.ExtraInstanceHours), formatKnown(r.Evictions), unknownValue, r.describeWithout(), string(r.Result), ""})
+	}
+	for i := range r.Comparison.Ways {
+		if w := &r.Comparison.Ways[i]; w.WayForecast != nil {
+			rows = append(rows, formatWay(w))
+		}
+	}
+	return rows
+}
+
+// wayLines say which way fits best, and which ways have no forecast.
+func (r *RunReport) wayLines() []string {
+	if r.Comparison == nil {
+		return []string{"Unknown" + withPrefix(": ", r.noComparison) + "."}
+	}
+	lines := comparisonFooter(r.Comparison)
+	for i, line := range lines {
+		said := labelOf(line)
+		lines[i] = strings.TrimSpace(said) + ": " + line[len(said):]
+	}
+	return lines
+}
+
+func (r *RunReport) waysHTML() markup {
+	var body markup
+	if rows := r.wayRows(); len(rows) > 0 {
+		body = tableOf(1, wayHeader, rows) + "\n"
+	}
+	for _, line := range r.wayLines() {
+		body += textElement("p", line, class("dim"))
+	}
+	return body
 }
 
 // findingRows merges findings of which the same is to be said.

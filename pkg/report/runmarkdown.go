@@ -33,23 +33,32 @@ func WriteReportMarkdown(w io.Writer, r *RunReport) error {
 		header  []string
 		rows    [][]string
 		without string
+		after   []string
 	}{
-		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured."},
-		{"What held it", holderHeader, r.holderRows(), r.noHolders()},
-		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings()},
-		{"Settings", []string{"Setting", "Value"}, r.settingRows(), "None: no upgrade is planned or recorded."},
+		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured.", nil},
+		{"What held it", holderHeader, r.holderRows(), r.noHolders(), nil},
+		{r.waysTitle(), wayHeader, r.wayRows(), "", r.wayLines()},
+		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings(), nil},
+		{"Settings", []string{"Setting", "Value"}, r.settingRows(), "None: no upgrade is planned or recorded.", nil},
 	}
 	for _, t := range tables {
 		heading(t.title)
-		if len(t.rows) == 0 {
-			out.addText(t.without)
-			continue
-		}
 		var columns []column
 		for _, title := range t.header {
 			columns = append(columns, column{title: title})
 		}
-		out.addTable(columns, t.rows)
+		switch {
+		case len(t.rows) > 0:
+			out.addTable(columns, t.rows)
+		case t.without != "":
+			out.addText(t.without)
+		}
+		for i, line := range t.after {
+			if i > 0 || len(t.rows) > 0 {
+				out.addText("")
+			}
+			out.addText(sanitizeCell(Markdown, line))
+		}
 	}
 	return out.err
 }

@@ -90,6 +90,8 @@ type RunReport struct {
 	Unhealthy []record.Unhealthy `json:"unhealthy,omitempty"`
 	// Holders lists what nodes waited for, the longest wait first.
 	Holders []Holder `json:"heldBy,omitempty"`
+	// Comparison has other ways to upgrade the group from its state at the start. It is left out if they are not known.
+	Comparison *Comparison `json:"comparison,omitempty"`
 	// Findings are what the rules found when the plan was made, the most severe first.
 	Findings []preflight.Finding `json:"findings,omitempty"`
 	// Settings are those of the upgrade. They are left out if none is planned or recorded.
@@ -100,6 +102,8 @@ type RunReport struct {
 	NotKnown []string `json:"notKnown,omitempty"`
 	// takenUp is true if the upgrade had begun before the report's first moment.
 	takenUp bool
+	// noComparison says why Comparison is nil.
+	noComparison string
 	// planVerdict and its tone are the verdict on the plan with all of its findings.
 	planVerdict string
 	planTone    tone
@@ -140,6 +144,14 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 	r.addCosts(seen, rec)
 	r.addUnknown(noPlan, seen)
 	return r
+}
+
+// AddComparison adds other ways to upgrade the group. If it is nil, why says why they are not known.
+func (r *RunReport) AddComparison(c *Comparison, why string) {
+	r.Comparison, r.noComparison = c, why
+	if c == nil {
+		r.NotKnown = append(r.NotKnown, "which other way would be faster"+withPrefix(": ", why))
+	}
 }
 
 // addPlan adds a copy of what was planned.

@@ -130,10 +130,25 @@ func (f *film) run(from time.Duration) {
 	}
 }
 
+// comparedWays has a way of each kind: the one that was asked for, a better one, one that is refused and one without a forecast.
+func comparedWays() *Comparison {
+	asked := WayForecast{Result: record.Succeeded, Duration: span(12*time.Minute, 18*time.Minute), Peak: new(7), ExtraInstanceHours: new(0.5), Evictions: 5, Outage: length(40 * time.Second)}
+	faster := asked
+	faster.Duration, faster.Outage = span(6*time.Minute, 9*time.Minute), length(0)
+	return NewComparison("workers", record.Surge, "its pods move quickly", []Way{
+		{Flags: "as asked", Request: record.Request{Strategy: record.Surge, OnTimeout: record.Fail}, WayForecast: &asked},
+		{Flags: "--max-unavailable=10%", Request: record.Request{Strategy: record.Surge, OnTimeout: record.Fail}, WayForecast: &faster},
+		{Flags: "--strategy=blue-green", Request: record.Request{Strategy: record.BlueGreen, OnTimeout: record.Fail}, Unforecast: "its forecast takes too long"},
+		{Flags: "--like=gke", Refused: "--like=gke: no zone has room"},
+	})
+}
+
 func planReport() *RunReport {
 	origin := originOf(AboutPlan)
 	origin.Made = now
-	return NewRunReport(origin, surgePlan(), "", &History{}, &record.Record{Request: surgePlan().Request})
+	r := NewRunReport(origin, surgePlan(), "", &History{}, &record.Record{Request: surgePlan().Request})
+	r.AddComparison(comparedWays(), "")
+	return r
 }
 
 func endedReport() *RunReport {
@@ -142,7 +157,9 @@ func endedReport() *RunReport {
 	f.rec.Result, f.rec.Phase, f.rec.Ended = record.Succeeded, record.PhaseDone, now.Add(12*time.Minute)
 	plan := surgePlan()
 	plan.Findings = blockedPlan().Findings[4:]
-	return NewRunReport(originOf(AboutUpgrade), plan, "", &f.seen, &f.rec)
+	r := NewRunReport(originOf(AboutUpgrade), plan, "", &f.seen, &f.rec)
+	r.AddComparison(comparedWays(), "")
+	return r
 }
 
 // stoppedReport is of an upgrade that could not drain its second node.
@@ -153,7 +170,9 @@ func stoppedReport() *RunReport {
 	f.show(now, cartBlocked("ip-10-0-1-7", now))
 	f.show(now.Add(15*time.Minute), cartBlocked("ip-10-0-1-7", now))
 	f.rec.Result, f.rec.Message, f.rec.Ended = record.PodEvictionFailure, `draining node "ip-10-0-1-7": it still has pods after 15m0s`, now.Add(15*time.Minute)
-	return NewRunReport(originOf(AboutUpgrade), surgePlan(), "", &f.seen, &f.rec)
+	r := NewRunReport(originOf(AboutUpgrade), surgePlan(), "", &f.seen, &f.rec)
+	r.AddComparison(nil, "the upgrade was interrupted")
+	return r
 }
 
 // takenOverReport is of an upgrade whose first six minutes another process carried out.
@@ -161,7 +180,9 @@ func takenOverReport() *RunReport {
 	f := newFilm()
 	f.run(6 * time.Minute)
 	f.rec.Result, f.rec.Ended = record.Succeeded, now.Add(12*time.Minute)
-	return NewRunReport(originOf(AboutUpgrade), nil, "you may not list pods", &f.seen, &f.rec)
+	r := NewRunReport(originOf(AboutUpgrade), nil, "you may not list pods", &f.seen, &f.rec)
+	r.AddComparison(nil, "you may not list pods")
+	return r
 }
 
 // statusReport is of an upgrade under way, of which nothing was watched.
@@ -170,7 +191,9 @@ func statusReport() *RunReport {
 	f.put("ip-10-0-1-7", record.NodeDraining, now.Add(2*time.Minute))
 	f.rec.Replaced, f.status.Replaced = 1, 1
 	f.show(now.Add(20*time.Minute), cartBlocked("ip-10-0-1-7", now.Add(16*time.Minute)))
-	return NewRunReport(originOf(AboutStatus), nil, "", &f.seen, &f.rec)
+	r := NewRunReport(originOf(AboutStatus), nil, "", &f.seen, &f.rec)
+	r.AddComparison(nil, "only reports of plans and upgrades compare ways")
+	return r
 }
 
 func TestReportGolden(t *testing.T) {
@@ -197,7 +220,7 @@ func TestReportGolden(t *testing.T) {
 // TestReportOfATakeover: what happened before is known from the record's times alone, and unknown numbers are not zero.
 func TestReportOfATakeover(t *testing.T) {
 	r := takenOverReport()
-	if len(r.NotKnown) != 2 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC: what nodes waited for") || !strings.Contains(r.NotKnown[0], ", when 1 node came and went") {
+	if len(r.NotKnown) != 3 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC: what nodes waited for") || !strings.Contains(r.NotKnown[0], ", when 1 node came and went") {
 		t.Errorf("not known: %q", r.NotKnown)
 	}
 	if r.ExtraInstanceHours != nil {
@@ -350,7 +373,11 @@ func hostileReport() *RunReport {
 	plan.Findings = []preflight.Finding{{Rule: hostileName, Severity: preflight.Warn, Object: hostileName, Message: hostileName, Skipped: hostileName}}
 	origin := originOf(AboutUpgrade)
 	origin.Context, origin.User, origin.Command, origin.Version, origin.Account = hostileName, hostileName, hostileName, hostileName, hostileName
-	return NewRunReport(origin, plan, "", &f.seen, &f.rec)
+	r := NewRunReport(origin, plan, "", &f.seen, &f.rec)
+	ways := comparedWays()
+	ways.FitsBecause, ways.Ways[0].Flags, ways.Ways[2].Unforecast, ways.Ways[3].Refused = hostileName, hostileName, hostileName, hostileName
+	r.AddComparison(ways, "")
+	return r
 }
 
 func writeHTML(t *testing.T, r *RunReport) []byte {

@@ -107,6 +107,9 @@ func convertReport(r RunReport) RunReport {
 		plan := convertPlan(*r.Plan)
 		r.Plan = &plan
 	}
+	if r.Comparison != nil {
+		r.Comparison = convertComparison(*r.Comparison)
+	}
 	r.Phases = convertPeriods(r.Phases)
 	r.Nodes, r.Log = slices.Clone(r.Nodes), slices.Clone(r.Log)
 	for i := range r.Nodes {

@@ -146,6 +146,9 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 	var work errgroup.Group
 	work.SetLimit(min(runsAtOnce, runtime.GOMAXPROCS(0)))
 	for i := range runs {
+		if i > 0 {
+			runs[i].spec.Watch = nil
+		}
 		work.Go(func() error {
 			runs[i].forecast, runs[i].err = predictOnce(ctx, runs[i].spec, req, runs[i].drawn)
 			return runs[i].err
@@ -205,7 +208,7 @@ func drawOrders(spec Spec) []predictedRun {
 
 func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint64) (Forecast, error) {
 	c := New(spec)
-	c.drawn, c.brief = drawn, true
+	c.drawn, c.brief = drawn, spec.Watch == nil
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.ownSurge = c.countOwnSurge(req)
@@ -214,6 +217,9 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	stopping := false
 	rec, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
 		r.recordStep(w, step)
+		if spec.Watch != nil {
+			spec.Watch(w, step)
+		}
 		if step.Record.Stopping != "" && !stopping {
 			stopping, before = true, c.Unplaced()
 		}

@@ -11,12 +11,17 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Spec is the cluster to begin with. New copies what it changes; the order of the lists does not
 // matter.
 type Spec struct {
+	// Watch sees each step of a forecast's run in which pods end as soon as they may, before the step is done; nil for none. The World that
+	// it sees is to be used up at once.
+	Watch func(upgrade.World, upgrade.Step)
+
 	Now   time.Time
 	Group nodegroup.Group
 	// Nodes are the group's nodes; Others are nodes outside it that may take pods.
