@@ -473,7 +473,7 @@ func TestReportOnAFullDisk(t *testing.T) {
 	}
 	names := 0
 	for ; names < mostNames; names++ {
-		if name, err = writeWhole(file, func(io.Writer) error { return nil }); err != nil {
+		if _, err = writeWhole(file, func(io.Writer) error { return nil }); err != nil {
 			t.Fatalf("%d names: %v", names, err)
 		}
 	}

@@ -91,7 +91,9 @@ type History struct {
 	phases  []Period
 	sizes   []SizeSample
 	holders map[string]*holder
-	log     []LogLine
+	// ready has workloads that had fewer ready pods than before, by name.
+	ready map[string]*ReadyPods
+	log   []LogLine
 	// logLeftOut counts the lines that were dropped; nodesLeftOut has the names of the nodes that were.
 	logLeftOut   int
 	nodesLeftOut map[string]bool
@@ -113,6 +115,7 @@ func (h *History) See(now Moment, rec *record.Record) {
 		h.First, h.ReplacedBefore = now.At, rec.Replaced
 		h.TakenUp = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takenUpAfter
 		h.nodes, h.holders, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*holder{}, map[string]bool{}
+		h.ready = map[string]*ReadyPods{}
 	}
 	for _, event := range DescribeChanges(h.last, now) {
 		h.AddEvent(now.At, event)
@@ -125,6 +128,7 @@ func (h *History) See(now Moment, rec *record.Record) {
 	h.seeNodes(now, rec)
 	h.seeWaits(now)
 	h.seeGroup(now)
+	h.seeWorkloads(now.At, rec)
 	h.last, h.Last = now, now.At
 }
 

@@ -123,6 +123,9 @@ func (r *RunReport) timelineHTML() markup {
 	if sizes := r.drawSizes(); sizes != "" {
 		body += textElement("h3", "Desired size over time, at most "+formatKnown(r.Peak)) + legend([2]string{"g", "the group's own"}, [2]string{"b", "added by the upgrade"}) + sizes
 	}
+	if ready := r.drawReady(); ready != "" {
+		body += textElement("h3", "Ready pods of the workloads that users noticed most") + legend([2]string{"s", "ready"}, [2]string{"w", "fewer than before"}) + ready
+	}
 	return body
 }
 

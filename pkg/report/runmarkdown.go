@@ -35,7 +35,7 @@ func WriteReportMarkdown(w io.Writer, r *RunReport) error {
 		without string
 		after   []string
 	}{
-		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured.", nil},
+		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured.", r.readyLines()},
 		{"What held it", holderHeader, r.holderRows(), r.noHolders(), nil},
 		{r.waysTitle(), wayHeader, r.wayRows(), "", r.wayLines()},
 		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings(), nil},
@@ -61,6 +61,15 @@ func WriteReportMarkdown(w io.Writer, r *RunReport) error {
 		}
 	}
 	return out.err
+}
+
+// readyLines say how many pods of the workloads were ready over time.
+func (r *RunReport) readyLines() []string {
+	lines := make([]string, 0, len(r.Ready))
+	for i := range r.Ready {
+		lines = append(lines, r.Ready[i].describe(r.From))
+	}
+	return lines
 }
 
 // addNodesMarkdown adds a table of the nodes in place of the timeline.

@@ -86,6 +86,8 @@ type RunReport struct {
 	Sizes []SizeSample `json:"sizes,omitempty"`
 	// Workloads are what the upgrade cost workloads, those first that users noticed most.
 	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
+	// Ready has the ready pods over time of those workloads, at most three, that had fewer than before while this process ran.
+	Ready []ReadyPods `json:"readyPods,omitempty"`
 	// Unhealthy lists the workloads that had not recovered at the end of the report.
 	Unhealthy []record.Unhealthy `json:"unhealthy,omitempty"`
 	// Holders lists what nodes waited for, the longest wait first.
@@ -178,6 +180,7 @@ func (r *RunReport) addPlan(plan *Plan) {
 // addCosts adds what the upgrade cost, as far as that is known.
 func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 	r.Workloads = upgrade.ListImpacts(rec)
+	r.Ready = seen.listReady(r.Workloads)
 	if len(rec.Workloads) > 0 {
 		evictions, without := 0, time.Duration(0)
 		for i := range r.Workloads {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,6 +120,10 @@ func (f *film) run(from time.Duration) {
 			continue
 		}
 		var blocked []drain.Blocked
+		if step.minute == 4 || step.minute == 5 {
+			lacks := int(5 - step.minute)
+			f.rec.Workloads = map[string]record.WorkloadRecord{"shop/Deployment/cart": {Ready: 3, Impact: record.Impact{Lacks: lacks}}, "shop/Deployment/seed": {Ready: 1, Impact: record.Impact{Lacks: lacks, Out: lacks > 0}}}
+		}
 		if step.minute == 2 {
 			blocked = []drain.Blocked{cartBlocked("ip-10-0-1-7", at(2))}
 		}
@@ -472,17 +477,62 @@ func TestReportShowsNames(t *testing.T) {
 	}
 }
 
+func longWorkload(i int) string {
+	return fmt.Sprintf("namespace-%d/Deployment/workload-with-a-name-%d", i%40, i)
+}
+
+// TestReadyPods: the ready pods are known from before the first pod was missing until the end, and a long list keeps the lowest.
+func TestReadyPods(t *testing.T) {
+	f := newFilm()
+	workload := func(lacks int, out bool) {
+		f.rec.Workloads = map[string]record.WorkloadRecord{
+			"shop/Deployment/cart": {Ready: 3, Impact: record.Impact{Evictions: 2, Below: length(time.Minute), Lacks: lacks, Out: out}},
+			"shop/Deployment/full": {Ready: 2, Impact: record.Impact{Evictions: 2}},
+		}
+	}
+	f.show(now)
+	for minute, lacks := range []int{0, 1, 1, 3, 0} {
+		workload(lacks, lacks == 3)
+		f.show(now.Add(time.Duration(minute) * time.Minute))
+	}
+	got := NewRunReport(originOf(AboutUpgrade), nil, "", &f.seen, &f.rec).Ready
+	at := func(minute, ready int) ReadySample {
+		return ReadySample{now.Add(time.Duration(minute) * time.Minute), ready}
+	}
+	want := []ReadyPods{{Name: "shop/Deployment/cart", Before: 3, Samples: []ReadySample{at(0, 3), at(1, 2), at(3, 0), at(4, 3)}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("ready pods are %v, want %v", got, want)
+	}
+	if said, want := got[0].describe(now), "shop/Deployment/cart: 3 of 3 ready, 2 from +1m0s, 0 from +3m0s, 3 from +4m0s"; said != want {
+		t.Errorf("%q, want %q", said, want)
+	}
+	long := ReadyPods{Before: 9}
+	for i := range 5 * mostReadyKept {
+		ready := 8 + i%2
+		if i == 77 {
+			ready = 1
+		}
+		long.add(now.Add(time.Duration(i)*time.Second), ready)
+	}
+	if n := len(long.Samples); n > mostReadyKept || n < mostReadyKept/3 || long.fewest() != 1 {
+		t.Errorf("%d samples with at least %d ready are kept, want at most %d and the lowest, 1", n, long.fewest(), mostReadyKept)
+	}
+}
+
 // TestReportOfALargeGroup: a thousand nodes fit two megabytes.
 func TestReportOfALargeGroup(t *testing.T) {
 	const nodes, most = 1000, 2_000_000
 	f, plan := newFilm(), surgePlan()
-	plan.Nodes = nil
+	plan.Nodes, f.rec.Workloads = nil, map[string]record.WorkloadRecord{}
 	for i := range nodes {
 		at := now.Add(time.Duration(i) * 90 * time.Second)
 		name := fmt.Sprintf("ip-10-%03d-%03d-%03d.eu-central-1.compute.internal", i/250, i%250, i%199)
 		budget := cartBlocked(name, at.Add(5*time.Second))
 		budget.Budget.Name = fmt.Sprintf("budget-of-a-workload-%d", i%400)
 		f.put(name, record.NodeDraining, at)
+		for _, workload := range []int{0, 1, 2, i/9 + 3} { // the first three are the worst
+			f.rec.Workloads[longWorkload(workload)] = record.WorkloadRecord{Ready: 9, Impact: record.Impact{Below: length(time.Hour), Lacks: i % 9}}
+		}
 		f.show(at)
 		f.show(at.Add(5*time.Second), budget)
 		f.put(name, record.NodeEmpty, at.Add(40*time.Second))
@@ -499,13 +549,16 @@ func TestReportOfALargeGroup(t *testing.T) {
 		})
 		plan.Findings = append(plan.Findings, preflight.Finding{Rule: "PDB001", Severity: preflight.Warn, Node: name, Object: "pod shop/cart-" + name, Message: fmt.Sprintf("message %d of some length about what is in the way", i), Remedy: "raise its replicas"})
 	}
-	f.rec.Workloads = map[string]record.WorkloadRecord{}
 	for i := range 500 {
-		f.rec.Workloads[fmt.Sprintf("namespace-%d/Deployment/workload-with-a-name-%d", i%40, i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), Lacks: 1}}
+		f.rec.Workloads[longWorkload(i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), Lacks: 1}}
+	}
+	for i := range mostWorkloadsCharted {
+		f.rec.Workloads[longWorkload(i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), None: length(time.Hour), Lacks: 1}}
 	}
 	f.rec.Ended, f.rec.Result = f.seen.Last, record.Succeeded
 	plan.Duration = span(80*1000*time.Second, 120*1000*time.Second)
 	r := NewRunReport(originOf(AboutUpgrade), plan, "", &f.seen, &f.rec)
+	r.AddComparison(comparedWays(), "")
 	page := writeHTML(t, r)
 	t.Logf("%d bytes", len(page))
 	if rows := bytes.Count(page, []byte("<g transform=")); len(page) > most || len(r.Nodes) != nodes || rows < nodes {
@@ -513,6 +566,9 @@ func TestReportOfALargeGroup(t *testing.T) {
 	}
 	if len(r.Log) > firstLogKept+lastLogKept || len(r.Sizes) > mostSizesKept || len(r.Holders) > mostHoldersKept+1 {
 		t.Errorf("%d lines, %d sizes, %d holders are kept", len(r.Log), len(r.Sizes), len(r.Holders))
+	}
+	if len(r.Ready) != mostWorkloadsCharted || len(r.Ready[0].Samples) < mostReadyKept/2 {
+		t.Errorf("the ready pods of %d workloads are charted", len(r.Ready))
 	}
 	if r.Peak == nil || *r.Peak != 1006 {
 		t.Errorf("the peak is %v, want 1006", r.Peak)

@@ -24,7 +24,6 @@ func checkReport(t *testing.T, file string, c *command) {
 		t.Fatalf("%s printed no document: %v", c.what, err)
 	}
 	page := readPage(t, file)
-	r := page.data
 	nodes, evictions := c.finalStates(), 0
 	for i := range ended.Impacts {
 		evictions += ended.Impacts[i].Evictions
@@ -38,10 +37,23 @@ func checkReport(t *testing.T, file string, c *command) {
 			t.Errorf("the page says %s: %q, want %q", name, got, want)
 		}
 	}
+	r := &page.data
 	if r.Result != ended.Result || r.Run != ended.Run || !r.Started.Equal(ended.Started) || !slices.Equal(r.Workloads, ended.Impacts) {
 		t.Errorf("the report has run %s (%s, from %s) and the impacts %v; the document has run %s (%s, from %s) and %v",
 			r.Run, r.Result, r.Started, r.Workloads, ended.Run, ended.Result, ended.Started, ended.Impacts)
 	}
+	page.checkNodes(t, nodes)
+	for _, e := range c.nodeEvents() {
+		if !slices.ContainsFunc(r.Log, func(l report.LogLine) bool { return l.Node == e.Node && l.State == e.State && !l.At.After(e.Time) }) {
+			t.Errorf("the log lacks the event %+v", e)
+		}
+	}
+}
+
+// checkNodes compares the nodes of the page with their last states by the events.
+func (page *reportPage) checkNodes(t *testing.T, nodes map[string]string) {
+	t.Helper()
+	r := &page.data
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if nodes[n.Name] != string(n.State) || len(n.States) == 0 {
@@ -55,11 +67,6 @@ func checkReport(t *testing.T, file string, c *command) {
 	}
 	if len(r.Nodes) != len(nodes) || r.Plan == nil || len(r.Plan.Nodes) != len(nodes) {
 		t.Errorf("the report has %d nodes, and by the events %d were drained", len(r.Nodes), len(nodes))
-	}
-	for _, e := range c.nodeEvents() {
-		if !slices.ContainsFunc(r.Log, func(l report.LogLine) bool { return l.Node == e.Node && l.State == e.State && !l.At.After(e.Time) }) {
-			t.Errorf("the log lacks the event %+v", e)
-		}
 	}
 }
 
@@ -101,7 +108,7 @@ type reportPage struct {
 	rows  []string
 }
 
-func readPage(t *testing.T, file string) reportPage {
+func readPage(t *testing.T, file string) *reportPage {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -111,7 +118,7 @@ func readPage(t *testing.T, file string) reportPage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := reportPage{facts: map[string]string{}}
+	page := &reportPage{facts: map[string]string{}}
 	for n := range root.Descendants() {
 		switch {
 		case n.Type != html.ElementNode:
