@@ -128,11 +128,10 @@ func (d *decision) beginOperation() bool {
 	if known.Cancels || known.TakesWidth {
 		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would forget both
 	}
-	if op.Began.Before(known.Newest) {
-		known.Before = op.ID // those after it are told of no more, so that it was over before them
-	}
+	// The cloud told of a newer operation before and does so no more. This one was over when that began.
+	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
-	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !op.Began.Before(known.NotBefore)
+	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !op.Began.Before(known.NotBefore)
 	switch {
 	case toTarget && (op.State == nodegroup.OperationRunning || mayBeOurs):
 		known.ID = op.ID

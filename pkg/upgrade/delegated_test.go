@@ -525,8 +525,29 @@ func TestDelegateLosesWhatIsOver(t *testing.T) {
 	s.again()
 	s.next()
 	s.pass(lostAfter)
-	if step := s.next(); delegateToken(step) != "r1-update-2" || step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" {
+	if step := s.next(); delegateToken(step) != "r1-update-3" || step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" {
 		t.Errorf("%v in phase %q, %s: %s", step.Actions, step.Record.Phase, step.Record.Stopping, step.Record.Message)
+	}
+}
+
+// TestDelegateIsOvertakenUnseen begins another operation if its own failed before a reading told of it, and the cloud tells of that failure only
+// after it has told of another actor's change. The cloud answers the first token with the operation that failed, and begins nothing.
+func TestDelegateIsOvertakenUnseen(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	if step := s.next(); delegateToken(step) != "r1-update-1" {
+		t.Fatalf("%v", step.Actions)
+	}
+	failed := nodegroup.Operation{ID: "u1", State: nodegroup.OperationFailed, To: s.Group.Wanted, Began: s.Now}
+	s.pass(time.Second)
+	s.operate("u2", nodegroup.OperationRunning, nodegroup.Revision{}).Began = s.Now
+	s.next()
+	s.Group.Managed = &nodegroup.Managed{Operation: failed}
+	s.next()
+	s.pass(lostAfter)
+	for range 2 {
+		if step := s.next(); delegateToken(step) != "r1-update-2" || step.Record.Stopping != "" || step.Record.Phase != record.PhaseSetup {
+			t.Fatalf("%v in phase %q, %s: %s", step.Actions, step.Record.Phase, step.Record.Stopping, step.Record.Message)
+		}
 	}
 }
 
