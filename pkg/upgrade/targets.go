@@ -112,7 +112,7 @@ func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegr
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
-	if !d.w.Targets.Observed.After(d.sinceExcluded(name, n.EmptyAt)) {
+	if !d.w.Targets.Observed.After(d.sinceExcluded(name, m, n.EmptyAt)) {
 		d.awaitBalancerReading()
 		return true
 	}
@@ -150,7 +150,7 @@ func (d *decision) awaitBalancerReading() {
 func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
-		if end := d.endOfTarget(name, n, target); !end.IsZero() {
+		if end := d.endOfTarget(name, n, m, target); !end.IsZero() {
 			overdue = fmt.Sprintf("target group %s still has target %s of node %s, which should have gone at %s",
 				target.Group.Name, target.ID, name, end.UTC().Format(time.TimeOnly))
 		}
@@ -171,21 +171,26 @@ func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegrou
 	return true
 }
 
-// sinceExcluded is the time or, if that is later, since when the process has seen the node to be
-// taken out of load balancers: nothing was read before a process began, and a node that another
-// actor made schedulable was put in again.
-func (d *decision) sinceExcluded(name string, since time.Time) time.Time {
-	if excluded := d.notes.ExcludedSince[name]; excluded.After(since) {
+// sinceExcluded returns the later of two times: the given one, and the one since which the process has seen the
+// node carry the label that has it taken out of load balancers. A new process has read nothing before it began.
+// A node that another actor made schedulable was put in again, and has no label until its drain is started again.
+func (d *decision) sinceExcluded(name string, m *nodegroup.Member, since time.Time) time.Time {
+	excluded, labeled := d.notes.ExcludedSince[name]
+	switch {
+	case !labeled && m.Node != nil:
+		return d.w.Now
+	case excluded.After(since):
 		return excluded
+	default:
+		return since
 	}
-	return since
 }
 
 // findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
 // for, and what is said of it meanwhile.
 func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
 	for _, target := range d.listTargetsOf(name, m) {
-		end := d.endOfTarget(name, n, target)
+		end := d.endOfTarget(name, n, m, target)
 		if !end.After(until) {
 			continue
 		}
@@ -202,7 +207,7 @@ func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup
 // endOfTarget is until when a target is waited for: its group's delay from when it was seen to
 // drain or, where it is to be taken out, from when that could be done. What its provider takes out
 // by itself it takes out when the machine is to end, and waits.
-func (d *decision) endOfTarget(name string, n record.NodeRecord, target *nodegroup.Target) time.Time {
+func (d *decision) endOfTarget(name string, n record.NodeRecord, m *nodegroup.Member, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {
 	case target.Draining:
@@ -212,7 +217,7 @@ func (d *decision) endOfTarget(name string, n record.NodeRecord, target *nodegro
 	case address:
 		since = left
 	default:
-		since = d.sinceExcluded(name, n.Began) // by the label that has it taken out (EKS E46)
+		since = d.sinceExcluded(name, m, n.Began) // by the label that has it taken out (EKS E46)
 	}
 	return since.Add(target.Group.Delay + targetSlack)
 }

@@ -213,6 +213,33 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
+// A node that another actor made schedulable, and that was fenced again, is in its load balancer until its drain is started again. Its target is
+// given the time from there, although the time of the node is over.
+func TestTargetsOfANodeThatWasPutInAgain(t *testing.T) {
+	s := draining(t)
+	group := bound(5 * time.Minute)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
+	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
+	s.pass(20 * time.Minute)
+	m := s.at("old-a-1")
+	m.Node = m.Node.DeepCopy()
+	delete(m.Node.Labels, corev1.LabelNodeExcludeBalancers)
+	delete(m.Node.Annotations, nodemark.AnnotationDeadline)
+	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "i-old-a-1"}}
+	step := s.next()
+	if step.Record.Stopping != "" {
+		t.Fatalf("it stops: %s", step.Record.Message)
+	}
+	wantActions(t, step, "start draining node old-a-1")
+	s.do(step.Actions...)
+	s.next()
+	s.pass(time.Second)
+	s.Targets.Observed = s.Now
+	if step = s.next(); !strings.Contains(step.Status.Waiting, "i-old-a-1 is still to be taken out, 5m9s left at most") {
+		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+	}
+}
+
 // Without target groups nothing is asked, and no address is kept.
 func TestTargetsAreUnknown(t *testing.T) {
 	s := draining(t)
