@@ -86,10 +86,17 @@ func (r *rules) nextTurn(record *record.Record, name, zone string) {
 	}
 }
 
+// newAwaited is met where other nodes than Spot nodes are waited for: else no world reads the words by which notAwaited knows a wait.
+const newAwaited = "new nodes are waited for"
+
 // notAwaited is G23: Spot nodes that are launched are not waited for until they are Ready.
 func (r *rules) notAwaited(w *upgrade.World, step *upgrade.Step) {
-	var ready, wanted int
-	if _, err := fmt.Sscanf(step.Status.Waiting, "%d of %d new nodes", &ready, &wanted); err != nil || !r.c.plan.Spot {
+	var wanted int
+	if _, err := fmt.Sscanf(step.Status.Waiting, "%d new node", &wanted); err != nil {
+		return
+	}
+	if !r.c.plan.Spot {
+		r.tally.met("turns", newAwaited)
 		return
 	}
 	if step.Status.New >= wanted && step.Record.Ledger.OpenLaunches() == 0 && len(w.Open) > 0 {
