@@ -145,6 +145,7 @@ func declared() [][2]string {
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
 		keys("health", allHealth()...),
 		keys("targets", allTargets()...),
+		keys("turns", newAwaited),
 		keys("rollout", allRollouts()...),
 		keys("move", allMoves()...),
 		keys("renewal", allRenewals()...),
