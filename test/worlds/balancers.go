@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
 // Balancer is a load balancer before the group; the zero value is none.
@@ -38,6 +41,35 @@ func balancers(p *Plan) {
 	}
 	if from := d.moment(); d.chance(20) {
 		p.Faults = append(p.Faults, Fault{Kind: BalancersBlind, From: from, To: from + d.between(time.Minute, 40*time.Minute), Percent: 100})
+	}
+}
+
+// putInAgain has admins make nodes schedulable in some of the worlds whose machines are targets. The same command fences them again, and their
+// machines leave the load balancer once more. It has dice of its own, so that all other worlds stay as they are.
+func putInAgain(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7075746e))}
+	if b := &p.Balancer; !p.balanced() || b.Pods || !b.Bound || p.Request.Strategy != record.Surge || !d.chance(25) {
+		return
+	}
+	p.Balancer.Stuck = p.Balancer.Stuck || d.chance(40)
+	for range 4 {
+		p.Actors = append(p.Actors, Actor{Kind: AdminUncordons, At: d.between(time.Minute, 20*time.Minute), Pick: d.IntN(1000)})
+	}
+}
+
+// diesBeforeTargets has the process die, again and again, in some of the worlds whose pods are targets that drain for longer than the command takes
+// to be run again. It has dice of its own, so that all other worlds stay as they are.
+func diesBeforeTargets(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64696573))}
+	if b := &p.Balancer; !p.balanced() || !b.Pods || !b.Bound || b.Stuck || p.Request.Strategy != record.Surge || !d.chance(30) {
+		return
+	}
+	p.Balancer.Delay = d.between(12*time.Minute, 15*time.Minute)
+	p.Workloads = append(p.Workloads, Workload{
+		Name: "web", Kind: Deployment, Replicas: min(10, 1+len(p.Nodes)), Ready: d.between(time.Second, 20*time.Second), Gone: time.Second, Served: true,
+	})
+	for range 5 {
+		p.Actors = append(p.Actors, Actor{Kind: Kill, At: d.between(time.Minute, pick(d, 10*time.Minute, 40*time.Minute))})
 	}
 }
 
@@ -75,9 +107,13 @@ func (c *cluster) excludeNode(node *corev1.Node) {
 	switch _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; {
 	case !c.plan.balanced() || c.plan.Balancer.Pods || i == nil:
 	case excluded:
+		if _, known := c.excluded[i.id]; !known {
+			c.excluded[i.id] = c.now
+		}
 		c.deregister(i.id)
 	default:
 		delete(c.taken, i.id)
+		delete(c.excluded, i.id)
 	}
 }
 
@@ -201,8 +237,8 @@ func (t Tally) targets(step *upgrade.Step) {
 	}
 }
 
-// letGo is E45 for load balancers: no machine is ended while a target that was seen to drain still does so, of the node or of a pod that this
-// process sent away from it; and where nothing goes wrong, none that is still to be taken out.
+// letGo is E45 for load balancers: no machine is ended while a target that was seen to drain still does so, of the node or of a pod that the
+// upgrade sent away from it; and where nothing goes wrong, none that is still to be taken out.
 func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
 	if !r.c.plan.balanced() {
 		return
@@ -219,7 +255,38 @@ func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
 	}
 }
 
-// sendAway notes a pod that the process evicts: it follows its target from then on.
+// forgetSent forgets the pods that left nodes which the record does not have any more: another drain follows the targets of its own pods.
+func (r *rules) forgetSent(rec *record.Record) {
+	kept := map[types.UID]bool{}
+	for _, n := range rec.Nodes {
+		kept[n.UID] = true
+	}
+	maps.DeleteFunc(r.sent, func(node types.UID, _ []string) bool { return !kept[node] })
+}
+
+// saysOverdue is E45 for what is said of a machine that stays a target: it has had the time to leave since its node was taken out of the load
+// balancers last, and keeps the node for no longer than the node may take.
+func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
+	lags := r.c.plan.WatchLag > 0 || r.c.plan.hasFault(WatchSlow)
+	for _, b := range step.Blocked {
+		m := find(w, b.Node)
+		if b.Kind != drain.TargetStays || m == nil || m.Node == nil || !strings.Contains(b.Detail, "target "+m.Instance.ID+" ") {
+			continue
+		}
+		n, stands := step.Record.Nodes[b.Node], step.Record.Stopping == "" && step.Record.Result == ""
+		if over := w.Now.Sub(n.Deadline.Add(r.duties.waited[n.UID])); stands && isInDrain(n.State) && over > time.Hour {
+			r.fail("E45", "node %s has been kept for %s since its time was over, and is not given up: %s", b.Node, over, b.Detail)
+		}
+		if m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+			r.fail("E45", "node %s is not to be taken out of its load balancer, and it is said: %s", b.Node, b.Detail)
+		}
+		if since, out := r.c.excluded[m.Instance.ID]; out && !lags && w.Now.Sub(since) < r.c.plan.Balancer.Delay {
+			r.fail("E45", "node %s was taken out of its load balancer %s ago, which takes %s, and it is said: %s", b.Node, w.Now.Sub(since), r.c.plan.Balancer.Delay, b.Detail)
+		}
+	}
+}
+
+// sendAway notes a pod that the process evicts: the upgrade follows its target from then on.
 func (r *rules) sendAway(node types.UID, pod *corev1.Pod) {
 	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.sent[node], address) {
 		r.sent[node] = append(r.sent[node], address)

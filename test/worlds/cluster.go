@@ -66,6 +66,8 @@ type cluster struct {
 	charged map[string]time.Time
 	// taken is when each target was taken out of its load balancer.
 	taken map[string]time.Time
+	// excluded is since when the label of each machine's node has had it taken out of load balancers.
+	excluded map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
@@ -93,7 +95,7 @@ func newCluster(p *Plan) *cluster {
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
 		restarted: func(*maker, schedule.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, falling: map[types.UID]bool{},
-		charged: map[string]time.Time{}, taken: map[string]time.Time{},
+		charged: map[string]time.Time{}, taken: map[string]time.Time{}, excluded: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {

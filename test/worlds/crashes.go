@@ -97,7 +97,9 @@ func (c *cluster) isOnNew(pod *corev1.Pod) bool {
 	return node != nil && node.Labels[groupLabel] != "" && node.Labels[imageLabel] != "1"
 }
 
-func (c *cluster) crashesOn(m *maker, pod *corev1.Pod) bool { return m.crashes && c.isOnNew(pod) }
+func (c *cluster) crashesOn(m *maker, pod *corev1.Pod) bool {
+	return m.crashes && c.isOnNew(pod) && (!m.Cured || c.nodes[pod.Spec.NodeName].Labels[imageLabel] == "2")
+}
 
 // startTime is how long the pod takes on its node until it is ready, or crashes.
 func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
@@ -179,10 +181,14 @@ const (
 	refusedLater  = "is scaled up again, and is not created"
 	rejectedPods  = "ends before it is ready"
 	inOrder       = "is created in order"
+	curedLater    = "crashes on nodes of one revision only"
+	standsBy      = "is not ready on one node, like a standby"
+	slowToEnd     = "takes minutes to end"
+	crowdedRecord = "is one of many on record"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -195,7 +201,10 @@ func (t Tally) health(p *Plan) {
 		notTaken:      p.hasWorkload(func(w *Workload) bool { return w.Homeless }),
 		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
 		partlyCreated: p.hasWorkload(func(w *Workload) bool { return w.Spare > 0 }),
-		sickPods:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 }),
+		sickPods:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 && w.Refused }),
+		curedLater:    p.hasWorkload(func(w *Workload) bool { return w.Cured }),
+		standsBy:      p.hasWorkload(func(w *Workload) bool { return w.Sick > 0 && !w.Refused }),
+		slowToEnd:     p.hasWorkload(func(w *Workload) bool { return w.Gone > 2*time.Minute }),
 		fallingPods:   p.hasWorkload(func(w *Workload) bool { return w.Falls > 0 }),
 		strandedPods:  p.hasWorkload(func(w *Workload) bool { return w.Stranded }),
 		scaledDown:    p.hasWorkload(func(w *Workload) bool { return w.Up > 0 && !w.Shut }),

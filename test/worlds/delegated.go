@@ -45,6 +45,16 @@ func delegate(p *Plan) {
 	}
 }
 
+// overtakeOperations has requests of some groups that their cloud upgrades begin operations that fail before a reading tells of them. It has dice
+// of its own, so that all other worlds stay as they are.
+func overtakeOperations(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f766572))}
+	if !p.delegated() || !d.chance(15) {
+		return
+	}
+	p.Faults = append(p.Faults, Fault{Kind: OperationOvertaken, To: d.between(time.Minute, 30*time.Minute), Percent: pick(d, 50, 100)})
+}
+
 // jobs gives most quiet worlds whose cloud upgrades the group a Job whose pods end by themselves, also on nodes that wait for their drain:
 // there what is said of nodes can be held to what the cloud does. It has dice of its own, so that all other worlds stay as they are.
 func jobs(p *Plan) {
@@ -134,6 +144,8 @@ type delegations struct {
 	token  string
 	newest string
 	told   map[string]bool
+	// seen is when the newest operation began that this process was told of.
+	seen time.Time
 	// read is when the group was read that the last decision looked at.
 	read time.Time
 }
@@ -220,6 +232,7 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	op, followed := &m.Operation, rec.Delegation.ID
+	r.followsLatest(w, step, op)
 	if rec.Stopping == "" && rec.Result == "" && rec.Phase == record.PhaseFollow && op.ID == followed && op.To.ID != rec.Target.ID {
 		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, rec.Target.ID, op)
 	}
@@ -242,6 +255,17 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 	}
 	if told {
 		r.tellsOnce(op)
+	}
+}
+
+// followsLatest holds that no operation is begun to be followed that was over before another one began that this process was told of.
+func (r *rules) followsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
+	begins := w.Record.Delegation != nil && w.Record.Delegation.ID == "" && step.Record.Delegation.ID == op.ID
+	if begins && op.ID != "" && op.Began.Before(r.delegations.seen) && op.State != nodegroup.OperationRunning {
+		r.fail("E35", "%s is followed, which was over before another one began: %+v", op.ID, op)
+	}
+	if op.Began.After(r.delegations.seen) {
+		r.delegations.seen = op.Began
 	}
 }
 

@@ -27,6 +27,9 @@
 //
 // Some groups of AWS are behind a load balancer (balancers.go): no machine may end while its targets still drain.
 //
+// What happens to last ready pods is drawn and held in lastready.go: workloads that only a later target cures, pods that take minutes to end, and
+// pods that were never ready beside the one that is.
+//
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
 // their rules.
 //

@@ -72,6 +72,13 @@ func Generate(seed uint64) Plan {
 	elsewhere(&p)
 	moveAgain(&p)
 	order(&p)
+	overtakeOperations(&p)
+	putInAgain(&p)
+	diesBeforeTargets(&p)
+	cures(&p)
+	slowEnds(&p)
+	standIns(&p)
+	silences(&p)
 	return p
 }
 

@@ -36,6 +36,7 @@ const (
 	OperationCancelled FaultKind = "operation is cancelled"
 	OperationShort     FaultKind = "operation succeeds too early"
 	OperationLost      FaultKind = "operation is told of no more"
+	OperationOvertaken FaultKind = "operation fails unseen, and another follows"
 
 	BalancersBlind FaultKind = "load balancers cannot be read"
 

@@ -104,6 +104,10 @@ func (c *cluster) operate(o operation) {
 		c.after(c.draw(5*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 		return
 	}
+	if c.befalls(OperationOvertaken) {
+		c.overtake(op)
+		return
+	}
 	if c.befalls(OperationFails) {
 		code := []string{"InsufficientFreeAddresses", "AccessDenied", "ClusterUnreachable", evictionFailure, creationFailure}[c.rng.IntN(5)]
 		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationFailed, code) })
@@ -118,6 +122,22 @@ func (c *cluster) operate(o operation) {
 		c.after(c.draw(30*time.Minute), func() { c.loseOperation(op) })
 	}
 	c.after(c.draw(time.Minute), func() { c.scaleUp(op) })
+}
+
+// overtake has an operation fail at once. Another actor changes the group's configuration before a reading tells of the failure. Some readings tell
+// of that change no more while it is carried out.
+func (c *cluster) overtake(op *operation) {
+	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")
+	op.shown = c.now.Add(time.Second)
+	c.after(time.Second, func() {
+		if c.runningOperation() != nil {
+			return
+		}
+		c.operate(operation{})
+		if change := c.runningOperation(); c.chance(50) {
+			c.after(c.draw(time.Minute), func() { c.loseOperation(change) })
+		}
+	})
 }
 
 // loseOperation has readings tell of an operation no more, for good or for a while. What it does it does all the same.

@@ -118,6 +118,8 @@ type Workload struct {
 	// as long as elsewhere; until another actor mends it, or Calm.
 	Crashes bool
 	Slow    time.Duration
+	// Cured is true if the pods that crash do so on nodes of the second revision only.
+	Cured bool
 	// Refused is true when no new pods of it are created, Homeless when no node of another revision than the first takes them, and Flaps how
 	// long they stay ready there until they crash, 0 for ever; until another actor mends it, or Calm.
 	Refused, Homeless bool

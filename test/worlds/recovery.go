@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -52,6 +53,9 @@ type recovery struct {
 	// roomless are the workloads whose last ready pod was evicted while the group had no node that stays and no other node takes their pods,
 	// by name: their nodes are replaced one by one without a surge.
 	roomless map[string]bool
+	// left are the workloads of which a pod has left a node since the upgrade has had its goal.
+	left map[drain.Workload]bool
+	goal string
 }
 
 // baseline is how a workload was when the first of its pods had to leave: how many were ready, and when.
@@ -61,7 +65,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, lacking: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, lacking: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}, left: map[drain.Workload]bool{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -421,6 +425,9 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 		return
 	}
 	name := app.id().String()
+	if !ignores(&step.Record, name) {
+		r.keepsForOthers(w, step, app, sent)
+	}
 	crashed := r.failed(w, app, living(w, app))
 	switch {
 	case !waited:

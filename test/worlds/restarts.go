@@ -197,7 +197,7 @@ func (r *rules) landed(p *process, pod *corev1.Pod) {
 // departs is I13: the end of a pod, by whatever but the limit of its node's drain, leaves no Deployment without a ready pod that restarts move.
 func (r *rules) departs(pod *corev1.Pod) {
 	m := r.c.makers[pod.Labels["app"]]
-	if m == nil || m.deployment == nil {
+	if r.recovery.left[drain.WorkloadOf(pod)] = true; m == nil || m.deployment == nil {
 		return
 	}
 	if pod.UID == m.deployment.moved {

@@ -41,7 +41,7 @@ type rules struct {
 	run       string
 	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
 	moved map[string]int
-	// sent are, by node, the addresses of pods that the process sent away from it.
+	// sent are, by node, the addresses of pods that the upgrade sent away from it.
 	sent map[types.UID][]string
 	// doubtful is true once no one but the cloud can know whether a termination of ours or another actor's was first.
 	doubtful bool
@@ -146,7 +146,8 @@ func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.reset()
 	clear(r.moving.most)
-	clear(r.sent)
+	r.delegations.seen = time.Time{}
+	r.forgetSent(&p.record)
 	r.c.landed = func(pod *corev1.Pod) { r.landed(p, pod) }
 	r.recovery.begin(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {
@@ -233,6 +234,9 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.recovers(p, w, step)
 	r.sees(p)
 	r.rebuilds(p, w)
+	r.remembers(w, step)
+	r.awaitsFirst(w, step)
+	r.saysOverdue(w, step)
 	r.saysDenial(w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)

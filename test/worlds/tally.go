@@ -124,7 +124,7 @@ func declared() [][2]string {
 		keys("verb", record.VerbPause, record.VerbRollback, record.VerbAbort, record.VerbComplete),
 		keys("second run", refused, takesOver, foreign),
 		keys("fault", allFaults()...),
-		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
+		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, OperationOvertaken, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual", podScaler, otherCloud),

@@ -1,0 +1,157 @@
+package worlds
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// cures gives some worlds a workload whose pods crash on nodes of the second revision only, and moves the target to the third soon. It draws from
+// its own generator.
+func cures(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63757265))}
+	if !p.sized() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
+		return
+	}
+	p.Workloads = append(p.Workloads, Workload{
+		Name: "ill", Kind: pick(d, Deployment, StatefulSet), Replicas: min(12, (2+d.IntN(2))*len(p.Nodes)), Ready: d.between(time.Second, 30*time.Second),
+		Crashes: true, Cured: true,
+	})
+	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: d.between(time.Minute, 8*time.Minute)})
+}
+
+// slowEnds makes some worlds small: one node, with both pods of a StatefulSet that take minutes to end. It draws from its own generator.
+func slowEnds(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656e6473))}
+	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
+		return
+	}
+	p.Nodes, p.Slack = []Node{{Zone: p.Nodes[0].Zone}}, min(p.Slack, 1)
+	p.lastReadyMatters()
+	gone := d.between(3*time.Minute, 9*time.Minute)
+	p.Workloads = append(p.Workloads, Workload{
+		Name: "slowend", Kind: StatefulSet, Replicas: 2, Ready: d.between(time.Second, 30*time.Second), Gone: gone, Grace: gone + time.Minute, Served: true,
+	})
+}
+
+// silences has nodes of some worlds fall silent for longer than a node may take to drain: their pods do not end. It draws from its own generator.
+func silences(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73696c65))}
+	if !p.sized() || p.Request.Strategy != record.Surge || !d.chance(3) {
+		return
+	}
+	p.Request.DrainTimeout.Duration = d.between(6*time.Minute, 9*time.Minute)
+	for range 4 {
+		p.Actors = append(p.Actors, Actor{Kind: NodeSilent, At: d.between(5*time.Second, 6*time.Minute), Pick: 20*d.IntN(50) + 14 + d.IntN(6)})
+	}
+}
+
+// standIns makes some worlds small: a current and an outdated node, a workload that does not recover, and another whose pod on the current node
+// was not ready before, like a standby. It draws from its own generator.
+func standIns(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374696e))}
+	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
+		return
+	}
+	zone := p.Nodes[0].Zone
+	p.Nodes, p.Slack = []Node{{Zone: zone, Current: true}, {Zone: zone}}, min(p.Slack, 2)
+	p.lastReadyMatters()
+	lost := Workload{Name: "lost", Kind: Deployment, Replicas: 2, Ready: time.Second}
+	lost.Crashes = d.chance(50)
+	lost.Refused = !lost.Crashes
+	p.Workloads = append(p.Workloads, lost, Workload{Name: "pairs", Kind: Deployment, Replicas: 2, Ready: d.between(time.Second, 30*time.Second), Served: true, Sick: 1})
+}
+
+// lastReadyMatters has the upgrade keep last ready pods, and gives each node the time for that.
+func (p *Plan) lastReadyMatters() {
+	r := &p.Request
+	r.NoImplicitBudgets, r.IgnoreUnready = false, nil
+	r.DrainTimeout.Duration = max(r.DrainTimeout.Duration, 20*time.Minute)
+}
+
+// keepsForOthers is I12 for the last ready pod that leaves: it waits while another of its StatefulSet has to end before a new one takes its place,
+// and while another workload does not recover, since the upgrade may stop for that.
+func (r *rules) keepsForOthers(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
+	name := app.id().String()
+	if ending := r.endsInTime(w, app); ending != nil {
+		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s has to end before another takes its place", sent, name, ending.Name)
+	}
+	for _, u := range step.Status.Unhealthy {
+		if _, said := w.Notes.Unhealthy[u.Name]; said && u.Name != name {
+			r.fail("I12", "pod %s is evicted, the last ready one of %s, and the upgrade may stop for %s", sent, name, u.Name)
+		}
+	}
+}
+
+// endsInTime returns a pod of a StatefulSet that was seen to end and has a part of its grace period left; nil for none.
+func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
+	if app.Kind != StatefulSet {
+		return nil
+	}
+	for i := range w.Members {
+		for _, pod := range w.Members[i].Pods {
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time) {
+				return pod
+			}
+		}
+	}
+	return nil
+}
+
+// awaitsFirst is I11: a pod waits for another of its workload to come up first only while one leaves, or has left since the target is as it is.
+func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
+	rec := &step.Record
+	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Back); goal != r.recovery.goal {
+		r.recovery.goal = goal
+		clear(r.recovery.left)
+	}
+	for _, b := range step.Blocked {
+		if b.Kind != drain.Canary || r.recovery.left[b.Workload] || !w.Now.Equal(r.c.now) {
+			continue
+		}
+		leaves := slices.ContainsFunc(sortedKeys(rec.Nodes), func(name string) bool {
+			m := find(w, name)
+			return name != b.Node && m != nil && isInDrain(rec.Nodes[name].State) && slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.WorkloadOf(pod) == b.Workload })
+		})
+		if !leaves {
+			r.fail("I11", "pod %s waits for the first of %s to come up, and none leaves a node", b.Pod.Name, b.Workload)
+		}
+	}
+}
+
+// remembers is I11 in a cluster with more workloads than the record names: were there 500 others that have recovered, the start of a node would
+// have the record forget those, and none whose pods are still to leave.
+func (r *rules) remembers(w *upgrade.World, step *upgrade.Step) {
+	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
+		return
+	}
+	crowded := *w
+	crowded.Memo, crowded.Record.Workloads = nil, maps.Clone(w.Record.Workloads)
+	if crowded.Record.Workloads == nil {
+		crowded.Record.Workloads = map[string]record.WorkloadRecord{}
+	}
+	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // others are forgotten before them
+	for i := range 500 {
+		crowded.Record.Workloads[fmt.Sprintf("%s/%s/other-%03d", space, Deployment, i)] = noticed
+	}
+	again := upgrade.Next(crowded)
+	r.tally.met("health", crowdedRecord)
+	for i := range r.c.plan.Workloads {
+		app := &r.c.plan.Workloads[i]
+		known := step.Record.Workloads[app.id().String()]
+		if _, kept := again.Record.Workloads[app.id().String()]; kept || known.Ready == 0 || !app.replicated() {
+			continue
+		}
+		if pods := living(w, app); hasLeavers(w, pods) || countReady(pods) < known.Ready {
+			r.fail("I11", "among many others %s is forgotten: %d pods are ready, of %d, or are still to leave", app.id(), countReady(pods), known.Ready)
+		}
+	}
+}
