@@ -10,7 +10,8 @@ import (
 )
 
 func main() {
-	os.Exit(attend(func(ctx context.Context) int {
-		return plugin.Run(ctx, plugin.Arguments(os.Args), os.Stdin, os.Stdout, os.Stderr)
+	stderr := plugin.NewStderr(os.Stderr)
+	os.Exit(attend(stderr, func(ctx context.Context) int {
+		return plugin.Run(ctx, plugin.Arguments(os.Args), os.Stdin, os.Stdout, stderr)
 	}))
 }

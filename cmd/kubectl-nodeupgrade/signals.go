@@ -3,21 +3,24 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
 )
 
-// sameRequest is the time within which a second signal is of the same request as the first.
+// sameRequest is the time within which a second signal belongs to the same request as the first.
 const sameRequest = 200 * time.Millisecond
 
-// attend runs the body with a context that the first signal to end cancels. It returns the body's
-// exit code or, after a second signal, that of a process which the signal ended. A terminal that
-// closes often sends SIGHUP more than once, or together with another signal, so that it does not
-// count. Neither does a second signal right after the first: GNU timeout sends its signal to the
-// process and to the process's group.
-func attend(body func(context.Context) int) int {
+// announceLimit is the longest time for which a message may delay the end.
+const announceLimit = 200 * time.Millisecond
+
+// attend runs the body with a context that the first signal cancels, and announces the end on stderr. It returns the body's exit
+// code. After a second signal it returns the exit code of a process that the signal ended. SIGHUP does not count as a second
+// signal: a terminal that closes often sends it twice, or together with another one. Neither does a signal right after the first:
+// GNU timeout sends its signal to the process and to the process's group.
+func attend(stderr io.Writer, body func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -42,9 +45,22 @@ func attend(body func(context.Context) int) int {
 				return 128 + int(number)
 			default:
 				asked = time.Now()
-				fmt.Fprintln(os.Stderr, "interrupted: finishing what was begun (press Ctrl-C again to quit at once)")
+				announceEnd(stderr)
 			}
 			cancel()
 		}
+	}
+}
+
+// announceEnd writes that the process is about to end. It waits no longer than announceLimit for a terminal that takes no output.
+func announceEnd(stderr io.Writer) {
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		fmt.Fprintln(stderr, "interrupted: finishing what was begun (press Ctrl-C again to quit at once)")
+	}()
+	select {
+	case <-written:
+	case <-time.After(announceLimit):
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// block is a group of lines at the end of a terminal's output that is redrawn in place. Each change is one write, so that no
-// other output comes between. The cursor stays below the block.
+// block is a group of lines at the end of a terminal's output that is redrawn in place. Each change is one write. The cursor stays
+// below the block.
 type block struct {
 	w io.Writer
-	// size returns the terminal's size now, in cells and lines.
+	// size returns the terminal's present size, in cells and lines.
 	size func() (width, height int)
-	// shown is what was drawn last, on a terminal that was width cells wide.
+	// shown are the lines that were drawn last. The terminal was width cells wide then.
 	shown []string
 	width int
 }
@@ -23,7 +23,7 @@ func newBlock(terminal io.Writer) *block {
 	return &block{w: terminal, size: func() (int, int) { return terminalSize(terminal) }}
 }
 
-// draw replaces the block's lines. It does not write again the first lines if they are the same as before.
+// draw replaces the block's lines. It keeps the first lines if they are the same as before.
 func (b *block) draw(lines []string) {
 	width, _ := b.size()
 	var out strings.Builder
@@ -35,22 +35,20 @@ func (b *block) draw(lines []string) {
 		if same == len(lines) && same == len(b.shown) {
 			return
 		}
-		moveUp(&out, len(b.shown)-same)
-	} else {
-		moveUp(&out, b.rowsAt(width))
 	}
+	moveUp(&out, countRows(b.shown[same:], width))
 	out.WriteString("\x1b[J")
 	writeAll(&out, lines[same:])
 	b.shown, b.width = lines, width
-	_, _ = io.WriteString(b.w, out.String()) // an upgrade continues unseen
+	_, _ = io.WriteString(b.w, out.String()) // the upgrade continues if nobody can see it
 }
 
-// writeAbove writes a line above the block.
-func (b *block) writeAbove(line string) {
+// writeAbove writes text of one or more lines above the block.
+func (b *block) writeAbove(text string) {
 	width, _ := b.size()
 	var out strings.Builder
-	moveUp(&out, b.rowsAt(width))
-	out.WriteString("\x1b[J" + line + "\n")
+	moveUp(&out, countRows(b.shown, width))
+	out.WriteString("\x1b[J" + text + "\n")
 	writeAll(&out, b.shown)
 	b.width = width
 	_, _ = io.WriteString(b.w, out.String())
@@ -63,21 +61,22 @@ func (b *block) clear() {
 	}
 	width, _ := b.size()
 	var out strings.Builder
-	moveUp(&out, b.rowsAt(width))
+	moveUp(&out, countRows(b.shown, width))
 	b.shown = nil
 	_, _ = io.WriteString(b.w, out.String()+"\x1b[J")
 }
 
-// rowsAt returns how many rows the block takes on a terminal of that width, which wraps lines that were drawn when it was wider.
-func (b *block) rowsAt(width int) int {
+// countRows returns the number of rows that the lines take on a terminal of that width. The terminal wraps lines that were drawn
+// when it was wider.
+func countRows(lines []string, width int) int {
 	rows := 0
-	for _, line := range b.shown {
+	for _, line := range lines {
 		rows += max(1, (twwidth.Width(line)+width-1)/width)
 	}
 	return rows
 }
 
-// moveUp moves the cursor up by that many rows, to the first cell.
+// moveUp adds the codes that move the cursor up by that many rows, to the first cell.
 func moveUp(out *strings.Builder, rows int) {
 	out.WriteString("\r")
 	if rows > 0 {
@@ -85,6 +84,7 @@ func moveUp(out *strings.Builder, rows int) {
 	}
 }
 
+// writeAll adds the lines.
 func writeAll(out *strings.Builder, lines []string) {
 	for _, line := range lines {
 		out.WriteString(line + "\n")

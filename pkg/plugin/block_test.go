@@ -3,10 +3,7 @@ package plugin
 import (
 	"fmt"
 	"io"
-	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,77 +14,13 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
-
-// emulator is a terminal of so many columns that keeps all rows it has shown. It knows what a block writes.
-type emulator struct {
-	columns int
-	rows    []string
-	// broken are the rows that go on in the next one.
-	broken map[int]bool
-	row    int
-	// writes counts the writes.
-	writes int
-}
-
-var steering = regexp.MustCompile(`^\x1b\[([0-9]*)([AJ])`)
-
-func (e *emulator) Write(text []byte) (int, error) {
-	e.writes++
-	rest := string(text)
-	for rest != "" {
-		if found := steering.FindStringSubmatch(rest); found != nil {
-			rest = rest[len(found[0]):]
-			if found[2] == "J" { // the cursor is in the first cell
-				e.rows = e.rows[:min(len(e.rows), e.row)]
-				maps.DeleteFunc(e.broken, func(row int, _ bool) bool { return row >= e.row })
-			} else {
-				n, _ := strconv.Atoi(found[1])
-				e.row -= n
-			}
-			continue
-		}
-		r := []rune(rest)[0]
-		rest = rest[len(string(r)):]
-		switch r {
-		case '\r':
-		case '\n':
-			e.row++
-		default:
-			for len(e.rows) <= e.row {
-				e.rows = append(e.rows, "")
-			}
-			if twwidth.Width(e.rows[e.row]+string(r)) > e.columns {
-				e.broken[e.row] = true
-				e.row++
-				e.rows = append(e.rows[:e.row], "")
-			}
-			e.rows[e.row] += string(r)
-		}
-	}
-	return len(text), nil
-}
-
-// resize breaks its lines again, as terminals do. The cursor stays beneath the last one.
-func (e *emulator) resize(columns int) {
-	var text strings.Builder
-	for i, row := range e.rows {
-		if text.WriteString(row); !e.broken[i] {
-			text.WriteString("\n")
-		}
-	}
-	writes := e.writes
-	*e = emulator{columns: columns, broken: map[int]bool{}}
-	_, _ = e.Write([]byte(text.String()))
-	e.writes = writes
-}
-
-func (e *emulator) String() string { return strings.Join(e.rows, "\n") }
 
 // What is above a block stays, and the block is there once, whatever is drawn, written above it or resized between.
 func TestBlock(t *testing.T) {
-	e := &emulator{columns: 40, broken: map[int]bool{}}
-	b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
+	e := emulator.New(40, 100)
+	b := &block{w: e, size: e.Size}
 	lines := func(texts ...string) []string { return texts }
 	steps := []struct {
 		do     func()
@@ -100,27 +33,27 @@ func TestBlock(t *testing.T) {
 		{func() { b.writeAbove("a log line") }, "a log line\none\n2\nthree", 1},
 		{func() { b.draw(lines("one")) }, "a log line\none", 1},
 		{func() { b.draw(lines(strings.Repeat("x", 39), "2")) }, "a log line\n" + strings.Repeat("x", 39) + "\n2", 1},
-		{func() { e.resize(15); b.draw(lines("short", "2")) }, "a log line\nshort\n2", 1},
+		{func() { e.Resize(15, 100); b.draw(lines("short", "2")) }, "a log line\nshort\n2", 1},
 		{func() { b.draw(lines(strings.Repeat("節点", 3), "2")) }, "a log line\n節点節点節点\n2", 1},
-		{func() { e.resize(8); b.writeAbove("more") }, "a log li\nne\nmore\n節点節点\n節点\n2", 1},
-		{func() { e.resize(100); b.draw(lines("wide again")) }, "a log line\nmore\nwide again", 1},
+		{func() { e.Resize(8, 100); b.writeAbove("more") }, "a log li\nne\nmore\n節点節点\n節点\n2", 1},
+		{func() { e.Resize(100, 100); b.draw(lines("wide again")) }, "a log line\nmore\nwide again", 1},
 		{func() { b.clear() }, "a log line\nmore", 1},
 		{func() { b.clear() }, "a log line\nmore", 0},
 		{func() { b.writeAbove("the end") }, "a log line\nmore\nthe end", 1},
 	}
 	for i, s := range steps {
-		before := e.writes
+		before := e.Writes()
 		s.do()
-		if got := e.String(); got != s.want || e.writes-before != s.writes {
-			t.Fatalf("step %d: shown are\n%s\nafter %d writes, want\n%s\nafter %d", i, got, e.writes-before, s.want, s.writes)
+		if got := e.String(); got != s.want || e.Writes()-before != s.writes {
+			t.Fatalf("step %d: shown are\n%s\nafter %d writes, want\n%s\nafter %d", i, got, e.Writes()-before, s.want, s.writes)
 		}
 	}
 }
 
 // No line that was written above is lost, in whatever order.
 func TestBlockKeepsLines(t *testing.T) {
-	e := &emulator{columns: 60, broken: map[int]bool{}}
-	b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
+	e := emulator.New(60, 1000)
+	b := &block{w: e, size: e.Size}
 	var want []string
 	for i := range 200 {
 		switch i % 3 {
@@ -142,22 +75,15 @@ func TestBlockKeepsLines(t *testing.T) {
 // TestLiveProgress draws a view beneath the lines, no more often than four times a second, and takes it away at the end: the lines are
 // those of an upgrade without a view.
 func TestLiveProgress(t *testing.T) {
-	e := &emulator{columns: defaultWidth, broken: map[int]bool{}}
+	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {
-		b := &block{w: e, size: func() (int, int) { return e.columns, 24 }}
-		p := &progress{group: "workers", w: e, terminal: e, mode: "live", now: time.Now, block: b, stop: make(chan struct{}), ended: make(chan struct{})}
-		go p.redrawUntilClosed()
+		p := newProgressOn(e, "live")
 		p.Note("run r1: upgrading to workers:2")
 		step := stepOf(record.PhaseUpgrade)
 		step.Record.Started = time.Now()
 		p.Step(step)
 		time.Sleep(time.Second)
-		look := func() (shown string, writes int) { // the view is drawn by another goroutine
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return e.String(), e.writes
-		}
-		shown, before := look()
+		shown, before := e.String(), e.Writes()
 		if !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
 			t.Errorf("shown are\n%s", shown)
 		}
@@ -167,21 +93,19 @@ func TestLiveProgress(t *testing.T) {
 			p.Step(step)
 			time.Sleep(10 * time.Millisecond)
 		}
-		_, after := look()
-		if frames := after - before; frames < 4 || frames > 9 {
+		if frames := e.Writes() - before; frames < 4 || frames > 9 {
 			t.Errorf("%d frames in two seconds", frames)
 		}
 		p.Note(strings.Repeat("a long line ", 20))
-		synctest.Wait()
 		p.Close()
 	})
 	shown := e.String()
 	if strings.Contains(shown, "░") || strings.Contains(shown, "STATE") || !strings.HasPrefix(shown, "00:00:00  run r1") {
 		t.Errorf("in the end are shown\n%s", shown)
 	}
-	for _, row := range e.rows {
-		if twwidth.Width(row) > defaultWidth || strings.HasPrefix(row, "a long") {
-			t.Errorf("a row is broken by the terminal: %q", row)
+	for _, line := range e.Lines() {
+		if twwidth.Width(line) > defaultWidth || strings.HasPrefix(line, "a long") {
+			t.Errorf("a line is broken by the terminal: %q", line)
 		}
 	}
 }

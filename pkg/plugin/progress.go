@@ -22,11 +22,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// heartbeat is how long progress may be silent.
+// heartbeat is the longest time without a line.
 const heartbeat = 30 * time.Second
 
-// Display shows the user what happens while a command waits for one group's upgrade. Its methods return nothing: an
-// upgrade continues unseen. They may be called from several goroutines, except for Close, after which nothing is shown.
+// Display shows the user what happens while a command waits for one group's upgrade. Its methods return no error, and all but Close
+// return at once: the upgrade continues if nobody can see it. They may be called from several goroutines, except for Close, after
+// which nothing is shown.
 type Display interface {
 	// Begin sets the identifier of the upgrade that the following calls are about.
 	Begin(run string)
@@ -34,81 +35,104 @@ type Display interface {
 	Step(step upgrade.Step)
 	// Note shows a text of one line that belongs to no step.
 	Note(text string)
-	// Cloud shows why the cloud did not answer, nil if it did, and what it did not let be read of the group.
+	// Cloud shows the error of the last reading of the group, nil if there was none, and the parts of the group that were not read.
 	Cloud(group *nodegroup.Group, err error)
-	// Balancers shows why load balancers could not be read, nil if they could.
+	// Balancers shows the error of the last reading of load balancers, nil if there was none.
 	Balancers(err error)
-	// Outage shows why the cluster takes no change, "" if it does.
+	// Outage shows why the cluster takes no change, "" if it takes changes.
 	Outage(detail string)
 	// Close ends the display. It must be called once.
 	Close()
 }
 
-// progress is a Display of lines: one for each change of an upgrade's state, and a heartbeat on long waits. On
-// a terminal the line of the moment is below them and is redrawn.
+// progress is a Display that writes a line for each change of an upgrade's state, and one after each long silence. On a terminal
+// it redraws a line or a live view below these lines. Its methods only keep what they are told. One goroutine writes: a terminal
+// that takes no output, as after Ctrl-S or behind a broken connection, does not stop the upgrade.
 type progress struct {
-	// group is the node group's name, run the identifier of its upgrade once it has one.
+	// group is the node group's name. run is the identifier of its upgrade, "" before it has one.
 	group, run string
 
-	w io.Writer
-	// terminal is what w writes to in the end.
-	terminal io.Writer
-	mode     string
-	color    bool
-
-	// now is the clock that steps go by.
+	// w is the writer of the lines. terminal is the file that it writes to in the end.
+	w, terminal io.Writer
+	mode        string
+	color       bool
+	// now returns the time by the clock of the cluster.
 	now func() time.Time
+	// stderr passes the texts of others to this display; nil if there is no such writer.
+	stderr *Stderr
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields down to changed
 	last   report.Moment
 	spoken time.Time
-	cloud  string
-	// unread is what was said of the group that could not be read.
+	// queue holds the lines that are not yet written, dropped counts those that were left out of it.
+	queue   []queuedLine
+	dropped int
+	cloud   string
+	// unread lists the unreadable parts of the group that were written.
 	unread []string
-	// balancers is what was said last of load balancers that could not be read.
+	// balancers is the last error of load balancers that was written.
 	balancers string
-	// outages are what was said of a cluster that takes no change, since it last did.
+	// outages has the errors that were written since the cluster last took a change.
 	outages map[string]bool
-	drawn   bool
-	// block is what a live view draws, of live; changed is true if it is to be drawn again at once, at is when it was.
-	block   *block
+	// stopping is true if the line about the end of the upgrade was written.
+	stopping bool
+	// live is what a live view shows. changed is true if that is newer than the drawn view.
 	live    report.Live
 	changed bool
-	at      time.Time
-	// stopping is true once the line that says so was written.
-	stopping bool
-	stop     chan struct{}
-	ended    chan struct{}
+
+	// The goroutine that writes uses these fields. block is nil unless there is a live view, which was drawn at drawnAt. drawn is true
+	// if a line is drawn that can be erased.
+	block   *block
+	drawnAt time.Time
+	drawn   bool
+
+	// wake receives when there is a line to write.
+	wake  chan struct{}
+	stop  chan struct{}
+	ended chan struct{}
 }
 
-// openDisplay returns the display that --progress asks for. When stderr has no reader any more, as when head has seen
-// enough, the display calls stop: from then on to the end of the process writing to a pipe without a reader returns an
-// error. If stop is nil, such a write ends the process.
+// queuedLine is an event, or a text that another part of the process wrote to stderr, that is not yet written.
+type queuedLine struct {
+	at    time.Time
+	event report.Event
+	// text is the whole line, if not "".
+	text string
+}
+
+// queueLimit is the number of lines that are kept for a terminal that takes none.
+const queueLimit = 10_000
+
+// openDisplay returns the display of the mode that --progress sets. When stderr has no reader any more, as after "| head -1", the
+// display calls stop. From then on to the end of the process, writing to a pipe without a reader returns an error. If stop is nil,
+// such a write ends the process.
 func (c console) openDisplay(group string, stop func()) Display {
-	mode := c.chooseProgress()
+	terminal := fileOf(c.ErrOut)
 	p := &progress{
-		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: c.mayColor(c.ErrOut),
-		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
-	}
-	if mode == "live" {
-		p.block, p.live.Hint = newBlock(c.ErrOut), "Ctrl-C stops cleanly"
+		group: group, w: terminal, terminal: terminal, mode: c.chooseProgress(), color: c.mayColor(terminal), now: c.now, spoken: time.Now(),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if stop != nil {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-		p.w = &pipe{Writer: p.w, onNoReader: stop}
-		if p.block != nil {
-			p.block.w = p.w
-		}
+		p.w = &pipe{Writer: terminal, onNoReader: stop}
 	}
-	go p.redrawUntilClosed()
+	if p.mode == "live" {
+		p.live.Hint = "Ctrl-C stops cleanly"
+		p.block = &block{w: p.w, size: func() (int, int) { return terminalSize(terminal) }}
+	}
+	if s, is := c.ErrOut.(*Stderr); is {
+		p.stderr = s
+		s.divert(p.show)
+	}
+	go p.writeUntilClosed()
 	return p
 }
 
-// leastHeight is how many lines a terminal has at least that has a live view.
+// leastHeight is the number of lines that a terminal needs for a live view.
 const leastHeight = 15
 
-// chooseProgress returns the way to show progress. A live view needs a terminal that can be redrawn and is high enough, and to which
-// no library logs: there are lines instead.
+// chooseProgress returns the mode of progress. A live view needs a terminal of leastHeight lines whose cursor can be moved. If
+// libraries log to stderr, there is none.
 func (c console) chooseProgress() string {
 	if c.progress != "auto" && c.progress != "live" {
 		return c.progress
@@ -124,7 +148,7 @@ func (c console) chooseProgress() string {
 	}
 }
 
-// pipe is a writer that tells when it has no reader.
+// pipe is a writer that calls onNoReader when it has no reader.
 type pipe struct {
 	io.Writer
 	onNoReader func()
@@ -139,8 +163,11 @@ func (p *pipe) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// redrawUntilClosed redraws the line of the moment and breaks long silences, until Close.
-func (p *progress) redrawUntilClosed() {
+// liveFrame is the least time between two drawings of a live view.
+const liveFrame = 250 * time.Millisecond
+
+// writeUntilClosed writes the queued lines and redraws what is below them, until Close. It is the only writer.
+func (p *progress) writeUntilClosed() {
 	defer close(p.ended)
 	every := time.Second
 	if p.mode == "live" {
@@ -151,50 +178,99 @@ func (p *progress) redrawUntilClosed() {
 	for {
 		select {
 		case <-p.stop:
+			p.writeQueue()
+			p.clear()
 			return
+		case <-p.wake:
+			p.writeQueue()
 		case <-ticker.C:
-			p.redrawLine()
+			p.breakSilence()
+			p.writeQueue()
+			p.redraw()
 		}
 	}
 }
 
-// liveFrame is how often a live view is drawn at most.
-const liveFrame = 250 * time.Millisecond
-
-// drawLive draws the live view, if anything in it is new or a second is over.
-func (p *progress) drawLive() {
-	if !p.changed && time.Since(p.at) < time.Second {
-		return
-	}
-	p.changed, p.at = false, time.Now()
-	p.live.At = p.now()
-	width, height := p.block.size()
-	p.block.draw(report.LiveLines(&p.live, report.Options{Width: width, Color: p.color}, height-1))
-}
-
-func (p *progress) redrawLine() {
+// breakSilence adds a line if none was added for long and nothing is redrawn.
+func (p *progress) breakSilence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.last.Status.Group == "":
-	case p.mode == "live":
-		p.drawLive()
-	case p.mode == "tty":
-		p.drawLine(report.DescribeHeartbeat(p.last))
-	case time.Since(p.spoken) >= heartbeat:
-		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.last)})
+	if p.last.Status.Group != "" && p.mode != "live" && p.mode != "tty" && time.Since(p.spoken) >= heartbeat {
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.last)})
 	}
 }
 
-// Close implements Display. It clears the line that is drawn on a terminal.
+// writeQueue writes the queued lines.
+func (p *progress) writeQueue() {
+	p.mu.Lock()
+	queue, dropped := p.queue, p.dropped
+	p.queue, p.dropped = nil, 0
+	if dropped > 0 {
+		text := fmt.Sprintf("%d lines are left out here: this terminal took no output for too long", dropped)
+		queue = append([]queuedLine{p.queuedEvent(report.Event{Type: report.NoteEvent, Text: text})}, queue...)
+	}
+	p.mu.Unlock()
+	if len(queue) == 0 {
+		return
+	}
+	lines := make([]string, 0, len(queue))
+	for _, line := range queue {
+		lines = append(lines, p.formatLine(line)...)
+	}
+	text := strings.Join(lines, "\n")
+	if p.block != nil {
+		p.block.writeAbove(text)
+		return
+	}
+	p.clear()
+	fmt.Fprintln(p.w, text)
+}
+
+// redraw draws the line or the view below the lines again.
+func (p *progress) redraw() {
+	p.mu.Lock()
+	last, live, changed := p.last, p.live, p.changed
+	p.changed = false
+	p.mu.Unlock()
+	switch {
+	case last.Status.Group == "":
+	case p.mode == "tty":
+		p.drawLine(report.DescribeHeartbeat(last))
+	case p.mode == "live" && (changed || time.Since(p.drawnAt) >= time.Second):
+		p.drawnAt = time.Now()
+		live.At = p.now()
+		width, height := p.block.size()
+		p.block.draw(report.LiveLines(&live, report.Options{Width: width, Color: p.color}, height-1))
+	}
+}
+
+// clear erases the line or the view that is drawn below the lines.
+func (p *progress) clear() {
+	if p.block != nil {
+		p.block.clear()
+	}
+	p.clearLine()
+}
+
+// Close implements Display. It returns when all lines are written. It may wait for the terminal: call it when the lease is given
+// back.
 func (p *progress) Close() {
 	close(p.stop)
 	<-p.ended
+	if p.stderr != nil {
+		p.stderr.divert(nil)
+		p.writeQueue() // with what was written to stderr since
+	}
+}
+
+// show adds a text that another part of the process wrote to stderr.
+func (p *progress) show(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clearLine()
-	if p.block != nil {
-		p.block.clear()
+	for line := range strings.Lines(text) {
+		if line = sanitizeLine(line); line != "" {
+			p.addLine(queuedLine{text: line})
+		}
 	}
 }
 
@@ -218,19 +294,19 @@ func (p *progress) Step(step upgrade.Step) {
 	before := p.last
 	p.last = now // whose counts the events have
 	for _, event := range report.DescribeChanges(before, now) {
-		p.writeLine(event)
+		p.addEvent(event)
 	}
 	if stopping := step.Record.Stopping; stopping != "" && before.Status.Group != "" && !p.stopping {
 		p.stopping = true
-		p.writeLine(report.Event{Type: report.PhaseEvent, State: string(stopping), Text: "stopping: " + string(stopping)})
+		p.addEvent(report.Event{Type: report.PhaseEvent, State: string(stopping), Text: "stopping: " + string(stopping)})
 	}
-	if p.block != nil {
+	if p.mode == "live" {
 		p.changed = true
 		p.live.See(now, &step.Record, upgrade.ListImpacts(&step.Record))
 	}
 }
 
-// Cloud implements Display. It writes each reason once, and each thing that could not be read.
+// Cloud implements Display. It writes each error once, and each part of the group that could not be read.
 func (p *progress) Cloud(group *nodegroup.Group, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,28 +315,28 @@ func (p *progress) Cloud(group *nodegroup.Group, err error) {
 		text = err.Error()
 	}
 	if text != p.cloud && text != "" {
-		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "the cloud does not answer, the last answer stands: " + text})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
 	for _, unread := range group.Unread {
 		if !slices.Contains(p.unread, unread) {
 			p.unread = append(p.unread, unread)
-			p.writeLine(report.Event{Type: report.NoteEvent, Text: unread})
+			p.addEvent(report.Event{Type: report.NoteEvent, Text: unread})
 		}
 	}
 }
 
-// Balancers implements Display. It writes each reason once.
+// Balancers implements Display. It writes each error once.
 func (p *progress) Balancers(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && err.Error() != p.balancers {
 		p.balancers = err.Error()
-		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
 	}
 }
 
-// Outage implements Display. It writes each reason once until the cluster takes a change.
+// Outage implements Display. It writes each error once until the cluster takes a change.
 func (p *progress) Outage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,7 +345,7 @@ func (p *progress) Outage(detail string) {
 		return
 	}
 	if !p.outages[detail] {
-		p.writeLine(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
 	}
 	if p.outages == nil {
 		p.outages = map[string]bool{}
@@ -281,32 +357,55 @@ func (p *progress) Outage(detail string) {
 func (p *progress) Note(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writeLine(report.Event{Type: report.NoteEvent, Text: text})
+	p.addEvent(report.Event{Type: report.NoteEvent, Text: text})
 }
 
-// writeLine puts one event on a line of its own.
-func (p *progress) writeLine(event report.Event) {
+// addEvent queues the line of an event.
+func (p *progress) addEvent(event report.Event) {
 	p.spoken = time.Now()
-	switch p.mode {
-	case "quiet":
-	case "json":
-		_ = writeEvent(p.w, report.NewEventLine(p.spoken, p.group, p.run, event, &p.last.Status)) // as for the lines for people: an upgrade continues unseen
-	default:
-		const indent = len(time.TimeOnly) + 2
-		lines := []string{p.spoken.Format(time.TimeOnly) + "  " + sanitizeLine(event.Text)}
-		if p.mode != "plain" { // the others are for terminals
-			lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), indent)
-		}
-		for i, line := range lines {
-			lines[i] = line[:indent] + p.colorText(event, line[indent:])
-		}
-		if p.block != nil {
-			p.block.writeAbove(strings.Join(lines, "\n"))
-			return
-		}
-		p.clearLine()
-		fmt.Fprintln(p.w, strings.Join(lines, "\n"))
+	if p.mode != "quiet" {
+		p.addLine(p.queuedEvent(event))
 	}
+}
+
+// queuedEvent returns the line of an event that happens now.
+func (p *progress) queuedEvent(event report.Event) queuedLine {
+	now := time.Now()
+	if p.mode != "json" {
+		return queuedLine{at: now, event: event}
+	}
+	var text strings.Builder
+	_ = writeEvent(&text, report.NewEventLine(now, p.group, p.run, event, &p.last.Status)) // an event of texts and numbers has a JSON form
+	return queuedLine{text: strings.TrimSuffix(text.String(), "\n")}
+}
+
+// addLine queues a line. If too many lines wait, the oldest one is left out.
+func (p *progress) addLine(line queuedLine) {
+	if len(p.queue) >= queueLimit {
+		p.queue = p.queue[1:]
+		p.dropped++
+	}
+	p.queue = append(p.queue, line)
+	select {
+	case p.wake <- struct{}{}:
+	default: // the goroutine is woken already
+	}
+}
+
+// formatLine returns the lines of the terminal that a queued line takes.
+func (p *progress) formatLine(line queuedLine) []string {
+	if line.text != "" {
+		return []string{line.text}
+	}
+	const indent = len(time.TimeOnly) + 2
+	lines := []string{line.at.Format(time.TimeOnly) + "  " + sanitizeLine(line.event.Text)}
+	if p.mode != "plain" { // the others are for terminals
+		lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), indent)
+	}
+	for i, text := range lines {
+		lines[i] = text[:indent] + p.colorText(line.event, text[indent:])
+	}
+	return lines
 }
 
 // writeEvent writes an event as one line of JSON. It returns the writer's error.
@@ -319,16 +418,15 @@ func writeEvent(w io.Writer, event report.EventLine) error {
 	return err
 }
 
-// lineBreak matches what one space takes the place of. Spaces between words stay as they are: a quoted name may have several.
+// lineBreak matches line breaks and tabs with the spaces around them. Other spaces stay: a quoted name may have several.
 var lineBreak = regexp.MustCompile(` *[\t\n\v\f\r]\s*`)
 
-// sanitizeLine makes text of which parts may come from the cluster harmless to a terminal, and one
-// line.
+// sanitizeLine returns a text, parts of which may come from the cluster, as one line without control characters.
 func sanitizeLine(text string) string {
 	return printers.EscapeTerminal(lineBreak.ReplaceAllString(strings.TrimSpace(text), " "))
 }
 
-// colorText colours what needs attention; colour never carries the meaning alone.
+// colorText colours the text of an event that needs attention. The words say the same without colour.
 func (p *progress) colorText(event report.Event, text string) string {
 	if !p.color {
 		return text
@@ -343,14 +441,15 @@ func (p *progress) colorText(event report.Event, text string) string {
 	}
 }
 
-// drawLine writes the line of the moment, cut to the terminal's width in cells: a line that wraps
-// cannot be redrawn. The last cell stays free, since some terminals wrap after it.
+// drawLine draws the line of the moment. It cuts the line to the terminal's width in cells, because a line that wraps cannot be
+// erased. The last cell stays free, because some terminals wrap after it.
 func (p *progress) drawLine(text string) {
 	p.clearLine()
 	fmt.Fprint(p.w, report.CutLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
 	p.drawn = true
 }
 
+// clearLine erases the line of the moment.
 func (p *progress) clearLine() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")

@@ -16,6 +16,7 @@ import (
 
 // Run executes the command line and returns the exit code. It prints an error once, in one line.
 func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	errOut = NewStderr(errOut)
 	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
 	cmd, f := newRoot(streams)
 	cmd.SetArgs(args)

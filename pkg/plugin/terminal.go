@@ -19,7 +19,7 @@ const defaultHeight = 24
 
 // terminalSize is the size of the terminal that is written to, in cells and lines.
 func terminalSize(w io.Writer) (width, height int) {
-	file, ok := w.(*os.File)
+	file, ok := fileOf(w).(*os.File)
 	if !ok {
 		return defaultWidth, defaultHeight
 	}
@@ -38,8 +38,11 @@ func terminalWidth(w io.Writer) int {
 // mayRedraw reports whether what was written to w can be written over: w is a terminal that knows how to move its cursor.
 func mayRedraw(w io.Writer) bool {
 	older := runtime.GOOS == "windows" && os.Getenv("WT_SESSION") == ""
-	return printers.IsTerminal(w) && os.Getenv("TERM") != "dumb" && !older
+	return isTerminal(w) && os.Getenv("TERM") != "dumb" && !older
 }
+
+// isTerminal reports whether what is written to w appears on a terminal.
+func isTerminal(w io.Writer) bool { return printers.IsTerminal(fileOf(w)) }
 
 // mayColor reports whether what is written to w may have colours, by --color and, where that leaves it open, the environment.
 func (c console) mayColor(w io.Writer) bool {
@@ -49,14 +52,14 @@ func (c console) mayColor(w io.Writer) bool {
 	case "never":
 		return false
 	default:
-		return printers.AllowsColorOutput(w)
+		return printers.AllowsColorOutput(fileOf(w))
 	}
 }
 
 // optionsFor says how a value is written to w for people.
 func (c console) optionsFor(w io.Writer) report.Options {
 	o := report.Options{Now: c.now(), Wide: c.format == "wide", Color: c.mayColor(w), NoHeaders: c.noHeaders}
-	if printers.IsTerminal(w) {
+	if isTerminal(w) {
 		o.Width = terminalWidth(w)
 	}
 	return o

@@ -260,7 +260,7 @@ func (c *command) askUser(how confirmation) error {
 	if c.line.agreed.yes {
 		return nil
 	}
-	if !printers.IsTerminal(c.line.In) || !printers.IsTerminal(c.line.ErrOut) {
+	if !printers.IsTerminal(c.line.In) || !isTerminal(c.line.ErrOut) {
 		return usageError(errors.New("there is no terminal to ask at: run " + c.line.retry + " --yes" + suggestDryRun(how.mode, c.line.retry)))
 	}
 	if err := how.show(); err != nil {
@@ -275,7 +275,7 @@ func (s *session) confirmRebuild(g *groupContext) error {
 	switch text := g.describeLoss(); {
 	case !g.rebuilt || s.line.agreed.rebuild:
 		return nil
-	case s.line.agreed.yes || !printers.IsTerminal(s.line.In) || !printers.IsTerminal(s.line.ErrOut):
+	case s.line.agreed.yes || !printers.IsTerminal(s.line.In) || !isTerminal(s.line.ErrOut):
 		return usageError(fmt.Errorf("upgrading group %q: %s: check that (%s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
 			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.line.retry))
 	default:
