@@ -45,6 +45,9 @@ type execution struct {
 	seen   *recorder
 	// planning made the plan; nil without one.
 	planning *planning
+	// forecast works out the time left. beginForecast begins the next forecast if one is due; nil if none is to be made.
+	forecast      forecaster
+	beginForecast func(rec record.Record)
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
@@ -311,6 +314,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	if err != nil {
 		return record.Record{}, err
 	}
+	polled := e.displayForecasts(watchCtx, watcher)
 	now := e.s.conn.Now()
 	idle := now.Sub(e.credited)
 	for _, line := range listDrainLimits(record.CreditIdleTime(&g.record, idle, now), now) {
@@ -321,7 +325,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Targets: nodegroup.Targets{Groups: e.balancers.Groups}, BalancersRead: e.display.Balancers,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
-		Watch: e.watchStep, Polled: e.display.Cloud, Failures: watcher.Failures(), Unreached: e.display.Outage,
+		Watch: e.watchStep, Polled: polled, Failures: watcher.Failures(), Unreached: e.display.Outage,
 	}
 	record, err := r.Run(ctx)
 	if nodes := watcher.View().Nodes; isLeftFenced(&record, nodes, err) {
@@ -338,6 +342,42 @@ func (e *execution) watchStep(step upgrade.Step) {
 		e.actions.addActions(step)
 	}
 	e.display.Step(step)
+	if e.beginForecast != nil && step.Record.IsRunning() && step.Record.Stopping == "" {
+		e.beginForecast(step.Record)
+	}
+}
+
+// displayForecasts prepares forecasts of the time left, unless nobody sees them. Each one is made in a goroutine of its own, from
+// the cluster as it is watched. It returns the function that the runner calls with each reading of the group.
+func (e *execution) displayForecasts(ctx context.Context, watcher *cluster.Watcher) (polled func(*nodegroup.Group, error)) {
+	if e.s.line.progress == "quiet" || e.mode == modeAbort || e.g.releases != nil {
+		return e.display.Cloud
+	}
+	group := e.g.group
+	e.beginForecast = func(rec record.Record) {
+		select {
+		case made := <-e.forecast.made:
+			e.forecast.finish(made)
+		default:
+		}
+		g := *e.g
+		g.group = group
+		e.forecast.begin(rec.Run, upgradePause, func(known *restData) report.Rest {
+			g.now, g.cluster, g.idle = e.s.conn.Now(), &clusterReading{view: watcher.View()}, 0
+			g.joinNodes(&rec)
+			rest := e.s.forecastRest(ctx, g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })
+			if ctx.Err() == nil {
+				e.display.Rest(rest)
+			}
+			return rest
+		})
+	}
+	return func(read *nodegroup.Group, err error) {
+		if err == nil {
+			group = *read
+		}
+		e.display.Cloud(read, err)
+	}
 }
 
 // isLeftFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run

@@ -84,11 +84,19 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	status.Leftovers = state.findAbandoned(f.g.group.Name)
 	if record.IsRunning() {
 		if observes { // the record, the group and the cluster are of one moment
-			f.forecast.begin(ctx, f.s, *f.g.groupContext, record)
+			f.beginForecast(ctx, record)
 		}
 		status.Rest = f.forecast.restAt(f.g.now, record.Run)
 	}
 	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status, &record)
+}
+
+// beginForecast begins a forecast if a new one is due.
+func (f *followed) beginForecast(ctx context.Context, record record.Record) {
+	s, g := f.s, *f.g.groupContext
+	f.forecast.begin(record.Run, forecastPause, func(known *restData) report.Rest {
+		return s.forecastRest(ctx, g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })
+	})
 }
 
 // stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
@@ -186,7 +194,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 
 // showChange writes a status if it is not the one that was shown last.
 func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
-	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked}
+	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked, Rest: status.Rest}
 	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && d.block == nil {
 		return nil
@@ -235,7 +243,6 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 // drawLive draws a running upgrade, and below it the lines that only a status has.
 func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
 	d.live.See(now, rec, status.Impacts)
-	d.live.Rest = status.Rest
 	width, height := d.block.size()
 	options := report.Options{Width: width, Color: d.mayColor(d.Out)}
 	d.block.draw(report.FollowLines(&d.live, status, options, height-1))

@@ -41,6 +41,8 @@ type Display interface {
 	Balancers(err error)
 	// Outage shows why the cluster takes no change, "" if it takes changes.
 	Outage(detail string)
+	// Rest shows a forecast of the time left.
+	Rest(rest report.Rest)
 	// Close ends the display. It must be called once.
 	Close()
 }
@@ -63,6 +65,7 @@ type progress struct {
 
 	mu     sync.Mutex // guards the fields down to changed
 	last   report.Moment
+	rest   report.Rest
 	spoken time.Time
 	// queue holds the lines that are not yet written, dropped counts those that were left out of it.
 	queue   []queuedLine
@@ -196,7 +199,7 @@ func (p *progress) breakSilence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last.Status.Group != "" && p.mode != "live" && p.mode != "tty" && time.Since(p.spoken) >= heartbeat {
-		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.last)})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.current())})
 	}
 }
 
@@ -229,7 +232,7 @@ func (p *progress) writeQueue() {
 // redraw draws the line or the view below the lines again.
 func (p *progress) redraw() {
 	p.mu.Lock()
-	last, live, changed := p.last, p.live, p.changed
+	last, live, changed := p.current(), p.live, p.changed
 	p.changed = false
 	p.mu.Unlock()
 	switch {
@@ -238,10 +241,18 @@ func (p *progress) redraw() {
 		p.drawLine(report.DescribeHeartbeat(last))
 	case p.mode == "live" && (changed || time.Since(p.drawnAt) >= time.Second):
 		p.drawnAt = time.Now()
-		live.At = p.now()
+		live.At, live.Rest = last.At, last.Rest
 		width, height := p.block.size()
 		p.block.draw(report.LiveLines(&live, report.Options{Width: width, Color: p.color}, height-1))
 	}
+}
+
+// current returns the last moment with the present time, and the time left counted from it.
+func (p *progress) current() report.Moment {
+	now := p.last
+	now.At = p.now()
+	now.Rest = p.rest.At(now.At)
+	return now
 }
 
 // clear erases the line or the view that is drawn below the lines.
@@ -291,6 +302,10 @@ func (p *progress) Step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := momentOf(p.now(), &step).After(p.last)
+	if now.Stopping != "" { // the forecast is of an upgrade that goes on
+		p.rest = report.Rest{}
+	}
+	now.Rest = p.rest.At(now.At)
 	before := p.last
 	p.last = now // whose counts the events have
 	for _, event := range report.DescribeChanges(before, now) {
@@ -304,6 +319,19 @@ func (p *progress) Step(step upgrade.Step) {
 		p.changed = true
 		p.live.See(now, &step.Record, upgrade.ListImpacts(&step.Record))
 	}
+}
+
+// Rest implements Display. It writes a line when more has changed than the times.
+func (p *progress) Rest(rest report.Rest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last.Stopping != "" {
+		return
+	}
+	if event, differs := report.DescribeRestChange(&p.rest, &rest, p.last.Status.Manager); differs {
+		p.addEvent(event)
+	}
+	p.rest = rest
 }
 
 // Cloud implements Display. It writes each error once, and each part of the group that could not be read.

@@ -15,15 +15,14 @@ import (
 )
 
 const (
-	// forecastLimit is how long a status works out what remains.
+	// forecastLimit is the longest time that a forecast of the rest may take.
 	forecastLimit = time.Minute
-	// forecastPause is how long a forecast stands at least before the next one is begun, and
-	// forecastShare how many times as long as it took: a twentieth of the time on up to four
-	// processors is a fifth of one.
-	forecastPause = 15 * time.Second
+	// forecastPause is the least time between two forecasts of a status, upgradePause that of an upgrade, which also has to decide.
+	forecastPause, upgradePause = 15 * time.Second, 30 * time.Second
+	// forecastShare is the least time between two forecasts, in multiples of the time that the first one took. Forecasts use up to
+	// four processors for a twentieth of the time, which is a fifth of one processor.
 	forecastShare = 20
-	// backgroundAge is how old restData may be: to read all of it costs the API server more than a watch
-	// does.
+	// backgroundAge is the age at which restData is read again. To read all of it costs the API server more than a watch does.
 	backgroundAge = 5 * time.Minute
 )
 
@@ -141,18 +140,18 @@ type madeForecast struct {
 	known restData
 }
 
-// begin begins a forecast of what remains, unless one is being made or the last one still stands. The
-// group is not changed, nor may its parts be.
-func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, record record.Record) {
-	if f.made != nil || f.run == record.Run && time.Since(f.ended) < max(forecastPause, forecastShare*f.took) {
+// begin begins a forecast of the run in a goroutine of its own, unless one is being made. At least the pause lies between the end of
+// a forecast and the beginning of the next one. What forecast uses must not change.
+func (f *forecaster) begin(run string, pause time.Duration, forecast func(known *restData) report.Rest) {
+	if f.made != nil || f.run == run && time.Since(f.ended) < max(pause, forecastShare*f.took) {
 		return
 	}
-	made := make(chan madeForecast, 1) // it is sent though nobody looks any more
+	made := make(chan madeForecast, 1) // it is sent even if nobody receives it
 	f.made = made
-	result := madeForecast{run: record.Run, known: f.known}
+	result := madeForecast{run: run, known: f.known}
 	go func() {
 		began := time.Now()
-		result.rest = s.forecastRest(ctx, g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &result.known) })
+		result.rest = forecast(&result.known)
 		result.took = time.Since(began)
 		made <- result
 	}()

@@ -363,6 +363,7 @@ func (discarded) Note(string)                   {}
 func (discarded) Cloud(*nodegroup.Group, error) {}
 func (discarded) Balancers(error)               {}
 func (discarded) Outage(string)                 {}
+func (discarded) Rest(report.Rest)              {}
 func (discarded) Close()                        {}
 
 // TestUpgradeReport: an upgrade has its report however it ends, unless it never began.

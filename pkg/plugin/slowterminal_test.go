@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
@@ -222,4 +224,40 @@ func newProgressOn(w screenWriter, mode string) *progress {
 type screenWriter interface {
 	io.Writer
 	Size() (columns, height int)
+}
+
+// A forecast is shown in the view and in one line. While the upgrade is being stopped, none is shown.
+func TestProgressShowsTheTimeLeft(t *testing.T) {
+	e := emulator.New(defaultWidth, defaultHeight)
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgressOn(e, "live")
+		step := stepOf(record.PhaseUpgrade)
+		step.Record.Started = time.Now()
+		p.Step(step)
+		minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
+		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(6), Latest: minutes(15)}, RemainingAsOf: time.Now()})
+		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(8), Latest: minutes(20)}, RemainingAsOf: time.Now()})
+		for _, want := range []struct {
+			after time.Duration
+			text  string
+		}{{time.Second, "  7m59s-19m left\n"}, {5 * time.Minute, "  2m59s-14m left (forecast 5m ago)\n"}, {15 * time.Minute, "  started 20m ago, time left not known\n"}} {
+			time.Sleep(want.after)
+			if shown := e.String(); !strings.Contains(shown, want.text) {
+				t.Errorf("%q is not in\n%s", want.text, shown)
+			}
+		}
+		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(1), Latest: minutes(2)}, RemainingAsOf: time.Now()})
+		stopping := step
+		stopping.Record.Stopping = record.Interrupted
+		p.Step(stopping)
+		p.Rest(report.Rest{RemainingUnknown: "context canceled"})
+		time.Sleep(time.Second)
+		if shown := e.String(); strings.Count(shown, "left") != 1 {
+			t.Errorf("a forecast is shown of an upgrade that stops:\n%s", shown)
+		}
+		p.Close()
+	})
+	if got := strings.Count(e.String(), "time left: 6m-15m, if nothing else interferes"); got != 1 || strings.Count(e.String(), "left") != 1 {
+		t.Errorf("shown are\n%s", e)
+	}
 }

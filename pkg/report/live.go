@@ -22,8 +22,6 @@ type Live struct {
 	Impacts []record.WorkloadImpact
 	// AllPods counts, by node in flight, the most pods that the view has seen on it.
 	AllPods map[string]int
-	// Rest is the forecast of the time left. Its zero value means that there is none.
-	Rest Rest
 	// Hint says what Ctrl-C does.
 	Hint string
 }
@@ -105,17 +103,18 @@ func (l *Live) describeHead() string {
 	return text
 }
 
-// describeRest returns the time left or, without a forecast, the time since the start.
+// describeRest returns the time left. If that is not known, it returns the time since the start.
 func (l *Live) describeRest() string {
+	left := l.Rest.left(l.At)
 	switch r := &l.Rest; {
-	case r.RemainingUnknown == "" && r.RemainingEnds == nil && r.Remaining.Latest.Duration > 0:
-		return formatSpan(r.Remaining) + " left"
+	case left != "" && r.RemainingUnknown == "":
+		return left
 	case r.RemainingUnknown == "" && r.RemainingEnds != nil:
 		return "ends " + describeEnds(r.RemainingEnds)
 	case !l.Record.Started.IsZero():
-		return "started " + duration.HumanDuration(max(0, l.At.Sub(l.Record.Started))) + " ago"
+		return "started " + duration.HumanDuration(max(0, l.At.Sub(l.Record.Started))) + " ago" + withPrefix(", ", left)
 	default:
-		return ""
+		return left
 	}
 }
 

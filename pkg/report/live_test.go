@@ -59,6 +59,7 @@ func manyLive() *Live {
 // A live view is as high and as wide as it may be, and no more.
 func TestLiveLines(t *testing.T) {
 	begun := &Live{Hint: "Ctrl-C stops cleanly", Moment: Moment{At: now, Status: record.Status{Group: "workers", Phase: record.PhaseSetup, Total: 3, Outdated: 3, Waiting: "6 new nodes, 0 ready"}}, Record: &record.Record{Started: now}}
+	begun.Rest.RemainingUnknown = "no right"
 	cases := map[string]*Live{"some": someLive(), "many": manyLive(), "begun": begun, "empty": {Record: &record.Record{}}}
 	for name, l := range cases {
 		for _, size := range [][2]int{{80, 23}, {100, 40}, {120, 14}, {200, 60}, {40, 9}, {10, 5}} {

@@ -108,6 +108,8 @@ type Moment struct {
 	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No
 	// workload is looked at then.
 	Stopping record.Result
+	// Rest is the forecast of the time left, counted from At.
+	Rest Rest
 	// told are the waits that were told before of nodes that a cloud has fenced. Whether the cloud drains such a node is
 	// not known, so that they come and go with each drain that is seen.
 	told map[string]bool
@@ -129,7 +131,7 @@ func DescribeChanges(before, now Moment) []Event {
 		if _, still := now.Status.FindNode(node.Name); !still && (node.State == record.NodeRemoving || now.Status.Manager != "") {
 			events = append(events, Event{
 				Type: NodeEvent, Node: node.Name, Zone: node.Zone, Batch: node.Batch, State: string(record.NodeGone),
-				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
+				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)%s", node.Name, now.Status.Replaced, now.Status.Total, withPrefix("; ", now.Rest.left(now.At))),
 			})
 		}
 	}
@@ -257,7 +259,7 @@ func listBlockedChanges(before, now Moment) []Event {
 // DescribeHeartbeat says in one line what a quiet upgrade is doing and waiting for.
 func DescribeHeartbeat(now Moment) string {
 	s := &now.Status
-	text := fmt.Sprintf("phase %s, %d of %d replaced", s.Phase, s.Replaced, s.Total)
+	text := fmt.Sprintf("phase %s, %d of %d replaced%s", s.Phase, s.Replaced, s.Total, withPrefix(", ", now.Rest.left(now.At)))
 	var busy []string
 	for _, n := range s.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained {

@@ -130,6 +130,9 @@ func TestChanges(t *testing.T) {
 		"a pod waits for people": {moment(), moment(blocked("n1", "seed", unmanaged, 0)), []string{
 			"blocked n1: node n1 waits: pod shop/seed: it has no controller that would bring it back: delete it or pass --unmanaged-pods=evict",
 		}},
+		"a node is gone, with a forecast": {moment(node("n1", record.NodeRemoving, 0)), moment(without("n1"), left(0)), []string{
+			"node n1 Gone: node n1 is gone (1 of 3 replaced); 6m-15m left",
+		}},
 		"a pod waits on":             {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", spent(2), time.Minute)), nil},
 		"another pod waits for that": {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-1", spent(3), time.Minute)), nil},
 		"a pod waits for another":    {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", denied, time.Minute)), []string{"blocked n1: node n1 waits: pod shop/cart-0: not now: see what denies its eviction"}},
@@ -161,6 +164,13 @@ func TestWaitIsToldWhenItHasLasted(t *testing.T) {
 	}
 }
 
+// left sets a forecast of that age: the rest took 6 to 15 minutes then.
+func left(age time.Duration) func(*Moment) {
+	return func(m *Moment) {
+		m.Rest = Rest{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: m.At.Add(-age)}.At(m.At)
+	}
+}
+
 func TestHeartbeat(t *testing.T) {
 	many := func(m *Moment) {
 		for _, name := range []string{"m6", "m5", "m4", "m3"} {
@@ -171,14 +181,18 @@ func TestHeartbeat(t *testing.T) {
 		moment Moment
 		want   string
 	}{
-		"a node in flight":  {moment(), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods"},
-		"a silent node":     {moment(silent("n1")), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
-		"nothing in flight": {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
-		"many in flight":    {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
-		"nodes at rest":     {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
-		"waiting":           {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 replaced; waiting for a replacement to be ready"},
-		"one blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
-		"two blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"a node in flight":   {moment(), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods"},
+		"a silent node":      {moment(silent("n1")), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
+		"nothing in flight":  {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
+		"a forecast":         {moment(without("n1"), left(time.Minute)), "phase upgrade, 1 of 3 replaced, 5m-14m left"},
+		"an old forecast":    {moment(without("n1"), left(3*time.Minute)), "phase upgrade, 1 of 3 replaced, 3m-12m left (forecast 3m ago)"},
+		"no forecast":        {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: "no right"} }), "phase upgrade, 1 of 3 replaced, time left not known"},
+		"the first forecast": {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: WorkingItOut} }), "phase upgrade, 1 of 3 replaced"},
+		"many in flight":     {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
+		"nodes at rest":      {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
+		"waiting":            {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 replaced; waiting for a replacement to be ready"},
+		"one blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"two blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

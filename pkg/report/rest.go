@@ -13,20 +13,19 @@ import (
 // WorkingItOut is Rest.RemainingUnknown while the first forecast is being made.
 const WorkingItOut = "working it out"
 
-// Rest is what a forecast says of the rest of an upgrade under way.
+// Rest is a forecast of the rest of a running upgrade. Its zero value means that there is no forecast.
 type Rest struct {
-	// Remaining is how long the rest would take, counted from the moment of the status.
+	// Remaining is how long the rest takes, counted from the moment of the status.
 	Remaining simulate.Span `json:"remaining,omitzero"`
-	// RemainingEnds is how the upgrade would end then, where that is not its goal.
+	// RemainingEnds is how the upgrade ends if it does not reach its goal; nil otherwise.
 	RemainingEnds *PlanEnds `json:"remainingEnds,omitempty"`
 	// RemainingAsOf is when the forecast was made.
 	RemainingAsOf time.Time `json:"remainingAsOf,omitzero"`
-	// RemainingUnknown says why Remaining is not known; "" where it is.
+	// RemainingUnknown says why Remaining is not known; "" if it is known.
 	RemainingUnknown string `json:"remainingUnknown,omitempty"`
 }
 
-// NewRest is what a forecast says that takes so long and ends in these ways. Where it fails, it takes as
-// long as that.
+// NewRest returns the forecast of an upgrade that takes so long and ends in these ways. If it fails, it takes until the failure.
 func NewRest(span simulate.Span, fast, slow simulate.Ending) Rest {
 	if !fast.IsShort() && !slow.IsShort() {
 		return Rest{Remaining: span}
@@ -43,11 +42,12 @@ func NewRest(span simulate.Span, fast, slow simulate.Ending) Rest {
 	return Rest{Remaining: span, RemainingEnds: &PlanEnds{Fast: fast, Slow: slow}}
 }
 
-// At is the rest as it stands later, if all went as forecast since.
+// At returns the forecast counted from a later time, if all went as forecast since. After the latest end of the forecast, the time
+// left is not known.
 func (r Rest) At(now time.Time) Rest {
 	age := now.Sub(r.RemainingAsOf)
 	switch {
-	case r.RemainingUnknown != "" || age <= 0:
+	case r.RemainingUnknown != "" || r.RemainingAsOf.IsZero() || age <= 0:
 		return r
 	case r.Remaining.Latest.Duration < age:
 		return Rest{RemainingAsOf: r.RemainingAsOf, RemainingUnknown: "it takes longer than forecast"}
@@ -62,29 +62,80 @@ func (r Rest) At(now time.Time) Rest {
 	return r
 }
 
-// RestLines say how long the rest takes and how it ends, none where no forecast was asked for. manager
-// upgrades the group itself, "" where this tool does.
-func RestLines(r *Rest, manager string, now time.Time) []string {
-	line := "Remaining   "
+// left returns the time left in a few words, such as "6m-15m left", with the age of an old forecast. It returns "" without a
+// forecast, while the first one is made, and if the upgrade fails.
+func (r *Rest) left(now time.Time) string {
+	switch {
+	case r.RemainingUnknown == WorkingItOut, r.RemainingUnknown == "" && r.RemainingAsOf.IsZero(), r.RemainingEnds != nil:
+		return ""
+	case r.RemainingUnknown != "":
+		return "time left not known"
+	default:
+		return formatSpan(r.Remaining) + " left" + r.formatAge(now, staleAfter)
+	}
+}
+
+// staleAfter is the age from which a view shows how old its forecast is: a newer one is overdue then.
+const staleAfter = 2 * time.Minute
+
+// formatAge returns the age of the forecast in parentheses, "" if it is younger than least.
+func (r *Rest) formatAge(now time.Time, least time.Duration) string {
+	if age := now.Sub(r.RemainingAsOf); !r.RemainingAsOf.IsZero() && age >= least {
+		return fmt.Sprintf(" (forecast %s ago)", duration.HumanDuration(age))
+	}
+	return ""
+}
+
+// describe returns how long the rest takes and how it ends, "" without a forecast. manager is the cloud's part that upgrades the
+// group itself, "" if this tool does.
+func (r *Rest) describe(manager string) string {
 	switch {
 	case r.RemainingUnknown == WorkingItOut:
-		return []string{line + WorkingItOut}
+		return WorkingItOut
 	case r.RemainingUnknown != "":
-		line += "not known: " + r.RemainingUnknown
+		return "not known: " + r.RemainingUnknown
 	case r.RemainingAsOf.IsZero():
-		return nil
+		return ""
 	case r.RemainingEnds != nil && manager != "" && r.RemainingEnds.Fast.Node != "":
-		line += fmt.Sprintf("%s gives up in %s: %s", manager, formatSpan(r.Remaining), r.RemainingEnds.Fast.Result)
+		text := fmt.Sprintf("%s gives up in %s: %s", manager, formatSpan(r.Remaining), r.RemainingEnds.Fast.Result)
 		if e := &r.RemainingEnds.Fast; e.Node == r.RemainingEnds.Slow.Node { // it picks nodes at random
-			line += " at node " + e.Node + Parenthesize(e.Blocker)
+			text += " at node " + e.Node + Parenthesize(e.Blocker)
 		}
+		return text
 	case r.RemainingEnds != nil:
-		line += describeEnds(r.RemainingEnds)
+		return describeEnds(r.RemainingEnds)
 	default:
-		line += formatSpan(r.Remaining) + ", if nothing else interferes"
+		return formatSpan(r.Remaining) + ", if nothing else interferes"
 	}
-	if age := now.Sub(r.RemainingAsOf); !r.RemainingAsOf.IsZero() && age >= time.Second {
-		line += fmt.Sprintf(" (forecast %s ago)", duration.HumanDuration(age))
+}
+
+// RestLines returns the line about the rest of the upgrade, none without a forecast. manager is the cloud's part that upgrades the
+// group itself, "" if this tool does.
+func RestLines(r *Rest, manager string, now time.Time) []string {
+	text := r.describe(manager)
+	if text == "" {
+		return nil
 	}
-	return []string{line}
+	if r.RemainingUnknown != WorkingItOut {
+		text += r.formatAge(now, time.Second)
+	}
+	return []string{"Remaining   " + text}
+}
+
+// DescribeRestChange returns an event if a forecast differs from the one before in more than its times: the time left is known for
+// the first time, is no longer known, or the upgrade would end in another way.
+func DescribeRestChange(before, now *Rest, manager string) (event Event, differs bool) {
+	if now.RemainingUnknown == WorkingItOut || now.outcome() == before.outcome() {
+		return Event{}, false
+	}
+	return Event{Type: NoteEvent, Text: "time left: " + now.describe(manager)}, now.describe(manager) != ""
+}
+
+// outcome returns what a forecast says apart from its times.
+func (r *Rest) outcome() string {
+	if r.RemainingUnknown != "" || r.RemainingAsOf.IsZero() || r.RemainingEnds == nil {
+		return fmt.Sprint(r.RemainingAsOf.IsZero(), r.RemainingUnknown)
+	}
+	fast, slow := &r.RemainingEnds.Fast, &r.RemainingEnds.Slow
+	return fmt.Sprint(fast.Result, fast.Node, slow.Result, slow.Node)
 }

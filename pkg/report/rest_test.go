@@ -52,3 +52,37 @@ func TestRestIsTold(t *testing.T) {
 		})
 	}
 }
+
+// A change of the forecast is worth a line if it is more than a change of times.
+func TestDescribeRestChange(t *testing.T) {
+	known := func(d time.Duration) Rest { return Rest{Remaining: span(d, 2*d), RemainingAsOf: now} }
+	fails := func(node string, d time.Duration) Rest {
+		end := simulate.Ending{Result: record.PodEvictionFailure, After: record.Duration{Duration: d}, Node: node, Blocker: "PDB shop/web"}
+		r := NewRest(span(d, d), end, end)
+		r.RemainingAsOf = now
+		return r
+	}
+	cases := map[string]struct {
+		before, now Rest
+		want        string
+	}{
+		"the first one":          {Rest{}, known(time.Minute), "time left: 60s-2m, if nothing else interferes"},
+		"other times":            {known(time.Minute), known(time.Hour), ""},
+		"it fails":               {known(time.Minute), fails("n1", 14*time.Minute), "time left: PodEvictionFailure after 14m at node n1 (PDB shop/web)"},
+		"it fails later":         {fails("n1", time.Minute), fails("n1", 14*time.Minute), ""},
+		"at another node":        {fails("n1", time.Minute), fails("n2", time.Minute), "time left: PodEvictionFailure after 60s at node n2 (PDB shop/web)"},
+		"no longer":              {fails("n1", time.Minute), known(time.Minute), "time left: 60s-2m, if nothing else interferes"},
+		"not known":              {known(time.Minute), Rest{RemainingUnknown: "no right", RemainingAsOf: now}, "time left: not known: no right"},
+		"still not known":        {Rest{RemainingUnknown: "no right"}, Rest{RemainingUnknown: "no right"}, ""},
+		"for another reason":     {Rest{RemainingUnknown: "no right"}, Rest{RemainingUnknown: "no answer"}, "time left: not known: no answer"},
+		"it is being worked out": {Rest{}, Rest{RemainingUnknown: WorkingItOut}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			event, differs := DescribeRestChange(&c.before, &c.now, "")
+			if event.Text != c.want || differs != (c.want != "") {
+				t.Errorf("%t, %q, want %q", differs, event.Text, c.want)
+			}
+		})
+	}
+}
