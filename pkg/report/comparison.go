@@ -131,10 +131,13 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 			rows = append(rows, formatWay(&c.Ways[i]))
 		}
 	}
-	out.addTable([]column{
-		{title: "WAY", long: true}, {title: "TAKES", key: true}, {title: "PEAK"}, {title: "EXTRA-HOURS"}, {title: "EVICTIONS"}, {title: "FORCED"}, {title: "OUTAGE"}, {title: "ENDS"}, {title: "BEST", key: true},
-	}, rows)
-	out.addLines(slices.Concat([]string{""}, comparisonFooter(c))...)
+	if len(rows) > 0 {
+		out.addTable([]column{
+			{title: "WAY", long: true}, {title: "TAKES", key: true}, {title: "PEAK"}, {title: "EXTRA-HOURS"}, {title: "EVICTIONS"}, {title: "FORCED"}, {title: "OUTAGE"}, {title: "ENDS"}, {title: "BEST", key: true},
+		}, rows)
+		out.addLines("")
+	}
+	out.addLines(comparisonFooter(c)...)
 	if o.Wide {
 		for _, assumption := range c.Assumptions {
 			out.addLines("Assumed     " + assumption)
@@ -157,7 +160,29 @@ func comparisonVerdict(c *Comparison) (tone, string) {
 	if c.ReachesGoal() {
 		return warning, "None is best: each way that replaces all nodes deletes pods past their budgets"
 	}
+	if !c.isForecast() {
+		return bad, "No way can be forecast: " + c.whyUnforecast()
+	}
 	return bad, "None is best: no way that is forecast replaces all nodes"
+}
+
+// isForecast reports whether one of the ways is forecast.
+func (c *Comparison) isForecast() bool {
+	return slices.ContainsFunc(c.Ways, func(w Way) bool { return w.WayForecast != nil })
+}
+
+// whyUnforecast returns the reason that all ways have in common. If they have several reasons, it refers to the lines of the ways.
+func (c *Comparison) whyUnforecast() string {
+	reason := ""
+	for i := range c.Ways {
+		w := &c.Ways[i]
+		why := cmp.Or(w.Unforecast, strings.TrimPrefix(w.Refused, w.Flags+": "))
+		if reason != "" && why != reason {
+			return "each way has a reason below"
+		}
+		reason = why
+	}
+	return reason
 }
 
 func formatWay(w *Way) []string {
@@ -179,6 +204,7 @@ func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Recommended %s: %s", c.Fits, c.FitsBecause)}
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
+	case !c.isForecast(): // the lines of the ways say why
 	case c.ReachesGoal():
 		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods past their budgets; a plan names what blocks the others")
 	default:

@@ -82,3 +82,27 @@ func TestBestWayForcesNoPods(t *testing.T) {
 		})
 	}
 }
+
+// A comparison of ways that cannot be forecast has no table. It says why there is none.
+func TestNoWayIsForecast(t *testing.T) {
+	waits := report.Way{Flags: "as asked", Unforecast: "it would wait for a node"}
+	cases := map[string]struct {
+		other report.Way
+		want  string
+	}{
+		"one reason":  {report.Way{Flags: "--max-surge=0", Unforecast: "it would wait for a node"}, "No way can be forecast: it would wait for a node\n"},
+		"two reasons": {report.Way{Flags: "--max-surge=0", Refused: "--max-surge=0: no room"}, "No way can be forecast: each way has a reason below\n"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			comparison := report.NewComparison("workers", record.Surge, "for a reason", []report.Way{waits, c.other})
+			var text bytes.Buffer
+			if err := report.WriteComparison(&text, comparison, report.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := text.String(); !strings.HasPrefix(got, c.want) || strings.Contains(got, "TAKES") || !strings.Contains(got, "\nNot known   as asked: it would wait for a node\n") {
+				t.Errorf("got\n%s", got)
+			}
+		})
+	}
+}
