@@ -237,14 +237,20 @@ func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace str
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)
 	}
+	records, unreadable = decodeRecords(list.Items)
+	return records, unreadable, nil
+}
+
+// decodeRecords returns the records by the group's name, and the errors of those that cannot be read.
+func decodeRecords(maps []corev1.ConfigMap) (records map[string]record.Record, unreadable map[string]error) {
 	records, unreadable = map[string]record.Record{}, map[string]error{}
-	for i := range list.Items {
-		group := list.Items[i].Data[keyGroup]
-		if record, err := DecodeRecord(&list.Items[i]); err != nil {
+	for i := range maps {
+		group := maps[i].Data[keyGroup]
+		if record, err := DecodeRecord(&maps[i]); err != nil {
 			unreadable[group] = err
 		} else {
 			records[group] = record
 		}
 	}
-	return records, unreadable, nil
+	return records, unreadable
 }

@@ -140,12 +140,13 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		return explainReadError(err)
 	}
 	view := viewOfObjects(objects)
-	provider, groups, err := c.line.findGroups(ctx, view.Nodes)
+	found, err := c.line.findGroups(ctx, view.Nodes)
 	if err != nil {
 		return err
 	}
-	s := &session{command: &command{c.line, conn}, provider: provider, cluster: &clusterReading{view: view, objects: objects, use: inventory.ForChecks}}
-	names, err := c.chooseGroups(ctx, s, groupNames(groups))
+	c.line.warn(found.warning)
+	s := &session{command: &command{c.line, conn}, provider: found.provider, cluster: &clusterReading{view: view, objects: objects, use: inventory.ForChecks}}
+	names, err := c.chooseGroups(ctx, s, groupNames(found.groups))
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,8 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	switch named := !line.groups.isEmpty(); {
 	case named && line.outdated:
 		return nil, errors.New("--outdated filters the list: leave it out, or the group")
+	case named && line.watch:
+		return nil, errors.New("--watch keeps the list of groups up to date: use kubectl nodeupgrade status GROUP --watch for one group")
 	case named:
 		return line, nil
 	case line.agreed.yes:

@@ -62,8 +62,7 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 		return nil
 	}
 	line := f.copyTyped()
-	line.ErrOut = io.Discard
-	_, groups, err := line.findGroups(ctx, nodes)
+	found, err := line.findGroups(ctx, nodes)
 	if err != nil {
 		return nil
 	}
@@ -72,7 +71,7 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 		prefix = nodegroup.Prefix // the shell puts the whole word in place of what was typed
 	}
 	var words []string
-	for _, name := range groupNames(groups) {
+	for _, name := range groupNames(found.groups) {
 		if !slices.Contains(args, name) && !slices.Contains(args, nodegroup.Prefix+name) {
 			words = append(words, prefix+name)
 		}

@@ -43,6 +43,32 @@ func (c console) now() time.Time {
 	return c.clock()
 }
 
+// note writes a note on stderr, no line for "". On a terminal it breaks the line at words.
+func (c console) note(text string) { c.writeNote("note: ", text) }
+
+// warn writes a warning as note does.
+func (c console) warn(text string) { c.writeNote("warning: ", text) }
+
+func (c console) writeNote(label, text string) {
+	if text != "" {
+		_ = c.writeNotes([]string{label + text}) // the command continues if nobody can read it
+	}
+}
+
+// writeNotes writes lines of which parts may come from the cluster on stderr. On a terminal it breaks them at words.
+func (c console) writeNotes(lines []string) error {
+	for _, line := range lines {
+		parts := []string{sanitizeLine(line)}
+		if isTerminal(c.ErrOut) {
+			parts = report.WrapLine(parts[0], terminalWidth(c.ErrOut))
+		}
+		if err := writeLines(c.ErrOut, parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // document is a report with a name.
 type document[T any] interface {
 	*T

@@ -138,7 +138,7 @@ func (e *execution) writeReport(ctx context.Context, rec *record.Record, runErr 
 	r := report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.noPlan, seen, &shown)
 	r.AddComparison(e.compareForReport(ctx))
 	if err := line.writeReport(r); err != nil {
-		fmt.Fprintf(line.ErrOut, "warning: group %q: %s\n", e.g.name, sanitizeLine(err.Error()))
+		line.warn(fmt.Sprintf("group %q: %s", e.g.name, err))
 	}
 }
 

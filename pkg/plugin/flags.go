@@ -28,9 +28,9 @@ type flags struct {
 // choices are taken as they are typed.
 type choices struct {
 	providerName, clusterName, stateNamespace string
-	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
-	// the one that was asked for.
-	controlPlane, outdated, forecast, compare bool
+	// outdated shortens the list, watch keeps it up to date, forecast has plans be simulated, compare shows other ways beside
+	// the requested one.
+	controlPlane, outdated, watch, forecast, compare bool
 	// reportFile is the file to write a report into, "" for none.
 	reportFile string
 
@@ -72,8 +72,9 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")
 }
 
-// addList adds the flag of the list.
+// addList adds the flags of the list.
 func (f *flags) addList(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.watch, "watch", "w", false, "Keep the list of groups up to date until Ctrl-C")
 	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
 }
 

@@ -14,22 +14,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// findGroups lists the groups. If the cloud cannot be asked, it warns and takes the groups from the nodes' labels.
-func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, []nodegroup.Group, error) {
+// foundGroups are the groups of a cluster, as their provider lists them.
+type foundGroups struct {
+	provider cloud.Provider
+	groups   []nodegroup.Group
+	// warning says that the cloud could not be read and that the groups are taken from labels; "" otherwise.
+	warning string
+}
+
+// findGroups lists the groups. If the cloud cannot be read, it takes the groups from the nodes' labels.
+func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (foundGroups, error) {
 	provider, err := l.openProvider(ctx, nodes)
 	if err == nil {
 		var groups []nodegroup.Group
 		if groups, err = provider.Groups(ctx, nodes); err == nil {
-			return provider, groups, nil
+			return foundGroups{provider: provider, groups: groups}, nil
 		}
 	}
 	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" || errors.Is(err, cloud.ErrOtherCluster) {
-		return nil, nil, err
+		return foundGroups{}, err
 	}
-	fmt.Fprintln(l.ErrOut, "warning: groups are taken from labels:", err)
-	provider = l.manualProvider(nodes)
-	groups, err := provider.Groups(ctx, nodes)
-	return provider, groups, err
+	found := foundGroups{provider: l.manualProvider(nodes), warning: "groups are taken from labels: " + err.Error()}
+	found.groups, err = found.provider.Groups(ctx, nodes)
+	return found, err
 }
 
 // resolveGroupNames resolves what the user named to names of groups. The error for an unknown name lists the groups.

@@ -19,46 +19,67 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listGroups prints the node groups of the cluster.
+// listGroups prints the node groups of the cluster, again and again with --watch.
 func listGroups(ctx context.Context, c *command) error {
+	if c.line.watch {
+		return ignoreInterrupt(ctx, watchGroups(ctx, c))
+	}
 	view, err := c.conn.readView(ctx)
 	if err != nil {
 		return err
 	}
-	provider, groups, err := c.line.findGroups(ctx, view.Nodes)
+	found, err := c.line.findGroups(ctx, view.Nodes)
 	if err != nil {
 		return err
 	}
+	c.line.warn(found.warning)
 	records, unreadable, err := c.loadRecords(ctx)
 	if err != nil {
-		fmt.Fprintln(c.line.ErrOut, "warning: phases are not shown:", err)
+		c.line.warn("phases are not shown: " + err.Error())
 	}
 	c.warnUnreadable(unreadable)
-	list := report.NewList("NodeGroupList", []report.NodeGroup{}) // an empty list is one in JSON, too
-	var names []string
+	all := c.makeList(&found, view.Nodes, records)
+	if !c.line.isForPrograms() {
+		if err := c.line.writeNotes(all.hints); err != nil || len(all.list.Items) == 0 {
+			return err
+		}
+	}
+	return all.print(c.line.console)
+}
+
+// groupList is the list of groups at one moment.
+type groupList struct {
+	list *report.NodeGroupList
+	// names are the groups as -o name prints them, hints the lines for people beside the table.
+	names, hints []string
+}
+
+// makeList lists the groups that the command line asks for.
+func (c *command) makeList(found *foundGroups, nodes []*corev1.Node, records map[string]record.Record) groupList {
+	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // an empty list is one in JSON, too
 	refusals := map[string]string{}
-	for i := range groups {
-		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.conn.Version})
+	for i := range found.groups {
+		row := describeGroup(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}
 		refusals[row.Name] = row.Refusal
 		if !c.line.outdated || isUpgradable(row) {
-			list.Items = append(list.Items, row)
-			names = append(names, nodegroup.Prefix+row.Name)
+			all.list.Items = append(all.list.Items, row)
+			all.names = append(all.names, nodegroup.Prefix+row.Name)
 		}
 	}
-	if !c.line.isForPrograms() {
-		hints := slices.Concat(hintsOfList(len(list.Items), groups, refusals, view.Nodes), hintsOfOwners(provider, groups, view.Nodes), hintsOfRecords(groups, records))
-		if err := writeLines(c.line.ErrOut, hints); err != nil || len(list.Items) == 0 {
-			return err
-		}
-	}
-	return c.line.printObject(list, names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, list, ro) })
+	all.hints = slices.Concat(hintsOfList(len(all.list.Items), found.groups, refusals, nodes), hintsOfOwners(found.provider, found.groups, nodes), hintsOfRecords(found.groups, records))
+	return all
 }
 
-// hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not
-// known. They are lines for people. A group that is refused for its owner is not helped by labels.
+// print writes the list on stdout.
+func (g *groupList) print(c console) error {
+	return c.printObject(g.list, g.names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, g.list, ro) })
+}
+
+// hintsOfList returns lines for people about what the table does not show: how to name groups that are not known, and why a number
+// of outdated nodes is not known. Labels do not help a group that is refused because of its owner.
 func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]string, nodes []*corev1.Node) []string {
 	var unknown, hints []string
 	for i := range groups {

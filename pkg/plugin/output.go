@@ -74,7 +74,7 @@ func (c console) printTable(table func(io.Writer, report.Options) error, options
 		return err
 	}
 	if note := noteCluster(text.String(), c.ofCluster); note != "" {
-		fmt.Fprintln(c.ErrOut, sanitizeLine(note))
+		return c.writeNotes([]string{note})
 	}
 	return nil
 }

@@ -85,9 +85,9 @@ func (l *commandLine) writeReport(r *report.RunReport) error {
 	}
 	switch {
 	case file != l.reportFile:
-		fmt.Fprintln(l.ErrOut, sanitizeLine(fmt.Sprintf("warning: --report=%s exists now and stays as it is: the report is in %s", l.reportFile, file)))
+		l.warn(fmt.Sprintf("--report=%s exists now and stays as it is: the report is in %s", l.reportFile, file))
 	case l.progress != "quiet" && l.progress != "json":
-		fmt.Fprintln(l.ErrOut, sanitizeLine("note: the report is in "+file))
+		l.note("the report is in " + file)
 	}
 	return nil
 }

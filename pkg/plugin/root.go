@@ -26,10 +26,11 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		if exitCodeOf(err) == exitWaiting {
 			label = "waiting: "
 		}
-		fmt.Fprintln(errOut, label+sanitizeLine(err.Error()))
+		lines := []string{label + err.Error()}
 		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
-			fmt.Fprintln(errOut, sanitizeLine(note))
+			lines = append(lines, note)
 		}
+		_ = f.writeNotes(lines) // the exit code says that it failed
 		f.printFailure(err)
 	}
 	return exitCodeOf(err)
@@ -42,7 +43,7 @@ func (c console) printFailure(err error) {
 		return
 	}
 	if err := c.printObject(report.NewFailure(err.Error(), code), nil, nil); err != nil {
-		fmt.Fprintln(c.ErrOut, "warning: the error could not be written to stdout:", sanitizeLine(err.Error()))
+		c.warn("the error could not be written to stdout: " + err.Error())
 	}
 }
 

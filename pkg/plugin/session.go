@@ -47,10 +47,19 @@ func (c *command) loadRecords(ctx context.Context) (records map[string]record.Re
 	return cluster.LoadRecords(ctx, c.conn.Client, c.line.stateNamespace)
 }
 
-// warnUnreadable names the records of other groups that cannot be read.
-func (c *command) warnUnreadable(unreadable map[string]error) {
+// describeUnreadable returns a line for each record that cannot be read.
+func describeUnreadable(unreadable map[string]error) []string {
+	var lines []string
 	for _, group := range slices.Sorted(maps.Keys(unreadable)) {
-		fmt.Fprintf(c.line.ErrOut, "warning: the upgrade of group %s is left out: %v\n", group, unreadable[group])
+		lines = append(lines, fmt.Sprintf("the upgrade of group %s is left out: %v", group, unreadable[group]))
+	}
+	return lines
+}
+
+// warnUnreadable warns of the records of other groups that cannot be read.
+func (c *command) warnUnreadable(unreadable map[string]error) {
+	for _, line := range describeUnreadable(unreadable) {
+		c.line.warn(line)
 	}
 }
 

@@ -228,7 +228,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, "an autoscaler is taken to serve the group")
 	}
 	for _, note := range notes {
-		fmt.Fprintln(s.line.ErrOut, "note:", note)
+		s.line.note(note)
 	}
 }
 

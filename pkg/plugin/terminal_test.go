@@ -117,3 +117,37 @@ func TestNoColorKeepsTheLineOfTheMoment(t *testing.T) {
 		t.Error("a buffer is drawn over")
 	}
 }
+
+// Notes and errors on a terminal break at words; into a pipe each is one line.
+func TestNotesFitTheTerminal(t *testing.T) {
+	screen, terminal, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo terminal: %v", err)
+	}
+	defer screen.Close()
+	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 60}); err != nil {
+		t.Fatal(err)
+	}
+	shown := make(chan string)
+	go func() {
+		var text bytes.Buffer
+		_, _ = io.Copy(&text, screen) // it ends with an error, the other end being closed
+		shown <- strings.ReplaceAll(text.String(), "\r\n", "\n")
+	}()
+	Run(t.Context(), []string{"simulate"}, nil, io.Discard, terminal)
+	Run(t.Context(), []string{"simulate", "--progress=" + strings.Repeat("no such mode ", 9)}, nil, io.Discard, terminal)
+	if err := terminal.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text := <-shown
+	for line := range strings.Lines(text) {
+		if n := twwidth.Width(strings.TrimSuffix(line, "\n")); n > 60 {
+			t.Errorf("%d cells: %q", n, line)
+		}
+	}
+	_, piped, _ := invoke(t, "simulate")
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), "") } // a long word breaks, too
+	if !strings.HasPrefix(squeeze(text), squeeze(piped)+"error:--progress=nosuch") {
+		t.Errorf("on the terminal\n%s\ninto a pipe\n%s", text, piped)
+	}
+}

@@ -74,7 +74,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if g.group.Follows != "" {
-		fmt.Fprintf(c.line.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, g.group.Follows, g.group.Wanted.Name)
+		c.line.note(fmt.Sprintf("node group %s follows %s: it is pinned to %s, until it is pointed elsewhere", u.name, g.group.Follows, g.group.Wanted.Name))
 	}
 	e := &execution{s: s, g: g, mode: modeRollback}
 	return e.undoUpgrade(ctx, u, confirmation{
@@ -135,7 +135,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
-		fmt.Fprintf(c.line.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead\n", u.name, nodegroup.Command("rollback", u.name))
+		c.line.note(fmt.Sprintf("an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead", u.name, nodegroup.Command("rollback", u.name)))
 	}
 	if c.line.isDryRun() {
 		log, record, err := s.simulateAbort(ctx, g)

@@ -111,7 +111,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 			return p.compareWays(ctx)
 		}
 		if g.releases != nil {
-			fmt.Fprintf(s.line.ErrOut, "note: node group %s would be released: %s\n", name, describeReleases(g.releases))
+			s.line.note(fmt.Sprintf("node group %s would be released: %s", name, describeReleases(g.releases)))
 		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
@@ -131,7 +131,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	p.askRights(ctx)
 	p.balancers = g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())
 	if g.rebuilt {
-		fmt.Fprintf(s.line.ErrOut, "note: %s\n", g.describeLoss())
+		s.line.note(g.describeLoss())
 	}
 	var probes []report.Probe
 	if s.line.dryRun == dryRunServer {
@@ -315,7 +315,7 @@ func (l *commandLine) printOutcome(name string, rec record.Record) error {
 	switch rec.Result {
 	case record.Succeeded, record.LeftBehind:
 		if err := l.printResult(name, rec); err != nil { // the exit code still tells how the upgrade ended
-			fmt.Fprintf(l.ErrOut, "warning: group %q was upgraded (%s), but that could not be written to stdout: %v\n", name, rec.Result, err)
+			l.warn(fmt.Sprintf("group %q was upgraded (%s), but that could not be written to stdout: %v", name, rec.Result, err))
 		}
 		if code != exitDone {
 			return &exitErr{code: code}
@@ -346,7 +346,7 @@ func (l *commandLine) printUnfinished(name string, record record.Record) {
 		return
 	}
 	if err := l.printDone(name, record); err != nil {
-		fmt.Fprintf(l.ErrOut, "warning: the status of group %q could not be written to stdout: %v\n", name, err)
+		l.warn(fmt.Sprintf("the status of group %q could not be written to stdout: %v", name, err))
 	}
 }
 

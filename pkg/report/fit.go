@@ -163,6 +163,9 @@ func WrapUnder(line string, width, indent int) []string {
 	return lines
 }
 
+// WrapLine breaks a line at words to a width in cells. The lines after the first begin two cells in.
+func WrapLine(line string, width int) []string { return strings.Split(wrapLine(line, width), "\n") }
+
 // wrapLine breaks a line at words to a width in cells. It goes on beneath its text, or two cells in where it has no label.
 func wrapLine(line string, width int) string {
 	first, indent := labelOf(line), "  "

@@ -1,0 +1,219 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+)
+
+// followedGroups is the list of groups that is kept up to date.
+type followedGroups struct {
+	*command
+	screen listScreen
+	// watcher is nil if the user may not watch. The cluster is read with the cloud then.
+	watcher *cluster.GroupsWatcher
+	// found are the groups, which were read from the cloud at observed. stale says that they are to be read again.
+	found    foundGroups
+	observed time.Time
+	stale    bool
+	// nodes, records and unreadable are what the cluster has.
+	nodes      []*corev1.Node
+	records    map[string]record.Record
+	unreadable map[string]error
+}
+
+// watchGroups shows the list of groups until the context ends. The first list needs an answer of the cloud; later the last answer
+// stands until there is a newer one.
+func watchGroups(ctx context.Context, c *command) error {
+	f := &followedGroups{command: c, screen: newListScreen(c.line.console), stale: true}
+	var err error
+	f.watcher, err = cluster.WatchGroups(ctx, c.conn.Client, c.line.stateNamespace)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return explainReadError(err)
+	}
+	ask := time.NewTicker(followCloud)
+	defer ask.Stop()
+	for {
+		warning, err := f.read(ctx)
+		if err != nil {
+			return err
+		}
+		all := f.makeList(&f.found, f.nodes, f.records)
+		for _, text := range slices.Concat(describeUnreadable(f.unreadable), slices.DeleteFunc([]string{f.found.warning, warning}, func(s string) bool { return s == "" })) {
+			all.hints = append(all.hints, "warning: "+text)
+		}
+		if err := f.screen.showChange(all); err != nil {
+			return err
+		}
+		if !f.waitForChange(ctx, ask.C) {
+			return nil
+		}
+	}
+}
+
+// read reads what has changed. If there is an older answer to show, it returns a warning in place of the error.
+func (f *followedGroups) read(ctx context.Context) (warning string, err error) {
+	observes := f.stale && time.Since(f.observed) > followLeast
+	if err := f.readCluster(ctx, observes); err != nil {
+		return f.keepLast(ctx, err)
+	}
+	if !observes {
+		return "", nil
+	}
+	found, err := f.line.findGroups(ctx, f.nodes)
+	if err != nil {
+		return f.keepLast(ctx, err)
+	}
+	f.found, f.stale, f.observed = found, false, time.Now()
+	return "", nil
+}
+
+// keepLast returns a warning if there is an older answer to show, and the error otherwise.
+func (f *followedGroups) keepLast(ctx context.Context, err error) (warning string, _ error) {
+	if f.found.provider == nil || ctx.Err() != nil {
+		return "", err
+	}
+	f.observed = time.Now() // the next try is in a while
+	return "the last answer stands: " + err.Error(), nil
+}
+
+// readCluster takes nodes and records from the watches. Without watches it reads them if observes is true.
+func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
+	if f.watcher != nil {
+		f.nodes = f.watcher.Nodes()
+		f.records, f.unreadable = f.watcher.Records()
+		return nil
+	}
+	if !observes {
+		return nil
+	}
+	nodes, err := cluster.ListNodes(ctx, f.conn.Client)
+	if err != nil {
+		return explainReadError(err)
+	}
+	records, unreadable, err := f.loadRecords(ctx)
+	if err == nil {
+		f.nodes, f.records, f.unreadable = nodes, records, unreadable
+	}
+	return err
+}
+
+// waitForChange returns when there is something new to read or to show. It returns false when the context has ended.
+func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
+	var changed, nodesChanged <-chan struct{}
+	if f.watcher != nil {
+		changed, nodesChanged = f.watcher.Changed(), f.watcher.NodesChanged()
+	}
+	var due <-chan time.Time
+	if f.stale {
+		due = time.After(time.Until(f.observed.Add(followLeast)) + time.Millisecond)
+	}
+	select {
+	case <-time.After(followPause): // a burst of changes is shown once
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+	case <-f.screen.redrawTimer():
+	case <-due:
+	case <-nodesChanged:
+		f.stale = true
+	case <-ask:
+		f.stale = true
+	}
+	return true
+}
+
+// listScreen shows how a list of groups changes. A terminal has the table, which is redrawn. A program gets a document for each
+// change. A pipe gets the table, and then a line for each group that has changed.
+type listScreen struct {
+	console
+	// block is nil unless the table is redrawn.
+	block *block
+	last  *groupList
+	// document is the last list as JSON.
+	document string
+}
+
+func newListScreen(c console) listScreen {
+	s := listScreen{console: c}
+	if !c.isForPrograms() && mayRedraw(c.Out) {
+		s.block = newBlock(c.Out)
+	}
+	return s
+}
+
+// redrawTimer receives when a terminal is to be drawn again because ages have changed.
+func (s *listScreen) redrawTimer() <-chan time.Time {
+	if s.block == nil {
+		return nil
+	}
+	return time.After(time.Second)
+}
+
+// showChange shows a list if it is not as the last one.
+func (s *listScreen) showChange(now groupList) error {
+	if s.block != nil {
+		return s.draw(&now)
+	}
+	text, err := json.Marshal(now.list)
+	if err != nil {
+		return err
+	}
+	last := s.last
+	if !s.isForPrograms() {
+		var before []string
+		if last != nil {
+			before = last.hints
+		}
+		newHints := slices.DeleteFunc(slices.Clone(now.hints), func(hint string) bool { return slices.Contains(before, hint) })
+		if err := s.writeNotes(newHints); err != nil {
+			return err
+		}
+	}
+	if last != nil && string(text) == s.document {
+		s.last = &now
+		return nil
+	}
+	s.last, s.document = &now, string(text)
+	if last == nil || s.isForPrograms() {
+		return now.print(s.console)
+	}
+	var lines []string
+	for _, change := range report.DescribeGroupChanges(last.list, now.list) {
+		lines = append(lines, s.now().Local().Format(time.TimeOnly)+"  "+sanitizeLine(change))
+	}
+	return writeLines(s.Out, lines)
+}
+
+// draw draws the table, and the hints below it.
+func (s *listScreen) draw(now *groupList) error {
+	width, height := s.block.size()
+	options := s.optionsFor(s.Out)
+	options.Width = width - 1 // some terminals wrap after their last cell
+	var table strings.Builder
+	if err := report.WriteGroups(&table, now.list, options); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(table.String(), "\n"), "\n")
+	if len(now.list.Items) == 0 {
+		lines = nil
+	}
+	for _, hint := range now.hints {
+		lines = append(lines, report.WrapLine(sanitizeLine(hint), width-1)...)
+	}
+	s.block.draw(report.FitLines(lines, width-1, height-1))
+	return nil
+}

@@ -1,0 +1,145 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
+)
+
+// list follows the list of groups, and returns its exit code when stop was called.
+func (s *upgradeOfBlue) list(out io.Writer, args ...string) (stop func() int) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	code := make(chan int, 1)
+	go func() { code <- Run(ctx, append([]string{"--current=image=v2"}, args...), strings.NewReader(""), out, s) }()
+	return func() int {
+		cancel()
+		select {
+		case got := <-code:
+			return got
+		case <-time.After(20 * time.Second):
+			s.t.Fatal("the list does not end with its context")
+			return 0
+		}
+	}
+}
+
+func endedRecord(result record.Result) record.Record {
+	rec := blueRecord()
+	rec.Result = result
+	return rec
+}
+
+// A pipe gets the table, and then a line for each group that has changed.
+func TestListIsKeptUpToDate(t *testing.T) {
+	for _, args := range [][]string{{"-w"}, {"list", "--watch"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			s := newUpgradeOfBlue(t)
+			stop := s.list(s, args...)
+			if text := s.shown("NAME", "blue", "green"); !strings.Contains(text, "upgrade") {
+				t.Errorf("the first table:\n%s", text)
+			}
+			s.store(endedRecord(record.Succeeded))
+			if text := s.shown("blue: 2 nodes, 1 outdated, phase succeeded"); strings.Contains(text, "green") || strings.Count(text, "\n") != 1 {
+				t.Errorf("more than the change:\n%s", text)
+			}
+			if code := stop(); code != exitDone {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// A program gets a document for each change.
+func TestListPrintsDocuments(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	stop := s.list(s, "list", "-w", "-o", "json")
+	text := s.shown(`"phase": "upgrade"`)
+	s.store(endedRecord(record.LeftBehind))
+	text += s.shown(`"phase": "left-behind"`)
+	stop()
+	documents := json.NewDecoder(strings.NewReader(text))
+	count := 0
+	for documents.More() {
+		var list report.NodeGroupList
+		if err := documents.Decode(&list); err != nil || list.Kind != "NodeGroupList" || len(list.Items) != 2 {
+			t.Fatalf("error %v, kind %q, %d groups in\n%s", err, list.Kind, len(list.Items), text)
+		}
+		count++
+	}
+	if count != 2 {
+		t.Errorf("%d documents for one change:\n%s", count, text)
+	}
+}
+
+// A terminal shows one table, which is redrawn.
+func TestListIsRedrawn(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	screen, terminal, err := pty.Open()
+	if err != nil {
+		t.Skipf("no pseudo terminal: %v", err)
+	}
+	defer screen.Close()
+	defer terminal.Close()
+	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
+		t.Fatal(err)
+	}
+	shown := emulator.New(80, 24)
+	go func() { _, _ = io.Copy(shown, screen) }() // it ends with the test
+	s := newUpgradeOfBlue(t)
+	stop := s.list(terminal, "list", "-w")
+	waitForText(t, shown, "upgrade")
+	s.store(endedRecord(record.Succeeded))
+	waitForText(t, shown, "succeeded")
+	stop()
+	if text := shown.String(); strings.Count(text, "NAME") != 1 || strings.Count(text, "blue") != 1 || strings.Contains(text, "upgrade ") {
+		t.Errorf("shown are\n%s", text)
+	}
+}
+
+// waitForText waits until the terminal shows a text.
+func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(shown.String(), text); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it does not show %q:\n%s", text, shown)
+		}
+	}
+}
+
+// A user who may list and not watch gets the list as well: it is read now and then.
+func TestListWithoutWatches(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	answer := s.refuse
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("watch") != "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no watches"}`)
+			return true
+		}
+		return answer(w, r)
+	}
+	stop := s.list(s, "list", "-w")
+	s.shown("NAME", "blue", "green")
+	s.store(endedRecord(record.Succeeded))
+	s.shown("blue: 2 nodes, 1 outdated, phase succeeded")
+	stop()
+}
+
+// The list is about all groups: with a group, --watch is an error that names the command for one.
+func TestWatchOfOneGroupIsAStatus(t *testing.T) {
+	_, stderr, code := invoke(t, "blue", "-w")
+	if code != exitUsage || !strings.Contains(stderr, "use kubectl nodeupgrade status GROUP --watch") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
