@@ -20,7 +20,9 @@ import (
 func (s *upgradeOfBlue) list(out io.Writer, args ...string) (stop func() int) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	code := make(chan int, 1)
-	go func() { code <- Run(ctx, append([]string{"--current=image=v2"}, args...), strings.NewReader(""), out, s) }()
+	go func() {
+		code <- Run(ctx, append([]string{"--current=image=v2"}, args...), strings.NewReader(""), out, s)
+	}()
 	return func() int {
 		cancel()
 		select {
