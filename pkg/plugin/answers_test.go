@@ -46,7 +46,7 @@ func TestAnswers(t *testing.T) {
 		"labels of no node by name":     {"image=v9 --dry-run", "", "error: finding the group: no node matches --selector=image=v9: check kubectl get nodes --show-labels\n", 2},
 		"the version":                   {"--version", "kubectl nodeupgrade version " + currentVersion() + "\n", "", 0},
 		"help on what there is not":     {"help nope", "", "error: there is no command \"nope\": ", 2},
-		"days that are none":            {"blue --yes --soak=7x", "", "error: invalid argument \"7x\" for \"--soak\" flag: \"7x\" is no time: write 90s, 15m, 1h30m or 7d", 2},
+		"days that are none":            {"blue --yes --soak=7x", "", "error: invalid argument \"7x\" for \"--soak\" flag: \"7x\" is not a time: use 90s, 15m, 1h30m or 7d", 2},
 		"the list, nobody says":         {"", nobody, unknown, 0},
 		"JSON of it":                    {"-o jsonpath={.items[*].outdated}", "\n", "", 0},
 		"a plan, nobody says":           {"blue --dry-run", "Refused: which nodes are current is unknown: pass --current KEY=VALUE\nGroup       blue (labelled nodes), context test\nTarget      not known\n\nRefused     which nodes are current is unknown: pass --current KEY=VALUE\n", "", 3},

@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// days is the value of a flag that holds a time, in days too: 7d, 1d12h, 90m.
+// days is the value of a flag for a time. It accepts days, too: 7d, 1d12h, 90m.
 type days time.Duration
 
+// durationVar adds a flag for a time that accepts days.
 func durationVar(flags *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	flags.Var((*days)(p), name, usage)
 }
 
-// Set implements pflag.Value. It returns an error that says what to write for what is no time, and for a negative number of days.
+// Set implements pflag.Value. For a text that is not a time, and for a negative number of days, it returns an error with examples.
 func (d *days) Set(text string) error {
 	rest, total := text, time.Duration(0)
 	if count, after, found := strings.Cut(text, "d"); found {
@@ -39,7 +40,7 @@ func (d *days) Set(text string) error {
 }
 
 func badDuration(text string) error {
-	return fmt.Errorf("%q is no time: write 90s, 15m, 1h30m or 7d", text)
+	return fmt.Errorf("%q is not a time: use 90s, 15m, 1h30m or 7d", text)
 }
 
 // String implements pflag.Value.

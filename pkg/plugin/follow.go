@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	// followPause is how long changes are gathered.
+	// followPause is the time in which changes are gathered before they are shown.
 	followPause = 500 * time.Millisecond
-	// followCloud is how often the cloud and the lease are asked, which no one watches here; when
-	// something has changed, soon, but no more often than followLeast.
+	// followCloud is the time between two readings of the cloud and the lease, which are not watched. followLeast is that time when
+	// something has changed.
 	followCloud = 15 * time.Second
 	followLeast = 5 * time.Second
 )
 
-// followed is an upgrade that is shown again whenever it has changed.
+// followed is an upgrade that is shown each time it changes.
 type followed struct {
 	screen   *screen
 	s        *session
 	g        reported
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
-	// stale says that the cloud and the lease are to be asked, which was done last at observed.
+	// stale says that the cloud and the lease must be read again. They were read last at observed.
 	stale    bool
 	observed time.Time
-	// lease was read when the record's object had the version, and abandoned says what both told.
+	// lease was read when the record's object had the version. abandoned says that no process carried the upgrade out then.
 	lease     cluster.LeaseState
 	version   string
 	abandoned bool
 	forecast  forecaster
 }
 
-// followUpgrade shows an upgrade until it ends or no one wants to see it any more.
+// followUpgrade shows an upgrade until it ends or the context ends.
 func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // a forecast that is being made is of no use any more
+	defer cancel() // it stops a forecast that is being made
 	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, stale: true}
 	var err error
-	// What this store has read may be deleted by now: a new one begins with what there is.
+	// The record that this store has read may be deleted by now: a new store begins with the present one.
 	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
 		return err
 	}
@@ -99,18 +99,18 @@ func (f *followed) beginForecast(ctx context.Context, record record.Record) {
 	})
 }
 
-// stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
-// is judged when that is read again: an upgrade that began meanwhile has a holder.
+// stateOf returns what the cluster has of the upgrade. If the record has changed since the lease was read, the upgrade does not count
+// as abandoned: a process may have continued it.
 func (f *followed) stateOf(record record.Record, version string) recordedState {
 	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
-// waitForChange returns when there is something to show, and reports whether anybody still looks.
+// waitForChange returns when there is something new to read or to show. It returns false when the context has ended.
 func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
 	pause := time.NewTimer(followPause)
 	defer pause.Stop()
 	select {
-	case <-pause.C: // a burst of changes is one
+	case <-pause.C: // a burst of changes is shown once
 	case <-ctx.Done():
 		return false
 	}
@@ -132,7 +132,7 @@ func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool
 	return true
 }
 
-// ignoreInterrupt is the error of a command that may be ended at any time.
+// ignoreInterrupt returns nil for the error of the context, because a command that only shows may end at any time.
 func ignoreInterrupt(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
 		return nil
@@ -140,7 +140,7 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 	return err
 }
 
-// observeTimer is when the cloud and the lease may be asked again, if that is to be done.
+// observeTimer receives when the cloud and the lease may be read again. It is nil if they are not to be read.
 func (f *followed) observeTimer() <-chan time.Time {
 	if !f.stale {
 		return nil
@@ -148,7 +148,7 @@ func (f *followed) observeTimer() <-chan time.Time {
 	return time.After(time.Until(f.observed.Add(followLeast)) + time.Millisecond)
 }
 
-// observeAgain asks the cloud and the lease, beside the record of that version.
+// observeAgain reads the group from the cloud, and the lease for the record of that version.
 func (f *followed) observeAgain(ctx context.Context, record *record.Record, version string) error {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
@@ -161,17 +161,17 @@ func (f *followed) observeAgain(ctx context.Context, record *record.Record, vers
 	return nil
 }
 
-// screen shows how a status changes: on a terminal in its place, and for programs as one document after the other. Into a pipe it
-// writes the whole status first and last, and between them a line for each change.
+// screen shows how a status changes. A terminal is redrawn. A program gets a document for each change. A pipe gets the whole status
+// first and last, and a line for each change between them.
 type screen struct {
 	console
-	// block is what a terminal shows of a running upgrade, of live; nil elsewhere.
+	// block draws live, the view of a running upgrade; nil unless stdout is a terminal that can be redrawn.
 	block  *block
 	live   report.Live
 	shown  bool
 	result record.Result
 	last   report.Moment
-	// unknown is why the rest was not known, leftovers what was left over.
+	// unknown is the last reason why the time left is not known. leftovers were shown last.
 	unknown   string
 	leftovers []report.Leftover
 }
@@ -184,7 +184,7 @@ func newScreen(c console) *screen {
 	return d
 }
 
-// redrawTimer is when a terminal is to be drawn again though nothing has changed but the time.
+// redrawTimer receives when a terminal is to be drawn again because times have changed.
 func (d *screen) redrawTimer() <-chan time.Time {
 	if d.block == nil {
 		return nil
@@ -192,7 +192,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 	return time.After(time.Second)
 }
 
-// showChange writes a status if it is not the one that was shown last.
+// showChange shows a status if it differs from the last one.
 func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
 	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked, Rest: status.Rest}
 	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
@@ -217,7 +217,7 @@ func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) er
 	return d.printStatus(status)
 }
 
-// describeChanges are the lines for what has changed since the status was shown.
+// describeChanges returns a line for each change since the last status.
 func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
 	var texts []string
 	for _, event := range report.DescribeChanges(d.last, now) {
@@ -240,7 +240,7 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 	return texts
 }
 
-// drawLive draws a running upgrade, and below it the lines that only a status has.
+// drawLive draws the view of a running upgrade, and below it the lines that only a status has.
 func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
 	d.live.See(now, rec, status.Impacts)
 	width, height := d.block.size()

@@ -11,13 +11,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// defaultWidth is how many cells a terminal has that does not say.
+// defaultWidth is the number of cells of a terminal that does not report its size.
 const defaultWidth = 80
 
-// defaultHeight is how many lines such a terminal has.
+// defaultHeight is the number of lines of such a terminal.
 const defaultHeight = 24
 
-// terminalSize is the size of the terminal that is written to, in cells and lines.
+// terminalSize returns the size of the terminal that w writes to, in cells and lines. It returns the defaults for other writers.
 func terminalSize(w io.Writer) (width, height int) {
 	file, ok := fileOf(w).(*os.File)
 	if !ok {
@@ -30,21 +30,22 @@ func terminalSize(w io.Writer) (width, height int) {
 	return width, height
 }
 
+// terminalWidth returns the width of [terminalSize].
 func terminalWidth(w io.Writer) int {
 	width, _ := terminalSize(w)
 	return width
 }
 
-// mayRedraw reports whether what was written to w can be written over: w is a terminal that knows how to move its cursor.
+// mayRedraw reports whether w is a terminal that can move its cursor, so that its last lines can be drawn again.
 func mayRedraw(w io.Writer) bool {
 	older := runtime.GOOS == "windows" && os.Getenv("WT_SESSION") == ""
 	return isTerminal(w) && os.Getenv("TERM") != "dumb" && !older
 }
 
-// isTerminal reports whether what is written to w appears on a terminal.
+// isTerminal reports whether w writes to a terminal.
 func isTerminal(w io.Writer) bool { return printers.IsTerminal(fileOf(w)) }
 
-// mayColor reports whether what is written to w may have colours, by --color and, where that leaves it open, the environment.
+// mayColor reports whether texts on w may have colours. --color decides; with auto, the terminal and the environment do.
 func (c console) mayColor(w io.Writer) bool {
 	switch c.color {
 	case "always":
@@ -56,7 +57,7 @@ func (c console) mayColor(w io.Writer) bool {
 	}
 }
 
-// optionsFor says how a value is written to w for people.
+// optionsFor returns how values are written to w for people.
 func (c console) optionsFor(w io.Writer) report.Options {
 	o := report.Options{Now: c.now(), Wide: c.format == "wide", Color: c.mayColor(w), NoHeaders: c.noHeaders}
 	if isTerminal(w) {

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// newListCommand is the root command without a group, by its name.
+// newListCommand returns the list command. It does what the root command does without a group.
 func newListCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list",
@@ -35,15 +35,16 @@ func newListCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
+// parseList reads the command line of list.
 func (f *flags) parseList(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseLine(cmd, args)
 	if err == nil && !line.groups.isEmpty() {
-		err = errors.New("list shows all groups: leave --node and --selector out, or use kubectl nodeupgrade plan")
+		err = errors.New("list shows all groups: remove --node and --selector, or use kubectl nodeupgrade plan")
 	}
 	return line, err
 }
 
-// newPlanCommand is the root command with --dry-run, by its name.
+// newPlanCommand returns the plan command. It does what the root command does with --dry-run.
 func newPlanCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("plan", "Show what an upgrade of node groups would do, and change nothing")
 	f.addPlan(cmd)
@@ -53,7 +54,7 @@ func newPlanCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
-// newUpgradeCommand is the root command with a group, by its name.
+// newUpgradeCommand returns the upgrade command. It does what the root command does with a group.
 func newUpgradeCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("upgrade", "Upgrade node groups, one after the other")
 	f.addPlan(cmd)
@@ -61,6 +62,7 @@ func newUpgradeCommand(f *flags) *cobra.Command {
 	return cmd
 }
 
+// newGroupsCommand returns a command that takes names of groups.
 func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " GROUP...", Short: short,
@@ -75,7 +77,7 @@ func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
 	}
 }
 
-// parseGroupsCommand reads the command line of a word that needs a group.
+// parseGroupsCommand reads the command line of a command that needs a group.
 func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseLine(cmd, args)
 	switch {
@@ -89,7 +91,7 @@ func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandL
 	return line, checkCompare(line)
 }
 
-// newHelpCommand is cobra's, which says nothing wrong of a command that there is not.
+// newHelpCommand returns the help command. Unlike cobra's, it returns an error for an unknown command.
 func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",

@@ -7,18 +7,18 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// fittedGap is how many cells there are between two columns of a table that is made to fit.
+// fittedGap is the number of cells between two columns of a table that fits a terminal.
 const fittedGap = 2
 
-// fitted is a table that is being made to fit a width.
+// fitted is a table that is made to fit a width.
 type fitted struct {
 	columns []column
 	rows    [][]string
-	// said is what is left out of the table and said above it.
+	// said are the texts that stand above the table, because they were removed from it.
 	said []string
 }
 
-// leaveOutSame takes out the columns that say the same in each of several rows.
+// leaveOutSame removes the columns that have the same cell in each of several rows.
 func (f *fitted) leaveOutSame() {
 	if len(f.rows) < 2 {
 		return
@@ -38,10 +38,10 @@ func (f *fitted) leaveOutSame() {
 	}
 }
 
-// leastCut is the shortest part of names that is worth to be cut off.
+// leastCut is the least length of a part that is cut off names.
 const leastCut = 4
 
-// cutNames cuts off the domain that all names of nodes have in common, and the region of zones.
+// cutNames removes the domain that all names of nodes have, and the region that all zones have.
 func (f *fitted) cutNames() {
 	for i := range f.columns {
 		if len(f.rows) < 2 || f.columns[i].cut == nil {
@@ -56,18 +56,19 @@ func (f *fitted) cutNames() {
 	}
 }
 
+// canCut reports whether all cells of the column have the part, and more than that.
 func (f *fitted) canCut(i int, common string, how cutting) bool {
 	return !slices.ContainsFunc(f.rows, func(row []string) bool { return !how.has(row[i], common) || row[i] == common })
 }
 
-// cutting is what is done with a part that names have in common.
+// cutting says how a part that all names have is found, removed and described.
 type cutting struct {
 	describe string
 	has      func(name, part string) bool
 	cut      func(name, part string) string
 }
 
-// cutDomain returns the domain of a node's name.
+// cutDomain returns the domain of a node's name, and how to remove it.
 func cutDomain(name string) (string, cutting) {
 	_, domain, found := strings.Cut(name, ".")
 	if !found {
@@ -76,12 +77,12 @@ func cutDomain(name string) (string, cutting) {
 	return "." + domain, cutting{"ends with", strings.HasSuffix, strings.TrimSuffix}
 }
 
-// cutRegion returns the region of a zone's name.
+// cutRegion returns the region of a zone's name, and how to remove it.
 func cutRegion(zone string) (string, cutting) {
 	return zone[:strings.LastIndex(zone, "-")+1], cutting{"begins with", strings.HasPrefix, strings.TrimPrefix}
 }
 
-// breakCells makes columns narrower until the table fits, and breaks the cells that are too long then.
+// breakCells makes columns narrower until the table fits, and breaks cells that are too long for them.
 func (f *fitted) breakCells(width int) {
 	widths, total := make([]int, len(f.columns)), fittedGap*(len(f.columns)-1)
 	for i := range f.columns {
@@ -107,7 +108,7 @@ func (f *fitted) breakCells(width int) {
 	}
 }
 
-// leastOf is how wide the longest part of the column's title is.
+// leastOf returns the width of the longest part of the column's title, in cells.
 func (f *fitted) leastOf(i int) int {
 	least := 0
 	for part := range strings.SplitAfterSeq(f.columns[i].title, "-") {
@@ -116,8 +117,8 @@ func (f *fitted) leastOf(i int) int {
 	return least
 }
 
-// widest returns the column that can best be made narrower, -1 for none: one whose cells may break at words, down to 16 cells and then
-// to 8, or else any.
+// widest returns the column to make narrower, -1 for none. It prefers the widest one whose cells may break at words, first down to 16
+// cells and then to 8. After these it takes any column.
 func (f *fitted) widest(widths []int) int {
 	for _, step := range []struct {
 		long  bool
@@ -136,10 +137,10 @@ func (f *fitted) widest(widths []int) int {
 	return -1
 }
 
-// cellsOf is how many cells of a terminal a text takes.
+// cellsOf returns the number of cells that a text takes on a terminal.
 func cellsOf(text string) int { return twwidth.Width(text) }
 
-// CutLine cuts a line to so many cells of a terminal; an ellipsis tells that it was longer.
+// CutLine cuts a line to a width in cells. An ellipsis shows that the line was longer.
 func CutLine(line string, width int) string {
 	if twwidth.Width(line) <= width {
 		return line
@@ -147,7 +148,7 @@ func CutLine(line string, width int) string {
 	return twwidth.Truncate(line, max(1, width), "…")
 }
 
-// WrapUnder breaks a line at words to a width in cells. It goes on so many cells in.
+// WrapUnder breaks a line at words to a width in cells. The lines after the first begin indent cells in.
 func WrapUnder(line string, width, indent int) []string {
 	if twwidth.Width(line) <= width || len(line) < indent {
 		return []string{line}
@@ -166,7 +167,7 @@ func WrapUnder(line string, width, indent int) []string {
 // WrapLine breaks a line at words to a width in cells. The lines after the first begin two cells in.
 func WrapLine(line string, width int) []string { return strings.Split(wrapLine(line, width), "\n") }
 
-// wrapLine breaks a line at words to a width in cells. It goes on beneath its text, or two cells in where it has no label.
+// wrapLine breaks a line at words to a width in cells. It continues below its text, or two cells in if it has no label.
 func wrapLine(line string, width int) string {
 	first, indent := labelOf(line), "  "
 	if first != "" {
@@ -181,8 +182,8 @@ func wrapLine(line string, width int) string {
 	return first + strings.Join(parts, "\n"+indent)
 }
 
-// wrapWords breaks text at spaces into lines of at most so many cells. A longer word breaks where the parts of names, lists
-// and options meet, or anywhere. It returns one line at least.
+// wrapWords breaks text at spaces into lines of at most width cells. A longer word breaks between the parts of a name, list or
+// option, or anywhere. It returns at least one line.
 func wrapWords(text string, width int) []string {
 	width = max(width, 1)
 	if twwidth.Width(text) <= width {
@@ -206,7 +207,7 @@ func wrapWords(text string, width int) []string {
 	return append(lines, line)
 }
 
-// splitWord breaks a word into pieces of at most so many cells.
+// splitWord breaks a word into pieces of at most width cells.
 func splitWord(word string, width int) []string {
 	var pieces []string
 	piece, cells, joint := "", 0, 0

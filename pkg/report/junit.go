@@ -37,9 +37,9 @@ type (
 	}
 )
 
-// WriteJUnit writes each report as a suite of tests: one for each finding, and one that passes for each rule that finds nothing.
-// A finding fails if fails says so, and is skipped if an annotation has it not count or its rule could not be looked at. It returns
-// the writer's error.
+// WriteJUnit writes each report as a suite of tests: one for each finding, and one that passes for each rule without a finding. fails
+// reports whether a finding fails its test. A test is skipped if an annotation excludes the finding or the rule could not be checked.
+// It returns the writer's error.
 func WriteJUnit(w io.Writer, reports []CheckReport, fails func(*preflight.Finding) bool) error {
 	var all junitSuites
 	for i := range reports {
@@ -53,6 +53,7 @@ func WriteJUnit(w io.Writer, reports []CheckReport, fails func(*preflight.Findin
 	return err
 }
 
+// makeSuite returns a report as a suite of tests.
 func makeSuite(r *CheckReport, fails func(*preflight.Finding) bool) junitSuite {
 	s := junitSuite{Name: r.Name}
 	if r.Outdated == nil {
@@ -83,6 +84,7 @@ func makeSuite(r *CheckReport, fails func(*preflight.Finding) bool) junitSuite {
 	return s
 }
 
+// add adds a test and counts it.
 func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 	s.Tests++

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// page is written part by part. Once one could not be written, err says why, and no other is.
+// page is written part by part. err is the first error of the writer. After it, nothing more is written.
 type page struct {
 	w io.Writer
 	Options
@@ -16,16 +16,16 @@ type page struct {
 
 func newPage(w io.Writer, o Options) *page { return &page{w: w, Options: o} }
 
-// isFitted reports whether the page is made to fit a terminal's width.
+// isFitted reports whether lines and tables must fit the width of a terminal.
 func (p *page) isFitted() bool { return p.Style == Plain && !p.Wide && p.Width > 0 }
 
-// labelWidth is where the text of a line begins that has a label, such as "Takes       12m".
+// labelWidth is the width in cells of a label with the spaces behind it, as in "Takes       12m".
 const labelWidth = 12
 
 // label matches the label of a line.
 var label = regexp.MustCompile(`^[A-Z][a-z]+( [a-z]+)* +`)
 
-// labelOf returns the label of a line, as wide as it stands there; "" for none.
+// labelOf returns the label of a line with the spaces behind it; "" for none.
 func labelOf(line string) string {
 	if found := label.FindString(line); len(found) == labelWidth {
 		return found
@@ -33,8 +33,8 @@ func labelOf(line string) string {
 	return ""
 }
 
-// addLines adds lines of which parts may come from the cluster, as harmless as cells. On a terminal they break at words and go on
-// beneath their text. Markdown would make one line of those that follow each other: each but the last ends with a break.
+// addLines adds lines, parts of which may come from the cluster, and escapes them as it does cells. On a terminal they break at words
+// and continue below their text. Markdown joins lines that follow each other: each but the last ends with a break.
 func (p *page) addLines(lines ...string) {
 	for i, line := range lines {
 		text := sanitizeCell(p.Style, line)
@@ -51,7 +51,7 @@ func (p *page) addLines(lines ...string) {
 	}
 }
 
-// addVerdict adds the line that says most.
+// addVerdict adds the most important line.
 func (p *page) addVerdict(t tone, text string) {
 	text = sanitizeCell(p.Style, text)
 	if p.isFitted() {
@@ -70,21 +70,21 @@ func (p *page) addText(text string) {
 	}
 }
 
-// column is a column of a table: its title, and what is done with it where the table is too wide.
+// column is a column of a table: its title, and how it is made narrower if the table is too wide.
 type column struct {
 	title string
-	// long has cells that may break at words.
+	// long says that its cells may break at words.
 	long bool
-	// cut returns the part of a name that others may have, too, to be cut off; nil for none.
+	// cut returns the part of a name that is cut off if all names have it; nil if nothing is cut.
 	cut func(name string) (string, cutting)
-	// key is never left out, even if each row says the same.
+	// key says that the column stays, even if all rows have the same cell.
 	key bool
-	// toneOf tells the tone of a cell; nil for none.
+	// toneOf returns the tone of a cell; nil if all are calm.
 	toneOf func(cell string) tone
 }
 
-// addTable adds a table. On a terminal it is no wider than that: what is the same in each row is said once above, and long cells
-// break at words.
+// addTable adds a table. On a terminal it fits the width: values that all rows have stand once above it, and long cells break at
+// words.
 func (p *page) addTable(columns []column, rows [][]string) {
 	rows = sanitizeRows(p.Style, rows)
 	if p.isFitted() {

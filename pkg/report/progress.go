@@ -98,25 +98,24 @@ func NewEventLine(at time.Time, group, run string, event Event, now *record.Stat
 	return line
 }
 
-// Moment is what one step showed.
+// Moment is what an upgrade shows after one step.
 type Moment struct {
 	At      time.Time
 	Status  record.Status
 	Blocked []drain.Blocked
 	// Sent are the actions that the step begins.
 	Sent []nodegroup.Action
-	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No
-	// workload is looked at then.
+	// Stopping is the result with which the upgrade is about to end, "" while it continues. Workloads are not observed during the stop.
 	Stopping record.Result
 	// Rest is the forecast of the time left, counted from At.
 	Rest Rest
-	// told are the waits that were told before of nodes that a cloud has fenced. Whether the cloud drains such a node is
-	// not known, so that they come and go with each drain that is seen.
+	// told has the waits that were reported already, of nodes that a cloud has fenced. Whether the cloud drains such a node is not known:
+	// the waits come and go with each observed drain.
 	told map[string]bool
 }
 
-// DescribeChanges lists what is different between two moments, one event for each thing that
-// changed, the group's own changes first. Refusals that are only retried are not changes.
+// DescribeChanges returns an event for each difference between two moments, those of the group first. A refused request that is only
+// sent again is no difference.
 func DescribeChanges(before, now Moment) []Event {
 	events := listGroupChanges(&before.Status, &now.Status)
 	for _, node := range now.Status.Nodes {
@@ -166,7 +165,7 @@ func listGroupChanges(before, now *record.Status) []Event {
 	return events
 }
 
-// describeStarting says how many new nodes are still to be ready; "" for none.
+// describeStarting returns how many new nodes are not ready yet; "" for none.
 func describeStarting(n int) string {
 	if n <= 0 {
 		return ""
@@ -174,7 +173,7 @@ func describeStarting(n int) string {
 	return fmt.Sprintf(", %d starting", n)
 }
 
-// countUnstarted counts the nodes in one of the states before the start.
+// countUnstarted counts the nodes in the state.
 func countUnstarted(s *record.Status, state record.NodeState) int {
 	n := 0
 	for i := range s.Nodes {
@@ -196,7 +195,7 @@ func describePhase(before, now *record.Status) string {
 	return text + Parenthesize(now.Zones)
 }
 
-// formatCount is a count with its noun.
+// formatCount returns a count with its noun.
 func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -226,8 +225,7 @@ func describeNode(n record.NodeStatus) string {
 	}
 }
 
-// describePlace is where a node stands: in its batch, which one that a cloud drains has not, and in
-// its zone.
+// describePlace returns a node's batch and zone. A node that a cloud drains has no batch.
 func describePlace(n record.NodeStatus) []string {
 	var parts []string
 	if n.Batch > 0 {
@@ -239,7 +237,7 @@ func describePlace(n record.NodeStatus) []string {
 	return parts
 }
 
-// listBlockedChanges tells of each wait once, as soon as it is worth a line.
+// listBlockedChanges returns an event for each wait that lasts and was not reported before.
 func listBlockedChanges(before, now Moment) []Event {
 	told := map[string]bool{}
 	for _, w := range CollectWaits(before.Blocked, before.At) {
@@ -256,7 +254,7 @@ func listBlockedChanges(before, now Moment) []Event {
 	return events
 }
 
-// DescribeHeartbeat says in one line what a quiet upgrade is doing and waiting for.
+// DescribeHeartbeat returns a line about what an upgrade does and what it waits for.
 func DescribeHeartbeat(now Moment) string {
 	s := &now.Status
 	text := fmt.Sprintf("phase %s, %d of %d replaced%s", s.Phase, s.Replaced, s.Total, withPrefix(", ", now.Rest.left(now.At)))
@@ -293,7 +291,7 @@ func DescribeHeartbeat(now Moment) string {
 	return text
 }
 
-// After returns the moment as the one that follows the other, with the waits that were told by then.
+// After returns the moment with the waits that were reported up to the moment before.
 func (m Moment) After(before Moment) Moment {
 	if m.Status.Manager == "" {
 		return m

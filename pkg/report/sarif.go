@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// The parts of a SARIF 2.1.0 log that findings need (OASIS, Static Analysis Results Interchange Format). Code scanning wants a
-// physical location of each result: it is what was checked.
+// The parts of a SARIF 2.1.0 log that findings need (OASIS, Static Analysis Results Interchange Format). Code scanning
+// needs a physical location for each result: it names the context or the dump that was checked.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -71,8 +71,8 @@ type (
 	}
 )
 
-// WriteSARIF writes the findings of all reports as one SARIF log, for code scanning. version is this tool's. It returns the
-// writer's error.
+// WriteSARIF writes the findings of all reports as one SARIF log, for code scanning. version is the version of this tool. It returns
+// the writer's error.
 func WriteSARIF(w io.Writer, reports []CheckReport, version string) error {
 	run := sarifRun{Results: []sarifResult{}, Tool: sarifTool{Driver: sarifDriver{Name: "kubectl-nodeupgrade", Version: version}}}
 	places := map[string]int{}
@@ -101,6 +101,7 @@ func WriteSARIF(w io.Writer, reports []CheckReport, version string) error {
 	return err
 }
 
+// describeResult returns a finding as a SARIF result. places has the index of each rule.
 func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int) sarifResult {
 	index, known := places[f.Rule]
 	if !known {
@@ -110,7 +111,7 @@ func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int)
 		Physical: sarifPhysical{sarifArtifact{escapeURI(cmp.Or(r.Context, "cluster"))}},
 		Logical:  []sarifLogical{{Name: r.Name + "/" + cmp.Or(f.Object, f.Workload, f.Node, "group"), Kind: "resource"}},
 	}}}
-	if f.Severity == preflight.Unknown { // it could not be looked at
+	if f.Severity == preflight.Unknown { // its rule could not be checked
 		result.Kind, result.Level = "open", "none"
 	}
 	if f.Skipped != "" {
@@ -119,7 +120,7 @@ func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int)
 	return result
 }
 
-// escapeURI makes a relative URI of a text.
+// escapeURI returns a text as a relative URI.
 func escapeURI(text string) string {
 	var uri strings.Builder
 	for _, b := range []byte(text) {
@@ -132,7 +133,7 @@ func escapeURI(text string) string {
 	return uri.String()
 }
 
-// levelOf is SARIF's word for a severity.
+// levelOf returns SARIF's level of a severity.
 func levelOf(s preflight.Severity) string {
 	switch s {
 	case preflight.Refuse, preflight.Block, preflight.Error:
