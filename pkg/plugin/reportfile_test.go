@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -191,7 +192,9 @@ func checkExamplePage(t *testing.T, file string) {
 	}
 	rows := 0
 	for n := range root.Descendants() {
-		if n.Type == html.ElementNode && n.Data == "g" && len(n.Attr) == 1 && n.Attr[0].Key == "transform" {
+		isRow := n.Type == html.ElementNode && n.Data == "g" && len(n.Attr) == 1 && n.Attr[0].Key == "transform"
+		ofTimeline := func(a html.Attribute) bool { return a.Key == "aria-label" && strings.HasPrefix(a.Val, "timeline of ") }
+		if isRow && slices.ContainsFunc(n.Parent.Attr, ofTimeline) {
 			rows++
 		}
 	}
