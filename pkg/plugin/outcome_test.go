@@ -54,7 +54,7 @@ func TestOutcomes(t *testing.T) {
 		"nothing to do or to say": {ended(record.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
 		"nodes left behind": {
 			ended(record.LeftBehind, "", left),
-			"nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
+			"nodegroup/blue upgraded: 1 of 4 nodes replaced, 1 drained in 1m30s; drained nodes stay fenced until you replace them\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
 		},
 		"interrupted":              {ended(record.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
 		"interrupted, with a note": {ended(record.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
@@ -52,7 +53,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record.Result != record.Paused {
 		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
-	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
+	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%s)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), report.DescribeProgress(u.record.Replaced, u.record.CountDrained(), u.record.Total)))
 }
 
 // claim is how the wait for a lease ended.

@@ -160,7 +160,7 @@ func TestHeartbeat(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			text := follow(t, "plain", c.happens)
-			if got := strings.Count(text, "still in phase upgrade, 0 of 2 replaced; n1 draining"); got != c.want {
+			if got := strings.Count(text, "still in phase upgrade, 0 of 2 nodes replaced; n1 draining"); got != c.want {
 				t.Errorf("%d heartbeats, want %d:\n%s", got, c.want, text)
 			}
 		})
@@ -180,7 +180,7 @@ func TestTerminalProgress(t *testing.T) {
 		p.Step(stepOf(record.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
-	const moment = "phase upgrade, 0 of 2 replaced; n1 draining 1 pod"
+	const moment = "phase upgrade, 0 of 2 nodes replaced; n1 draining 1 pod"
 	if want := moment + erase; strings.Count(text, want) != 2 {
 		t.Errorf("the line of the moment is not drawn and erased twice in %q", text)
 	}

@@ -190,6 +190,9 @@ func (r *reported) makeStatus(state recordedState, now time.Time) *report.Upgrad
 	if r.watched != nil && step.Record.Run == r.watched.Run {
 		r.watched, r.notes = &step.Record, step.Notes
 		status.Result, status.Message = step.Record.Result, step.Record.Message
+	} else if rec.Total > 0 {
+		// The record may be newer than the group's reading, which shows nodes that are gone: only its own process counts them anew.
+		step.Status.Total = rec.Total
 	}
 	status.Impacts = upgrade.ListImpacts(&step.Record)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(rec.Suspended, r.group.Suspended)

@@ -322,8 +322,8 @@ func (l *commandLine) printOutcome(name string, rec record.Record) error {
 		}
 		return nil
 	case record.Interrupted:
-		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
-			describeRun(name, &rec), rec.Phase, rec.Replaced, rec.Total, report.Parenthesize(rec.Message), l.retry)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %s%s: run %s to continue",
+			describeRun(name, &rec), rec.Phase, report.DescribeProgress(rec.Replaced, rec.CountDrained(), rec.Total), report.Parenthesize(rec.Message), l.retry)}
 	case record.Waiting:
 		if upgrade.Allows(&rec, record.VerbComplete) != nil {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process has to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retry)}
@@ -354,7 +354,11 @@ func describeResult(record record.Record) string {
 	var parts []string
 	if record.Total > 0 {
 		took := record.Ended.Sub(record.Started).Round(time.Second)
-		parts = append(parts, fmt.Sprintf("%d of %d nodes replaced in %s", record.Replaced, record.Total, took))
+		drained := record.CountDrained()
+		parts = append(parts, fmt.Sprintf("%s in %s", report.DescribeProgress(record.Replaced, drained, record.Total), took))
+		if drained > 0 {
+			parts = append(parts, "drained nodes stay fenced until you replace them")
+		}
 	}
 	if record.Message != "" {
 		parts = append(parts, record.Message)
@@ -369,7 +373,7 @@ func describeResult(record record.Record) string {
 func makeUpgradeStatus(name string, rec record.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
 		Run: rec.Run, Started: rec.Started, Result: rec.Result, Message: rec.Message, Target: rec.Target, Impacts: upgrade.ListImpacts(&rec),
-		Status: record.Status{Group: name, Phase: rec.Phase, Since: rec.PhaseBegan, Total: rec.Total, Replaced: rec.Replaced, Outdated: rec.CountUnstarted(), Owed: rec.Ledger.Contribution()},
+		Status: record.Status{Group: name, Phase: rec.Phase, Since: rec.PhaseBegan, Total: rec.Total, Replaced: rec.Replaced, Drained: rec.CountDrained(), Outdated: rec.CountUnstarted(), Owed: rec.Ledger.Contribution()},
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)
 	return s

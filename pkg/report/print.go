@@ -115,10 +115,23 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	return append(lines, LeftoverLines(s.Leftovers)...)
 }
 
+// DescribeProgress counts the nodes that are replaced, of all that are to be. drained of them are only drained, and are not called
+// replaced.
+func DescribeProgress(replaced, drained, total int) string {
+	switch {
+	case drained == 0:
+		return fmt.Sprintf("%d of %s replaced", replaced, formatCount(total, "node"))
+	case drained >= replaced:
+		return fmt.Sprintf("%d of %s drained", drained, formatCount(total, "node"))
+	default:
+		return fmt.Sprintf("%d of %s replaced, %d drained", replaced-drained, formatCount(total, "node"), drained)
+	}
+}
+
 // statusVerdict returns how far the upgrade is, and how many workloads are worse off than before.
 func statusVerdict(s *UpgradeStatus) (tone, string) {
 	st := &s.Status
-	text := fmt.Sprintf("%d of %s replaced", st.Replaced, formatCount(st.Total, "node"))
+	text := DescribeProgress(st.Replaced, st.Drained, st.Total)
 	if st.Outdated > 0 {
 		text += fmt.Sprintf(", %d not started", st.Outdated)
 	}

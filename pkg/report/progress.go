@@ -257,7 +257,7 @@ func listBlockedChanges(before, now Moment) []Event {
 // DescribeHeartbeat returns a line about what an upgrade does and what it waits for.
 func DescribeHeartbeat(now Moment) string {
 	s := &now.Status
-	text := fmt.Sprintf("phase %s, %d of %d replaced%s", s.Phase, s.Replaced, s.Total, withPrefix(", ", now.Rest.left(now.At)))
+	text := fmt.Sprintf("phase %s, %s%s", s.Phase, DescribeProgress(s.Replaced, s.Drained, s.Total), withPrefix(", ", now.Rest.left(now.At)))
 	var busy []string
 	for _, n := range s.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained {

@@ -181,18 +181,18 @@ func TestHeartbeat(t *testing.T) {
 		moment Moment
 		want   string
 	}{
-		"a node in flight":   {moment(), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods"},
-		"a silent node":      {moment(silent("n1")), "phase upgrade, 1 of 3 replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
-		"nothing in flight":  {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
-		"a forecast":         {moment(without("n1"), left(time.Minute)), "phase upgrade, 1 of 3 replaced, 5m-14m left"},
-		"an old forecast":    {moment(without("n1"), left(3*time.Minute)), "phase upgrade, 1 of 3 replaced, 3m-12m left (forecast 3m ago)"},
-		"no forecast":        {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: "no right"} }), "phase upgrade, 1 of 3 replaced, time left not known"},
-		"the first forecast": {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: WorkingItOut} }), "phase upgrade, 1 of 3 replaced"},
-		"many in flight":     {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
-		"nodes at rest":      {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
-		"waiting":            {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 replaced; waiting for a replacement to be ready"},
-		"one blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
-		"two blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"a node in flight":   {moment(), "phase upgrade, 1 of 3 nodes replaced; n1 draining 2 pods"},
+		"a silent node":      {moment(silent("n1")), "phase upgrade, 1 of 3 nodes replaced; n1 draining 2 pods (its kubelet has been silent since noon: restart the kubelet)"},
+		"nothing in flight":  {moment(without("n1")), "phase upgrade, 1 of 3 nodes replaced"},
+		"a forecast":         {moment(without("n1"), left(time.Minute)), "phase upgrade, 1 of 3 nodes replaced, 5m-14m left"},
+		"an old forecast":    {moment(without("n1"), left(3*time.Minute)), "phase upgrade, 1 of 3 nodes replaced, 3m-12m left (forecast 3m ago)"},
+		"no forecast":        {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: "no right"} }), "phase upgrade, 1 of 3 nodes replaced, time left not known"},
+		"the first forecast": {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: WorkingItOut} }), "phase upgrade, 1 of 3 nodes replaced"},
+		"many in flight":     {moment(many), "phase upgrade, 1 of 3 nodes replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
+		"nodes at rest":      {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 nodes replaced"},
+		"waiting":            {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 nodes replaced; waiting for a replacement to be ready"},
+		"one blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 nodes replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"two blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 nodes replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -63,9 +63,11 @@ type RunReport struct {
 	// Started is when the upgrade began, and Ended when it ended. They are left out if it did not.
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or drained where their owner
+	// replaces them. Drained counts those of Replaced that are drained and not known to be replaced.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
+	Drained  int `json:"drained,omitempty"`
 	// Evictions counts the pods that were evicted. WithoutReady is how long workloads had no ready pod, added up.
 	Evictions    *int             `json:"evictions,omitempty"`
 	WithoutReady *record.Duration `json:"withoutReadyPod,omitempty"`
@@ -119,7 +121,7 @@ const mostFindingsReported = 200
 func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *record.Record) *RunReport {
 	r := &RunReport{
 		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
-		Total: rec.Total, Replaced: rec.Replaced, Settings: rec.Request,
+		Total: rec.Total, Replaced: rec.Replaced, Drained: rec.CountDrained(), Settings: rec.Request,
 		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
 		Unhealthy: seen.last.Status.Unhealthy, takenUp: seen.TakenUp && !rec.Started.IsZero(),
 	}
@@ -358,7 +360,7 @@ func (r *RunReport) describeNodes() string {
 	if r.About == AboutPlan {
 		return formatCount(r.Total, "node") + " to replace"
 	}
-	return fmt.Sprintf("%d of %s replaced", r.Replaced, formatCount(r.Total, "node"))
+	return DescribeProgress(r.Replaced, r.Drained, r.Total)
 }
 
 // describePeak returns the largest size that was seen.

@@ -78,3 +78,22 @@ func TestStatusVerdict(t *testing.T) {
 		}
 	}
 }
+
+// Nodes that are only drained are not called replaced.
+func TestDescribeProgress(t *testing.T) {
+	cases := map[string]struct {
+		replaced, drained, total int
+		want                     string
+	}{
+		"all are gone":        {3, 0, 3, "3 of 3 nodes replaced"},
+		"all are drained":     {3, 3, 3, "3 of 3 nodes drained"},
+		"some are drained":    {3, 1, 4, "2 of 4 nodes replaced, 1 drained"},
+		"one node":            {1, 0, 1, "1 of 1 node replaced"},
+		"nothing is done yet": {0, 0, 2, "0 of 2 nodes replaced"},
+	}
+	for name, c := range cases {
+		if got := DescribeProgress(c.replaced, c.drained, c.total); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

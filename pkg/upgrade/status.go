@@ -19,7 +19,7 @@ func (d *decision) summarizeStatus() record.Status {
 	g := &d.w.Group
 	s := record.Status{
 		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
-		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Owed: d.rec.Ledger.Contribution(),
+		Total: d.rec.Total, Replaced: d.rec.Replaced, Drained: d.rec.CountDrained(), Outdated: len(d.count.pending), Owed: d.rec.Ledger.Contribution(),
 		GroupCounts: &record.GroupCounts{Ready: d.count.ready, New: d.count.Fresh, NewReady: d.count.Usable, Desired: g.Desired, Max: g.Max},
 		Zones:       formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
 	}
@@ -89,7 +89,7 @@ func (d *decision) startedStatus(name string) record.NodeStatus {
 func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
 	s := record.Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,
-		Total: r.Total, Replaced: r.Replaced, Outdated: r.CountUnstarted(), Owed: r.Ledger.Contribution(),
+		Total: r.Total, Replaced: r.Replaced, Drained: r.CountDrained(), Outdated: r.CountUnstarted(), Owed: r.Ledger.Contribution(),
 	}
 	var blocked []drain.Blocked
 	for _, name := range slices.Sorted(maps.Keys(r.Nodes)) {

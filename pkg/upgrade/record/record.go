@@ -125,6 +125,15 @@ func (r *Record) CountUnstarted() int {
 	return max(0, n)
 }
 
+// CountDrained counts the nodes that are drained, whose owner replaces them, and that are not known to be replaced. An upgrade that
+// waited for the replacements has them when it succeeds.
+func (r *Record) CountDrained() int {
+	if r.Request.WaitReplacement && r.Result == Succeeded {
+		return 0
+	}
+	return CountNodes(r, func(n NodeRecord) bool { return n.State == NodeDrained })
+}
+
 // InFlight are the UIDs of the nodes that were started and have not come to rest, by name.
 func (r *Record) InFlight() map[string]types.UID {
 	nodes := map[string]types.UID{}

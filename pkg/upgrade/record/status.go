@@ -38,9 +38,11 @@ type Status struct {
 	Manager string `json:"manager,omitempty"`
 	// Back tells that this is the way back of an upgrade that was rolled back.
 	Back bool `json:"back,omitempty"`
-	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or drained where their owner
+	// replaces them. Drained counts those of Replaced that are drained and not known to be replaced.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
+	Drained  int `json:"drained,omitempty"`
 	// Outdated counts the outdated nodes that the upgrade has not started to drain.
 	Outdated int `json:"outdated"`
 	// Since is when the phase began.
