@@ -368,3 +368,18 @@ func TestStatusForPrograms(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}
 }
+
+// The record of a running upgrade may be newer than the reading of its group, which still has a node that is gone. The total is the
+// record's.
+func TestStatusKeepsTheTotalOfTheRecord(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "blue", inDrain(func(r *record.Record) { r.Total, r.Replaced, r.Nodes = 2, 2, nil }))
+	s.withLeases()
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
+	var got report.UpgradeStatus
+	oneDocument(t, stdout, &got)
+	if code != exitDone || got.Status.Total != 2 || got.Status.Outdated == 0 {
+		t.Errorf("exit code %d, stderr %q, total %d of 2, %d not started", code, stderr, got.Status.Total, got.Status.Outdated)
+	}
+}
