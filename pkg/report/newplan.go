@@ -98,8 +98,8 @@ func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNo
 			n.Pods++
 		}
 	}
-	for _, finding := range p.Findings {
-		if finding.Node == m.Name() && finding.Blocker != "" && !slices.Contains(n.BlockedBy, finding.Blocker) {
+	for _, finding := range p.Findings { // an info says that the upgrade waits for what goes away by itself
+		if finding.Node == m.Name() && finding.Blocker != "" && finding.Severity.IsAtLeast(preflight.Warn) && !slices.Contains(n.BlockedBy, finding.Blocker) {
 			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
 		}
 	}
