@@ -383,3 +383,20 @@ func TestStatusKeepsTheTotalOfTheRecord(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, total %d of 2, %d not started", code, stderr, got.Status.Total, got.Status.Outdated)
 	}
 }
+
+// A label key alone is a selector, too: commands that name such a group find it by its record.
+func TestStatusOfASelectorOfOneWord(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "image", inDrain(func(r *record.Record) { r.Result, r.Request.Group = record.Interrupted, "image" }))
+	s.withLeases()
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "status", "image", "-o", "json")
+	var got report.UpgradeStatus
+	oneDocument(t, stdout, &got)
+	if code != exitDone || got.Name != "image" || got.Run != "r1" {
+		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
+	}
+	if _, stderr, code = invoke(t, "status", "flavour"); code != exitUsage || !strings.Contains(stderr, `no node group "flavour"`) {
+		t.Errorf("without a record: exit code %d, stderr %q", code, stderr)
+	}
+}
