@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
@@ -102,6 +103,12 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 	state := "not recorded there"
 	if record.Run != "" {
 		state = fmt.Sprintf("over (%s)", record.Result)
+	}
+	if i, member := nodegroup.IndexOfMember(g.members, foreign.Node); member && g.members[i].Node != nil {
+		if _, named := record.Nodes[foreign.Node]; named { // the upgrade left it so, and no status lists it as left over
+			return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q stays fenced by run %s of group %q (namespace %s), which is %s: replace the node, or let pods onto it again with: %s",
+				g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, report.CleanupCommand(g.members[i].Node))}
+		}
 	}
 	return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is %s: "+
 		"%s lists the marks with the commands that take them away", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}

@@ -344,7 +344,7 @@ func TestForeignRunsAreRefused(t *testing.T) {
 		"a part of a group whose upgrade is over": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result = record.Succeeded }))
 			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
-		}, "blue", `group "image in (v1,v2)" (namespace kube-system), which is over (succeeded)`},
+		}, "blue", `node "b1" stays fenced by run r1 of group "image in (v1,v2)" (namespace kube-system), which is over (succeeded): replace the node, or let pods onto it again with: kubectl `},
 		"another group is paused": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "green", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "blue", ""},

@@ -75,7 +75,7 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]record.Record, n
 		}
 		left := Leftover{
 			What:   fmt.Sprintf("node %s is %s by run %s, which no upgrade continues", node.Name, what, run),
-			Remedy: cleanupCommand(node),
+			Remedy: CleanupCommand(node),
 		}
 		if owner, named := nodemark.ReadOwner(node); named && owner.Namespace != namespace {
 			left.What = fmt.Sprintf("node %s is %s by run %s of group %s, which is recorded in namespace %s", node.Name, what, run, owner.Group, owner.Namespace)
@@ -92,8 +92,8 @@ func hasLabels(node *corev1.Node, wanted map[string]string) bool {
 	return len(wanted) > 0 && labels.SelectorFromSet(wanted).Matches(labels.Set(node.Labels))
 }
 
-// cleanupCommand is the command line that takes our marks from a node.
-func cleanupCommand(node *corev1.Node) string {
+// CleanupCommand returns the command line that takes our marks from a node.
+func CleanupCommand(node *corev1.Node) string {
 	var fences []corev1.Taint
 	for _, provider := range nodegroup.Providers() {
 		fences = append(fences, provider.FenceTaint)
@@ -107,7 +107,7 @@ func StillFencedLines(nodes []*corev1.Node, run string) []string {
 	var lines []string
 	for _, node := range nodes {
 		if node.Annotations[nodemark.AnnotationRun] == run {
-			lines = append(lines, fmt.Sprintf("node %s is still fenced: run %s", node.Name, cleanupCommand(node)))
+			lines = append(lines, fmt.Sprintf("node %s is still fenced: run %s", node.Name, CleanupCommand(node)))
 		}
 	}
 	slices.Sort(lines)
