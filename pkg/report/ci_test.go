@@ -57,6 +57,18 @@ func TestSARIF(t *testing.T) {
 	compare(t, filepath.Join("testdata", "check-sarif.golden"), append(text, '\n'))
 }
 
+// A colon in the first segment would make it a URI with a scheme (RFC 3986, 4.2).
+func TestURIOfAFileIsRelative(t *testing.T) {
+	for text, want := range map[string]string{
+		"dump:1.json": "./dump:1.json", "dump.json": "dump.json", "prod eu": "prod%20eu", "a/dump:1.json": "a/dump:1.json", "./dump:1.json": "./dump:1.json",
+		"/tmp/dump:1.json": "/tmp/dump:1.json", "arn:aws:eks:eu-west-1:1:cluster/shop": "./arn:aws:eks:eu-west-1:1:cluster/shop", ":": "./:",
+	} {
+		if got := escapeURI(text); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}
+
 // A finding fails by what was asked for; one that does not count, or could not be looked at, is skipped.
 func TestJUnit(t *testing.T) {
 	for least, want := range map[preflight.Severity][4]int{preflight.Error: {1, 0, 2, 0}, preflight.Warn: {2, 0, 2, 0}, preflight.Note: {3, 0, 2, 0}, "": {0, 0, 2, 0}} {

@@ -120,9 +120,13 @@ func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int)
 	return result
 }
 
-// escapeURI returns a text as a relative URI.
+// escapeURI returns a text as a reference to a file. A first segment with a colon would be taken for a scheme, so that "./" is written
+// before it (RFC 3986, 4.2).
 func escapeURI(text string) string {
 	var uri strings.Builder
+	if first, _, _ := strings.Cut(text, "/"); strings.Contains(first, ":") {
+		uri.WriteString("./")
+	}
 	for _, b := range []byte(text) {
 		if 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || strings.IndexByte("-._~/:", b) >= 0 {
 			uri.WriteByte(b)
