@@ -259,18 +259,32 @@ func countFindings(n int, s preflight.Severity) string {
 
 // WritePatches writes the commands that mend findings, each once and behind what it mends, as a
 // script of a shell. If the API server refuses new pods of a workload, a command that changes its pod template is written as a comment,
-// because the rollout would not finish. ofCluster lists the kubectl flags that select the cluster that was checked; it is empty for the
-// cluster of the current context.
+// because the rollout would not finish. If no finding has a command, comments say so and name the findings. Groups that were not
+// checked are named in comments, too. ofCluster lists the kubectl flags that select the cluster that was checked; it is empty for the
+// cluster of the current context. It returns the writer's error.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := newPage(w, Options{})
-	if len(ofCluster) > 0 && slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) }) {
+	mendable := slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) })
+	if len(ofCluster) > 0 && mendable {
 		out.addLines("kubectl() { command kubectl " + shell.Join(ofCluster) + ` "$@"; }`)
 	}
-	out.addPatches(reports)
+	for i := range reports {
+		if r := &reports[i]; r.Outdated == nil {
+			out.addLines(fmt.Sprintf("# Group %s was not checked: %s", r.Name, r.Unknown))
+		}
+	}
+	if mendable {
+		out.addPatches(reports)
+	} else {
+		out.addUnmendable(reports)
+	}
 	return out.err
 }
 
+// addPatches adds the commands of the findings that have one.
 func (p *page) addPatches(reports []CheckReport) {
+	var lines []string
+	restarts := false
 	seen := map[string]bool{}
 	for i := range reports {
 		refused := listRefused(reports[i].Findings)
@@ -278,18 +292,46 @@ func (p *page) addPatches(reports []CheckReport) {
 			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
 				continue
 			}
-			if len(seen) == 0 {
-				p.addLines("# A patch of a template is a rollout: the controller makes all of its pods again.")
-			}
 			seen[f.Mend] = true
 			mend := f.Mend
-			if refused[f.Workload] && strings.Contains(mend, `{"template":`) {
-				mend = "# once its pods are not refused any more: " + mend
+			if changesTemplate(mend) {
+				restarts = true
+				if refused[f.Workload] {
+					mend = "# once its pods are not refused any more: " + mend
+				}
 			}
-			p.addLines(fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message), mend)
+			lines = append(lines, describeInScript(&f), mend)
 		}
 	}
+	if restarts {
+		p.addLines("# A patch of a template is a rollout: the controller makes all of its pods again.")
+	}
+	p.addLines(lines...)
 }
+
+// addUnmendable adds comments that name the findings, if there are any. No finding has a command.
+func (p *page) addUnmendable(reports []CheckReport) {
+	var lines []string
+	for i := range reports {
+		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
+			if f.Skipped == "" {
+				lines = append(lines, describeInScript(&f))
+			}
+		}
+	}
+	if len(lines) > 0 {
+		p.addLines("# No command fixes these findings. kubectl nodeupgrade check shows what to do.")
+		p.addLines(lines...)
+	}
+}
+
+// describeInScript returns a comment of a shell script that names the finding's rule and object.
+func describeInScript(f *preflight.Finding) string {
+	return fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload, f.Node, "group"), f.Message)
+}
+
+// changesTemplate reports whether the command patches a pod template.
+func changesTemplate(command string) bool { return strings.Contains(command, `"template":`) }
 
 // listRefused lists the workloads of which the API server refuses new pods, by the name that findings have for them.
 func listRefused(findings []preflight.Finding) map[string]bool {

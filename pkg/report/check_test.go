@@ -105,7 +105,7 @@ func TestSkippedFindings(t *testing.T) {
 	if err := WritePatches(&patches, []CheckReport{*r}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r.Worst() != preflight.Warn || patches.Len() > 0 || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "1 warning\n") {
+	if r.Worst() != preflight.Warn || strings.Contains(patches.String(), "kubectl patch") || strings.Contains(patches.String(), "PDB001") || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "1 warning\n") {
 		t.Errorf("the worst is %q, patches %q, in\n%s", r.Worst(), patches.String(), text.String())
 	}
 }
@@ -125,6 +125,57 @@ func TestPatchesOfRefusedPods(t *testing.T) {
 		runs := strings.Contains(patches.String(), "\n"+template)
 		if runs != (refusal == "") || !strings.Contains(patches.String(), template) || !strings.Contains(patches.String(), "\n"+quota) {
 			t.Errorf("%s: the rollout runs: %t, in\n%s", refusal, runs, patches.String())
+		}
+	}
+}
+
+// TestPatchesWithoutACommand: a script without a command says so and names each finding, so that an empty output never means "all is well".
+func TestPatchesWithoutACommand(t *testing.T) {
+	found := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
+		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-0", Message: "it is overdue\nrm -rf /"},
+		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-1", Message: "it is overdue\nrm -rf /"},
+		{Rule: "NG003", Severity: preflight.Warn, Node: "node-a", Message: "it has no zone"},
+		{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/api", Message: "nothing spreads its pods", Skipped: "on purpose", Mend: "kubectl patch"},
+	}}
+	unknown := CheckReport{Unknown: "pass --current KEY=VALUE"}
+	unknown.Name = "workers"
+	for name, c := range map[string]struct {
+		reports []CheckReport
+		want    string
+	}{
+		"findings without a command": {[]CheckReport{found}, "# No command fixes these findings. kubectl nodeupgrade check shows what to do.\n" +
+			"# POD006 pod shop/web-0 and 1 more: it is overdue rm -rf /\n# NG003 node-a: it has no zone\n"},
+		"not checked":               {[]CheckReport{unknown}, "# Group workers was not checked: pass --current KEY=VALUE\n"},
+		"no finding":                {[]CheckReport{{Outdated: new(1)}}, ""},
+		"only one that is left out": {[]CheckReport{{Outdated: new(1), Findings: found.Findings[3:]}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			if err := WritePatches(&got, c.reports, []string{"--context=b"}); err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != c.want {
+				t.Errorf("got\n%swant\n%s", got.String(), c.want)
+			}
+		})
+	}
+}
+
+// TestPatchesSayWhichAreRollouts: the line about rollouts is there only if a pod template is patched.
+func TestPatchesSayWhichAreRollouts(t *testing.T) {
+	for mend, want := range map[string]bool{
+		`kubectl patch -n shop pdb web --type=merge -p '{"spec":{"maxUnavailable":1}}'`:                            false,
+		`kubectl create pdb -n shop --max-unavailable=1 web`:                                                       false,
+		`kubectl patch -n shop deployment web --type=strategic -p '{"spec":{"template":{"spec":{}}}}'`:             true,
+		`kubectl patch -n shop statefulset web -p '{"spec":{"replicas":2,"template":{"spec":{"priority":null}}}}'`: true,
+	} {
+		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/web", Message: "it needs every pod", Mend: mend}}}
+		var got strings.Builder
+		if err := WritePatches(&got, []CheckReport{r}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got.String(), "is a rollout") != want || !strings.Contains(got.String(), mend) {
+			t.Errorf("want a line about rollouts: %t, got\n%s", want, got.String())
 		}
 	}
 }
