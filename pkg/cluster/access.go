@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -191,3 +192,19 @@ func describeRight(a *authorizationv1.ResourceAttributes) string {
 	}
 	return text
 }
+
+// AdviseDenied adds to an error of the API server what a user without the right, or with old credentials, can do. It returns other
+// errors as they are.
+func AdviseDenied(err error) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w: %s", err, renewCredentials)
+	default:
+		return err
+	}
+}
+
+// renewCredentials is what to do about credentials that the API server does not accept.
+const renewCredentials = "log in again, or renew the token of the kubeconfig's user"

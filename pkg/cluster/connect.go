@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -50,13 +53,28 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := newClient(config)
 	if err != nil {
-		return Connection{}, fmt.Errorf("making a client for %s: %w", config.Host, err)
+		return Connection{}, fmt.Errorf("making a client for %s: %w: %s", config.Host, err, adviseConnecting(config, err))
 	}
 	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
-		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
+		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: %s", config.Host, err, adviseConnecting(config, err))
 	}
 	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock}, nil
+}
+
+// adviseConnecting returns what to change so that the server can be reached, in the imperative.
+func adviseConnecting(config *rest.Config, err error) string {
+	_, isUntrusted := errors.AsType[x509.UnknownAuthorityError](err)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return renewCredentials
+	case !isUntrusted && !strings.Contains(err.Error(), "unable to load root certificates"): // client-go has no type for it
+		return "check --context and the network"
+	case config.CAFile != "":
+		return "check certificate-authority of the cluster in the kubeconfig"
+	default:
+		return "check certificate-authority-data of the cluster in the kubeconfig"
+	}
 }
 
 func newClient(config *rest.Config) (kubernetes.Interface, error) {

@@ -144,7 +144,7 @@ func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("reading the lease of group %q: %w", group, err)
+		return false, fmt.Errorf("reading the lease of group %q: %w", group, AdviseDenied(err))
 	}
 	state := c.readLeaseState(first)
 	if state.Holder == "" || state.Idle > signOfLife {

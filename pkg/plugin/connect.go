@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -77,8 +76,5 @@ func (c *connection) readView(ctx context.Context) (drain.Snapshot, error) {
 
 // explainReadError is the error of a cluster that was not read.
 func explainReadError(err error) error {
-	if apierrors.IsForbidden(err) {
-		err = fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
-	}
-	return fmt.Errorf("reading the cluster: %w", err)
+	return fmt.Errorf("reading the cluster: %w", cluster.AdviseDenied(err))
 }

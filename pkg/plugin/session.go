@@ -182,7 +182,7 @@ func (s *session) reloadCluster(ctx context.Context) error {
 func (s *session) readBackground(ctx context.Context) (*inventory.Objects, error) {
 	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
 	if err != nil {
-		return nil, fmt.Errorf("reading the cluster: %w", err)
+		return nil, explainReadError(err)
 	}
 	return background, nil
 }

@@ -1,0 +1,48 @@
+package plugin
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestConnectionErrorsHaveARemedy: the error of a server that refuses the user, or that cannot be trusted, says what to change.
+func TestConnectionErrorsHaveARemedy(t *testing.T) {
+	unauthorized := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusUnauthorized, metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Reason: metav1.StatusReasonUnauthorized, Code: http.StatusUnauthorized, Message: "Unauthorized",
+		})
+	}))
+	defer unauthorized.Close()
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	defer untrusted.Close()
+	const brokenCA = `"certificate-authority-data":"YnJva2Vu",`
+	for name, c := range map[string]struct{ server, authority, says string }{
+		"a token that is not valid": {unauthorized.URL, "", "log in again, or renew the token of the kubeconfig's user"},
+		"another authority":         {untrusted.URL, "", "check certificate-authority-data of the cluster in the kubeconfig"},
+		"an authority that is none": {untrusted.URL, brokenCA, "check certificate-authority-data of the cluster in the kubeconfig"},
+		"no server":                 {nowhere, "", "check --context and the network"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kubeconfig(t, c.server)
+			file := os.Getenv("KUBECONFIG")
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, bytes.Replace(text, []byte(`{"server":`), []byte("{"+c.authority+`"server":`), 1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, stderr, code := invoke(t, "list")
+			if code != exitError || !strings.HasSuffix(stderr, ": "+c.says+"\n") {
+				t.Errorf("exit code %d, stderr %q, want %q", code, stderr, c.says)
+			}
+		})
+	}
+}
