@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +31,11 @@ type Connection struct {
 	// Server is its address, and Version what it runs, e.g. "v1.36.3".
 	Server, Version string
 	clock           *serverClock
+	written         *atomic.Bool
 }
+
+// HasWritten reports whether a request was sent that may have changed something.
+func (c *Connection) HasWritten() bool { return c.written != nil && c.written.Load() }
 
 // Now returns the API server's time, as far as its answers tell: to a few seconds. Whatever is on
 // record, or is compared with it, goes by this clock: the next process may run on another machine.
@@ -44,9 +49,10 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	clock := newServerClock()
+	clock, written := newServerClock(), &atomic.Bool{}
 	config.Wrap(deadline.Transport)
 	config.Wrap(clock.observeAnswers)
+	config.Wrap(noteWrites(written))
 	config.Wrap(retryReads)
 	config.Wrap(limitRetryAfter)
 	config.Wrap(failWatches)
@@ -59,7 +65,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	if err != nil {
 		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: %s", config.Host, err, adviseConnecting(config, err))
 	}
-	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock}, nil
+	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock, written: written}, nil
 }
 
 // adviseConnecting returns what to change so that the server can be reached, in the imperative.
@@ -98,6 +104,18 @@ func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 		response.Body.Close()
 		return next.RoundTrip(r)
 	})
+}
+
+// noteWrites returns a wrapper that sets written with the first request that may change something.
+func noteWrites(written *atomic.Bool) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodGet && !isReadRequest(r) && r.URL.Query().Get("dryRun") == "" {
+				written.Store(true)
+			}
+			return next.RoundTrip(r)
+		})
+	}
 }
 
 // retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that

@@ -3,6 +3,8 @@ package cluster
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -35,6 +37,26 @@ func TestRetryUnauthorized(t *testing.T) {
 				t.Errorf("answered %d, want %d", response.StatusCode, c.want)
 			}
 		})
+	}
+}
+
+func TestWritesAreNoted(t *testing.T) {
+	for request, want := range map[string]bool{
+		"GET /api/v1/nodes": false, "GET /api/v1/nodes?watch=true": false, "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": false,
+		"POST /api/v1/namespaces/shop/pods?dryRun=All": false, "POST /api/v1/namespaces/shop/pods/web-0/eviction": true,
+		"PATCH /api/v1/nodes/a": true, "PUT /api/v1/namespaces/kube-system/configmaps/a": true, "DELETE /api/v1/nodes/a": true,
+	} {
+		var written atomic.Bool
+		transport := noteWrites(&written)(roundTripper(func(*http.Request) (*http.Response, error) { return httptest.NewRecorder().Result(), nil }))
+		method, target, _ := strings.Cut(request, " ")
+		response, err := transport.RoundTrip(httptest.NewRequest(method, target, http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if written.Load() != want {
+			t.Errorf("%s: noted as a write: %t, want %t", request, written.Load(), want)
+		}
 	}
 }
 

@@ -39,8 +39,13 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 			strings.Join(f.kube.load().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
 	conn, err := cluster.Connect(ctx, config, makeUserAgent(), warnings)
-	return &connection{conn, f.currentContext()}, err
+	f.conn = &connection{conn, f.currentContext()}
+	return f.conn, err
 }
+
+// hasWritten reports whether the command has asked the API server to change anything. A cloud is changed only after the upgrade is
+// recorded there.
+func (f *flags) hasWritten() bool { return f.conn != nil && f.conn.HasWritten() }
 
 // namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
 // machine then.

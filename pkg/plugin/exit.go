@@ -22,6 +22,9 @@ const (
 	exitInterrupted = 130
 )
 
+// errInterrupted is the error of a command that the user interrupted before it wrote anything.
+var errInterrupted = &exitErr{code: exitInterrupted, err: errors.New("interrupted: nothing was touched")}
+
 // exitErr is an error with the exit code that goes with it. A nil err is a code without a
 // message.
 type exitErr struct {

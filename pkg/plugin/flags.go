@@ -17,6 +17,8 @@ type flags struct {
 	console
 	choices
 	kube *connectionFlags
+	// conn is the cluster that the command has connected to; nil before that.
+	conn *connection
 
 	node, selector, current, dump string
 

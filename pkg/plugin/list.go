@@ -34,7 +34,10 @@ func listGroups(ctx context.Context, c *command) error {
 	}
 	c.line.warn(found.warning)
 	records, unreadable, err := c.loadRecords(ctx)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return err
+	case err != nil:
 		c.line.warn("phases are not shown: " + err.Error())
 	}
 	c.warnUnreadable(unreadable)

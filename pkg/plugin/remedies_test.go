@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,6 +43,41 @@ func TestConnectionErrorsHaveARemedy(t *testing.T) {
 			_, stderr, code := invoke(t, "list")
 			if code != exitError || !strings.HasSuffix(stderr, ": "+c.says+"\n") {
 				t.Errorf("exit code %d, stderr %q, want %q", code, stderr, c.says)
+			}
+		})
+	}
+}
+
+// TestInterruptedReads interrupts commands while they read the cluster.
+func TestInterruptedReads(t *testing.T) {
+	for _, c := range []struct{ command, while string }{
+		{"list", "configmaps"}, {"list", "nodes"}, {"list -o json", "configmaps"}, {"status", "configmaps"}, {"check blue --current=image=v2", "pods"},
+		{"plan blue --current=image=v2", "pods"}, {"plan blue --current=image=v2 -o yaml", "services"}, {"blue --current=image=v2 --yes", "pods"}, {"pause blue", "configmaps"},
+	} {
+		t.Run(c.command+" "+c.while, func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			s := closedBudget()
+			s.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
+				if !strings.Contains(r.URL.Path, "/"+c.while) {
+					return false
+				}
+				interrupt()
+				<-r.Context().Done() // the client goes away
+				return true
+			}
+			s.serve(t)
+			var stdout, stderr bytes.Buffer
+			code := Run(ctx, strings.Fields(c.command), strings.NewReader(""), &stdout, &stderr)
+			const want = "interrupted: nothing was touched"
+			if code != exitInterrupted || !strings.HasSuffix(stderr.String(), want+"\n") || strings.Contains(stderr.String(), "error: ") {
+				t.Errorf("exit code %d, stderr %q, want %q", code, stderr.String(), want)
+			}
+			if strings.Contains(c.command, "-o") && !strings.Contains(stdout.String(), want) {
+				t.Errorf("stdout has no document that says %q: %q", want, stdout.String())
+			}
+			if len(s.sent()) > 0 {
+				t.Errorf("it changes %v", s.sent())
 			}
 		})
 	}

@@ -21,10 +21,16 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	cmd, f := newRoot(streams)
 	cmd.SetArgs(args)
 	executed, err := cmd.ExecuteContextC(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) && !f.hasWritten() {
+		err = errInterrupted
+	}
 	if err != nil && err.Error() != "" {
 		label := "error: "
-		if exitCodeOf(err) == exitWaiting {
+		switch {
+		case exitCodeOf(err) == exitWaiting:
 			label = "waiting: "
+		case errors.Is(err, errInterrupted):
+			label = ""
 		}
 		lines := []string{label + err.Error()}
 		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
