@@ -38,10 +38,11 @@ func listGroups(ctx context.Context, c *command) error {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		c.line.warn("phases are not shown: " + err.Error())
+		c.line.warn("phases are not known: " + err.Error())
 	}
 	c.warnUnreadable(unreadable)
 	all := c.makeList(&found, view.Nodes, records)
+	all.forgetPhases(func(group string) bool { return err != nil || unreadable[group] != nil })
 	if !c.line.isForPrograms() {
 		if err := c.line.writeNotes(all.hints); err != nil || len(all.list.Items) == 0 {
 			return err
@@ -74,6 +75,14 @@ func (c *command) makeList(found *foundGroups, nodes []*corev1.Node, records map
 	}
 	all.hints = slices.Concat(hintsOfList(len(all.list.Items), found.groups, refusals, nodes), hintsOfOwners(found.provider, found.groups, nodes), hintsOfRecords(found.groups, records))
 	return all
+}
+
+// forgetPhases marks the phases that are not known because the group's record was not read.
+func (g *groupList) forgetPhases(isUnread func(group string) bool) {
+	for i := range g.list.Items {
+		row := &g.list.Items[i]
+		row.PhaseUnknown = isUnread(row.Name)
+	}
 }
 
 // print writes the list on stdout.

@@ -82,3 +82,25 @@ func TestInterruptedReads(t *testing.T) {
 		})
 	}
 }
+
+// TestPhasesThatAreNotKnown lists groups whose upgrades the user may not read.
+func TestPhasesThatAreNotKnown(t *testing.T) {
+	for forbidden, want := range map[string]string{"configmaps": "?", "": "-"} {
+		s := closedBudget()
+		s.refuse = forbidding(strings.Fields(forbidden)...)
+		s.serve(t)
+		table, stderr, code := invoke(t, "list", "--no-headers", "--current=image=v2")
+		rows := strings.Split(strings.TrimSpace(table), "\n")
+		if cells := strings.Fields(rows[0]); code != exitDone || len(rows) != 2 || len(cells) != 6 || cells[4] != want {
+			t.Errorf("exit code %d, want the phase %q:\n%s", code, want, table)
+		}
+		isUnknown := forbidden != ""
+		if strings.Contains(stderr, "phases are not known: ") != isUnknown || strings.Contains(stderr, "ask for a role that allows it") != isUnknown {
+			t.Errorf("%q is forbidden, stderr %q", forbidden, stderr)
+		}
+		document, _, _ := invoke(t, "list", "-o", "json", "--current=image=v2")
+		if strings.Count(document, `"phaseUnknown": true`) != map[bool]int{true: 2}[isUnknown] {
+			t.Errorf("%q is forbidden, got\n%s", forbidden, document)
+		}
+	}
+}

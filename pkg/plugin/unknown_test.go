@@ -23,7 +23,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 		{"", "", "Which nodes of blue, green are outdated " + unknown + ": pass --current KEY=VALUE", 0},
 		{"-o json", "", `"refusal": "which nodes are current is unknown: pass --current KEY=VALUE"`, 0},
 		{"", "nodes", "nodes is forbidden: " + role, 1},
-		{current, "configmaps", "warning: phases are not shown", 0},
+		{current, "configmaps", "warning: phases are not known: ", 0},
 		{"status blue", "", "which nodes are outdated " + unknown, 0},
 		{"status blue -o json", "", `"unknown": "pass --current KEY=VALUE, a label of current nodes"`, 0},
 		{"status -l kops.k8s.io/instancegroup=blue", "", "which nodes are outdated " + unknown, 0},

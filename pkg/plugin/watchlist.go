@@ -48,6 +48,7 @@ func watchGroups(ctx context.Context, c *command) error {
 			return err
 		}
 		all := f.makeList(&f.found, f.nodes, f.records)
+		all.forgetPhases(func(group string) bool { return f.unreadable[group] != nil })
 		for _, text := range slices.Concat(describeUnreadable(f.unreadable), slices.DeleteFunc([]string{f.found.warning, warning}, func(s string) bool { return s == "" })) {
 			all.hints = append(all.hints, "warning: "+text)
 		}

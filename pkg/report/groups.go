@@ -33,6 +33,9 @@ func (g *NodeGroup) describe() string {
 	} else {
 		text += fmt.Sprintf(", %d outdated", *g.Outdated)
 	}
+	if g.PhaseUnknown {
+		text += ", phase not known"
+	}
 	return text + withPrefix(", phase ", g.Phase) + withPrefix(", refused: ", g.Refusal)
 }
 

@@ -40,7 +40,11 @@ func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 		if g.Outdated != nil {
 			outdated = strconv.Itoa(*g.Outdated)
 		}
-		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, cmp.Or(g.Phase, "-"), formatAge(g.Created, o.Now)}
+		phase := cmp.Or(g.Phase, "-")
+		if g.PhaseUnknown {
+			phase = "?"
+		}
+		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, phase, formatAge(g.Created, o.Now)}
 		if o.Wide {
 			row = append(row, g.Kind, cmp.Or(g.Wanted, "-"), cmp.Or(g.Refusal, "-"))
 		}

@@ -55,6 +55,8 @@ type NodeGroup struct {
 	Wanted string `json:"wanted,omitempty"`
 	// Phase is that of an upgrade under way, or how the last one ended.
 	Phase string `json:"phase,omitempty"`
+	// PhaseUnknown is true if the record of the group's upgrades could not be read.
+	PhaseUnknown bool `json:"phaseUnknown,omitempty"`
 	// Created is when the group's oldest node was.
 	Created time.Time `json:"oldestNode,omitzero"`
 	// Refusal says why the group cannot be upgraded; it is left out if it can.
