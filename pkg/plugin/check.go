@@ -72,6 +72,8 @@ one can say which nodes are outdated.`,
 			}
 			if slices.Contains(formatsOfCheck(), f.format) {
 				own.format, f.format = f.format, ""
+			} else if err := checkFormat(f.format, formatsOfCheck()...); err != nil {
+				return usageError(err)
 			}
 			line, err := f.parseLine(cmd, args)
 			if err == nil {
@@ -95,6 +97,7 @@ one can say which nodes are outdated.`,
 	flags.BoolVar(&own.everyNode, "all-nodes", false, "Check as if every node of the group were outdated")
 	flags.StringVarP(&f.dump, "filename", "f", "", "Dump to check in the place of the cluster, JSON or YAML, gzip or not; - for stdin")
 	f.addStrategy(flags)
+	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput+", "+strings.Join(formatsOfCheck(), ", "))
 	return cmd
 }
 

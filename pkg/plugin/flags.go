@@ -61,7 +61,7 @@ func newFlags(streams genericiooptions.IOStreams) *flags {
 func (f *flags) addShared(flags *pflag.FlagSet) {
 	f.kube.addTo(flags)
 	addVerbosity(flags, f.ErrOut)
-	flags.StringVarP(&f.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
+	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput)
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")

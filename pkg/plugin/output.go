@@ -15,14 +15,18 @@ import (
 // ours are the formats that cli-runtime does not have.
 var ours = []string{"", "table", "wide", "name", "markdown"}
 
-// checkFormat refuses a format that no one knows, before anything is read.
-func checkFormat(format string) error {
+// usageOfOutput is the usage of --output for a command without formats of its own.
+const usageOfOutput = "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…"
+
+// checkFormat refuses a format that no one knows, before anything is read. The error names the command's own formats, too.
+func checkFormat(format string, own ...string) error {
 	if slices.Contains(ours, format) {
 		return nil
 	}
 	_, err := choosePrinter(format)
 	if errors.Is(err, errUnknownFormat) {
-		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", format)
+		known := slices.Concat([]string{"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=…", "go-template=…"}, own)
+		return fmt.Errorf("--output=%s is not known: use %s", format, joinAlternatives(known))
 	}
 	return err
 }

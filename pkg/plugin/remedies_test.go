@@ -104,3 +104,18 @@ func TestPhasesThatAreNotKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestFormatsOfCheck: the help and the error of check name its own formats, too; other commands do not have them.
+func TestFormatsOfCheck(t *testing.T) {
+	kubeconfig(t, nowhere)
+	for _, format := range formatsOfCheck() {
+		for args, want := range map[string]bool{"check --help": true, "check -o bogus": true, "list --help": false, "list -o bogus": false} {
+			stdout, stderr, _ := invoke(t, strings.Fields(args)...)
+			_, text, found := strings.Cut(stdout+stderr, "table, wide, json, yaml")
+			text, _, _ = strings.Cut(text, "--") // the next flag
+			if !found || strings.Contains(text, format) != want {
+				t.Errorf("%s names the format %s: want %t, got %q", args, format, want, text)
+			}
+		}
+	}
+}
