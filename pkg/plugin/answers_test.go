@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		"an upgrade of nothing":         {"upgrade --yes", "", "error: no group is named: kubectl nodeupgrade upgrade GROUP", 2},
 		"a plan that would act":         {"plan green --dry-run=none", "", "error: --dry-run=none: a plan changes nothing", 2},
 		"a list of one":                 {"list green", "", "error: list takes no group: use kubectl nodeupgrade plan green", 2},
-		"a list of labels":              {"list -l image=v2", "", "error: list shows all groups: ", 2},
+		"a list of labels":              {"list -l image=v2", "", "error: list takes no --selector: it shows all groups: ", 2},
 		"labelled nodes by their name":  {"image=v2 --dry-run --current image=v2", "Nothing to do: all 2 nodes are current (image=v2)\nGroup       image=v2 (labelled nodes), context test\n", "", 0},
 		"a status of labelled nodes":    {"status image=v1 --current image=v2", "Node group image=v1: no upgrade was started with this tool; 1 outdated\n", "", 0},
 		"labels of no node by name":     {"image=v9 --dry-run", "", "error: finding the group: no node matches --selector=image=v9: check kubectl get nodes --show-labels\n", 2},

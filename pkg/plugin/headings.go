@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,8 +67,14 @@ func printUsage(cmd *cobra.Command) error {
 			}
 		}
 	}
+	var refused []string
+	for _, row := range listRefused() {
+		if row.applies(cmd, nil) {
+			refused = append(refused, row.flags...)
+		}
+	}
 	for _, h := range listHeadings() {
-		b.WriteString(h.describeFlags(cmd.Flags()))
+		b.WriteString(h.describeFlags(cmd.Flags(), refused))
 	}
 	if !cmd.HasParent() {
 		b.WriteString(exitCodes)
@@ -81,12 +88,12 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// describeFlags are the flags under a heading that a command has; empty where it has none.
-func (h heading) describeFlags(flags *pflag.FlagSet) string {
+// describeFlags returns the flags under a heading that a command has and does not refuse; empty where it has none.
+func (h heading) describeFlags(flags *pflag.FlagSet, refused []string) string {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
 	for _, name := range h.flags {
-		if f := flags.Lookup(name); f != nil {
+		if f := flags.Lookup(name); f != nil && !slices.Contains(refused, name) {
 			own.AddFlag(f)
 		}
 	}

@@ -49,13 +49,9 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 		return nameOfCommand(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.agreed.yes
 	}
 
-	return []ignored{
+	return append(listRefused(), []ignored{
 		{lists, namesOf(ofUpgrades.Flags()), "it shapes an upgrade, and without a group all groups are listed: name a group"},
 		{lists, []string{"progress"}, "a list has no progress: leave it out, or name a group"},
-		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so that there is no progress to show: leave it out"},
-		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it is about no group: leave it out"},
-		{isCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
-		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so that no other group is in its way: leave it out"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return nameOfCommand(cmd) == "abort" && line.dryRun == dryRunServer
@@ -103,6 +99,17 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 			func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("explain") },
 			namesOf(cmd.Flags(), "explain", "color", "help"), "--explain prints the page of a rule: leave it out",
 		},
+	}...)
+}
+
+// listRefused returns the rows of listIgnored that depend on the command only. Its help hides these flags.
+func listRefused() []ignored {
+	return []ignored{
+		{isCommand("list"), []string{"node", "selector"}, "it shows all groups: leave it out, or use kubectl nodeupgrade plan"},
+		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so that there is no progress to show: leave it out"},
+		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it is about no group: leave it out"},
+		{isCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
+		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so that no other group is in its way: leave it out"},
 	}
 }
 

@@ -119,3 +119,28 @@ func TestFormatsOfCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestHelpHidesRefusedFlags: the help of a command has no flag that the command always refuses.
+func TestHelpHidesRefusedFlags(t *testing.T) {
+	for command, flags := range map[string]string{
+		"list": "node selector progress", "plan": "progress", "check": "progress compare", "status": "progress", "abort": "parallel-groups",
+		"version": "node selector current provider cluster-name state-namespace control-plane progress",
+	} {
+		help, _, _ := invoke(t, command, "--help")
+		for _, flag := range strings.Fields(flags) {
+			if strings.Contains(help, "--"+flag+" ") {
+				t.Errorf("%s --help shows --%s", command, flag)
+			}
+		}
+	}
+	for command, flags := range map[string]string{
+		"": "node selector progress dry-run forecast yes outdated", "upgrade": "node progress forecast dry-run", "check": "node selector filename", "list": "current output", "abort": "dry-run report yes",
+	} {
+		help, _, _ := invoke(t, append(strings.Fields(command), "--help")...)
+		for _, flag := range strings.Fields(flags) {
+			if !strings.Contains(help, "--"+flag) {
+				t.Errorf("%q --help does not show --%s", command, flag)
+			}
+		}
+	}
+}

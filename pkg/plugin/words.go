@@ -24,7 +24,7 @@ func newListCommand(f *flags) *cobra.Command {
 			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " to see what would happen to it"))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.openCommand(cmd, args, f.parseList)
+			c, err := f.openCommand(cmd, args, f.parseLine)
 			if err != nil {
 				return err
 			}
@@ -33,15 +33,6 @@ func newListCommand(f *flags) *cobra.Command {
 	}
 	f.addList(cmd.Flags())
 	return cmd
-}
-
-// parseList reads the command line of list.
-func (f *flags) parseList(cmd *cobra.Command, args []string) (*commandLine, error) {
-	line, err := f.parseLine(cmd, args)
-	if err == nil && !line.groups.isEmpty() {
-		err = errors.New("list shows all groups: remove --node and --selector, or use kubectl nodeupgrade plan")
-	}
-	return line, err
 }
 
 // newPlanCommand returns the plan command. It does what the root command does with --dry-run.
