@@ -44,6 +44,7 @@ func (i identity) String() string {
 
 func newCollector(limits Limits, trim func(object any)) *collector {
 	d := &Dump{Ignored: map[string]int{}}
+	d.OtherVersions = map[string]string{}
 	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsByType(), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
@@ -128,6 +129,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	case !known:
 		c.count++
 		c.dump.Ignored[h.Kind]++
+		c.noteVersion(&h)
 		return nil
 	case h.Metadata.Name == "":
 		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.nameNext(), h.Kind)
@@ -154,6 +156,19 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	c.count++
 	c.known++
 	return nil
+}
+
+// legacyGroup is the API group that Deployments, Ingresses and others once had.
+const legacyGroup = "extensions"
+
+// noteVersion notes the version of an object whose kind is read in another version.
+func (c *collector) noteVersion(h *head) {
+	group, _, _ := strings.Cut(h.APIVersion, "/")
+	for _, k := range c.kinds {
+		if k.Name == h.Kind && k.Group() != "" && (k.Group() == group || group == legacyGroup) {
+			c.dump.OtherVersions[k.Resource] = clipText(h.APIVersion)
+		}
+	}
 }
 
 // decodeObject reads an object as the API server would, without regard to fields that it does not

@@ -372,3 +372,42 @@ func TestReadTakesAliases(t *testing.T) {
 		t.Errorf("got %v (%v), want a node with the labels", d, err)
 	}
 }
+
+// TestOtherVersionsAreNamed: objects of a kind in a version that is not read are not the same as no objects.
+func TestOtherVersionsAreNamed(t *testing.T) {
+	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}`
+	const again = ", which is not read: write it again with kubectl get "
+	for name, c := range map[string]struct{ objects, kind, why string }{
+		"an older version": {
+			`{"kind":"PodDisruptionBudget","apiVersion":"policy/v1beta1","metadata":{"name":"web"}}`, "poddisruptionbudgets",
+			"the dump has poddisruptionbudgets of policy/v1beta1" + again + "poddisruptionbudgets.v1.policy -A -o json",
+		},
+		"an older group": {
+			`{"kind":"Ingress","apiVersion":"extensions/v1beta1","metadata":{"name":"web"}}`, "ingresses",
+			"the dump has ingresses of extensions/v1beta1" + again + "ingresses.v1.networking.k8s.io -A -o json",
+		},
+		"items of a typed list": {
+			`{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1beta1","items":[{"metadata":{"name":"web"}}]}`, "poddisruptionbudgets",
+			"the dump has poddisruptionbudgets of policy/v1beta1" + again + "poddisruptionbudgets.v1.policy -A -o json",
+		},
+		"another kind of that name": {`{"kind":"Service","apiVersion":"serving.knative.dev/v1","metadata":{"name":"web"}}`, "services", "the dump has no services"},
+		"both versions": {
+			`{"kind":"PodDisruptionBudget","apiVersion":"policy/v1beta1","metadata":{"name":"web"}}{"kind":"PodDisruptionBudget","apiVersion":"policy/v1","metadata":{"name":"api"}}`,
+			"poddisruptionbudgets", "",
+		},
+		"none": {"", "poddisruptionbudgets", "the dump has no poddisruptionbudgets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, err := Read(strings.NewReader(node+c.objects), Limits{}, func(any) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why := d.WhyUnread(c.kind); why != c.why {
+				t.Errorf("got %q, want %q", why, c.why)
+			}
+			if why := d.WhyUnread(c.kind, "secrets", "jobs"); !strings.HasPrefix(why, "the dump has no jobs") {
+				t.Errorf("with another kind: got %q", why)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@
 package inventory
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -52,6 +53,8 @@ type Objects struct {
 	// IsDump, the dump has none of them and no empty list of them either.
 	Unread []string
 	IsDump bool
+	// OtherVersions has the apiVersion of objects that a dump has and that were not read, by the kind as in Unread.
+	OtherVersions map[string]string
 }
 
 // WhyUnread says which of the kinds were not read, and why; "" when all were.
@@ -61,10 +64,26 @@ func (o *Objects) WhyUnread(kinds ...string) string {
 	case len(unread) == 0:
 		return ""
 	case o.IsDump:
-		return "the dump has no " + strings.Join(unread, ", ")
+		return "the dump has " + o.describeMissing(unread)
 	default:
 		return "you may not list " + strings.Join(unread, ", ")
 	}
+}
+
+// describeMissing says which of the kinds the dump does not have, and which it has in a version that is not read.
+func (o *Objects) describeMissing(unread []string) string {
+	var others []string
+	for _, kind := range Kinds() {
+		version, found := o.OtherVersions[kind.Resource]
+		if found && slices.Contains(unread, kind.Resource) {
+			others = append(others, fmt.Sprintf("%s of %s, which is not read: write it again with kubectl get %s -A -o json", kind.Resource, version, kind.versioned()))
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(unread), func(kind string) bool { return o.OtherVersions[kind] != "" })
+	if len(missing) > 0 {
+		others = slices.Insert(others, 0, "no "+strings.Join(missing, ", "))
+	}
+	return strings.Join(others, "; and ")
 }
 
 // Facts returns which pods others need, as far as services and admission webhooks were read.

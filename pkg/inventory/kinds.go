@@ -62,6 +62,12 @@ func (k *Kind) Group() string {
 	return group
 }
 
+// versioned returns the kind with its version as kubectl get takes it: "poddisruptionbudgets.v1.policy".
+func (k *Kind) versioned() string {
+	version := strings.TrimPrefix(k.APIVersion, k.Group()+"/")
+	return k.Resource + "." + version + "." + k.Group()
+}
+
 // Path returns the path of the kind's API, without the resource: "/api/v1" or "/apis/apps/v1".
 func (k *Kind) Path() string {
 	if k.Group() == "" {
