@@ -135,3 +135,26 @@ func TestPlaceTakesBack(t *testing.T) {
 		node.Place(&needs, -1)
 	}
 }
+
+// TestAmountsThatNoNodeHas: sums of absurd requests stay positive, and negative requests, which the API server refuses, count as none.
+func TestAmountsThatNoNodeHas(t *testing.T) {
+	for requests, want := range map[string]struct{ cpu, memory int64 }{
+		"cpu=9Pi memory=8Ei":     {fit.MostCPU, fit.MostBytes},
+		"cpu=-15 memory=-1Gi":    {0, 0},
+		"cpu=1500m memory=2Gi":   {1500, 2 << 30},
+		"cpu=10000 memory=100Ti": {10_000_000, 100 << 40},
+		"cpu=9e18 memory=9e30":   {fit.MostCPU, fit.MostBytes},
+	} {
+		one := fit.RequestsOf(build.Pod("web", asking(requests)))
+		if one.CPU != want.cpu || one.Memory != want.memory {
+			t.Errorf("%s: got %d CPU and %d bytes, want %+v", requests, one.CPU, one.Memory, want)
+		}
+		var sum fit.Resources
+		for range 5000 { // pods of the largest cluster that a node group has
+			sum.Add(&one, 1)
+		}
+		if sum.CPU < one.CPU || sum.Memory < one.Memory {
+			t.Errorf("%s: the sum is %+v", requests, sum)
+		}
+	}
+}

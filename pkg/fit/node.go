@@ -59,9 +59,9 @@ func reported(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	case !has:
 		return Unlimited
 	case name == corev1.ResourceCPU:
-		return quantity.MilliValue()
+		return MilliCPU(&quantity)
 	default:
-		return quantity.Value()
+		return Bytes(&quantity)
 	}
 }
 

@@ -28,10 +28,33 @@ type Quantity struct {
 	Value int64
 }
 
+// MostCPU, in thousandths, and MostBytes are the largest amounts that MilliCPU and Bytes return. No node has as much, and sums of
+// them over the pods of a node group do not overflow.
+const (
+	MostCPU   = 1 << 43
+	MostBytes = 1 << 50
+)
+
+// MilliCPU returns a CPU quantity in thousandths, at least 0 and at most MostCPU. The API server refuses negative quantities.
+func MilliCPU(q *quantities.Quantity) int64 {
+	if q.CmpInt64(MostCPU/1000) > 0 { // the thousandths may overflow
+		return MostCPU
+	}
+	return max(0, q.MilliValue())
+}
+
+// Bytes returns a quantity in bytes, at least 0 and at most MostBytes.
+func Bytes(q *quantities.Quantity) int64 {
+	if q.CmpInt64(MostBytes) > 0 { // which may be more than an int64 holds
+		return MostBytes
+	}
+	return max(0, q.Value())
+}
+
 // RequestsOf is what the scheduler sets aside for the pod.
 func RequestsOf(pod *corev1.Pod) Resources {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: pod.Spec.NodeName != ""})
-	return Resources{list.Cpu().MilliValue(), list.Memory().Value(), list.StorageEphemeral().Value(), othersOf(list)}
+	return Resources{MilliCPU(list.Cpu()), Bytes(list.Memory()), Bytes(list.StorageEphemeral()), othersOf(list)}
 }
 
 // othersOf are the quantities of the list that have no field of their own.

@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	helpers "k8s.io/component-helpers/resource"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // room is what pods take up on nodes: thousandths of a CPU, bytes of memory, and how many they are.
@@ -19,7 +21,7 @@ func (r *room) subtract(other room) {
 }
 
 func roomOfList(list corev1.ResourceList) room {
-	return room{cpu: list.Cpu().MilliValue(), memory: list.Memory().Value(), pods: list.Pods().Value()}
+	return room{cpu: fit.MilliCPU(list.Cpu()), memory: fit.Bytes(list.Memory()), pods: list.Pods().Value()}
 }
 
 // describeLack says of what there is too little, as "3 CPU (1 free)".
@@ -67,7 +69,7 @@ func (c roomCounter) count(pod *corev1.Pod) room {
 
 func countRoom(pod *corev1.Pod) room {
 	requests := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
-	return room{cpu: requests.Cpu().MilliValue(), memory: requests.Memory().Value(), pods: 1}
+	return room{cpu: fit.MilliCPU(requests.Cpu()), memory: fit.Bytes(requests.Memory()), pods: 1}
 }
 
 // hasPodEnded reports whether the pod takes up no room any more.

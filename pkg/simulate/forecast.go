@@ -382,7 +382,7 @@ func (c *Cluster) measureRoom(req record.Request) Room {
 	if c.group.Can.Resize {
 		n := int64(req.Surge)
 		of := c.cloud.model.allocatable
-		room.Added = amount{of.Cpu().MilliValue(), of.Memory().Value()}.times(n).toQuantities(int(n * of.Pods().Value()))
+		room.Added = amount{fit.MilliCPU(of.Cpu()), fit.Bytes(of.Memory())}.times(n).toQuantities(int(n * of.Pods().Value()))
 	}
 	return room
 }

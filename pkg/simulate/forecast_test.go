@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -171,6 +172,21 @@ func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
 	r := f.Room
 	if got := fmt.Sprintf("%s; %d nodes %s; surge %s", text(r.Moves), r.Nodes, text(r.Free), text(r.Added)); got != "3 6Gi 6; 2 nodes 4 7Gi 10; surge 4 8Gi 20" {
 		t.Error(got)
+	}
+}
+
+// TestRoomOfAbsurdRequests: no sum of requests is negative, whatever the pods ask for.
+func TestRoomOfAbsurdRequests(t *testing.T) {
+	for _, cpu := range []string{"9Pi", "-15"} {
+		spec := shop()
+		spec.Pods = append(spec.Pods, pods("x", "old-0", requests(cpu, "1Gi")))
+		f, err := simulate.Predict(t.Context(), spec, request())
+		if _, isEndless := errors.AsType[*simulate.EndlessError](err); err != nil && !isEndless {
+			t.Fatal(err)
+		}
+		if r := f.Room; r.Moves.CPU.Sign() < 0 || r.Moves.Pods == 0 {
+			t.Errorf("%s: got %s CPU of %d pods", cpu, r.Moves.CPU.String(), r.Moves.Pods)
+		}
 	}
 }
 
