@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // Objects are the objects of a cluster as they were read, by kind. Of each there is what
@@ -76,7 +77,8 @@ func (o *Objects) describeMissing(unread []string) string {
 	for _, kind := range Kinds() {
 		version, found := o.OtherVersions[kind.Resource]
 		if found && slices.Contains(unread, kind.Resource) {
-			others = append(others, fmt.Sprintf("%s of %s, which is not read: write it again with kubectl get %s -A -o json", kind.Resource, version, kind.versioned()))
+			others = append(others, fmt.Sprintf("%s of %s, which is not read: write it again with %s",
+				kind.Resource, version, shell.Join([]string{"kubectl", "get", kind.versioned(), "-A", "-o", "json"})))
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(unread), func(kind string) bool { return o.OtherVersions[kind] != "" })
