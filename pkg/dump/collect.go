@@ -14,6 +14,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // collector takes objects in, one after the other.
@@ -166,7 +167,8 @@ func (c *collector) noteVersion(h *head) {
 	group, _, _ := strings.Cut(h.APIVersion, "/")
 	for _, k := range c.kinds {
 		if k.Name == h.Kind && k.Group() != "" && (k.Group() == group || group == legacyGroup) {
-			c.dump.OtherVersions[k.Resource] = clipText(h.APIVersion)
+			again := shell.Join([]string{"kubectl", "get", k.Versioned(), "-A", "-o", "json"})
+			c.dump.OtherVersions[k.Resource] = fmt.Sprintf("%s, which is not read: write it again with %s", clipText(h.APIVersion), again)
 		}
 	}
 }

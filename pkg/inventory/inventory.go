@@ -3,7 +3,6 @@
 package inventory
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // Objects are the objects of a cluster as they were read, by kind. Of each there is what
@@ -54,7 +52,8 @@ type Objects struct {
 	// IsDump, the dump has none of them and no empty list of them either.
 	Unread []string
 	IsDump bool
-	// OtherVersions has the apiVersion of objects that a dump has and that were not read, by the kind as in Unread.
+	// OtherVersions has the apiVersion of objects that a dump has and that were not read, and what to do about it, by the kind as in
+	// Unread.
 	OtherVersions map[string]string
 }
 
@@ -77,8 +76,7 @@ func (o *Objects) describeMissing(unread []string) string {
 	for _, kind := range Kinds() {
 		version, found := o.OtherVersions[kind.Resource]
 		if found && slices.Contains(unread, kind.Resource) {
-			others = append(others, fmt.Sprintf("%s of %s, which is not read: write it again with %s",
-				kind.Resource, version, shell.Join([]string{"kubectl", "get", kind.versioned(), "-A", "-o", "json"})))
+			others = append(others, kind.Resource+" of "+version)
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(unread), func(kind string) bool { return o.OtherVersions[kind] != "" })

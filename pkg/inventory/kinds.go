@@ -62,8 +62,8 @@ func (k *Kind) Group() string {
 	return group
 }
 
-// versioned returns the kind with its version as kubectl get takes it: "poddisruptionbudgets.v1.policy".
-func (k *Kind) versioned() string {
+// Versioned returns the kind with its version as kubectl get takes it: "poddisruptionbudgets.v1.policy".
+func (k *Kind) Versioned() string {
 	version := strings.TrimPrefix(k.APIVersion, k.Group()+"/")
 	return k.Resource + "." + version + "." + k.Group()
 }
