@@ -51,8 +51,15 @@ func TestConnectionErrorsHaveARemedy(t *testing.T) {
 // TestInterruptedReads interrupts commands while they read the cluster.
 func TestInterruptedReads(t *testing.T) {
 	for _, c := range []struct{ command, while string }{
-		{"list", "configmaps"}, {"list", "nodes"}, {"list -o json", "configmaps"}, {"status", "configmaps"}, {"check blue --current=image=v2", "pods"},
-		{"plan blue --current=image=v2", "pods"}, {"plan blue --current=image=v2 -o yaml", "services"}, {"blue --current=image=v2 --yes", "pods"}, {"pause blue", "configmaps"},
+		{"list", "configmaps"},
+		{"list", "nodes"},
+		{"list -o json", "configmaps"},
+		{"status", "configmaps"},
+		{"check blue --current=image=v2", "pods"},
+		{"plan blue --current=image=v2", "pods"},
+		{"plan blue --current=image=v2 -o yaml", "services"},
+		{"blue --current=image=v2 --yes", "pods"},
+		{"pause blue", "configmaps"},
 	} {
 		t.Run(c.command+" "+c.while, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
