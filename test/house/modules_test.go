@@ -5,6 +5,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -46,5 +47,49 @@ func TestVersionRule(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { want(t, versionFaults(c.ours, c.theirs), c.want) })
+	}
+}
+
+// dependencyFaults lists the modules that go.mod requires directly and docs/dependencies.md lacks, and the other way round.
+func dependencyFaults(goMod, page string) []string {
+	var direct, described []string
+	for line := range strings.Lines(goMod) {
+		if !strings.Contains(line, "// indirect") {
+			direct = slices.AppendSeq(direct, maps.Keys(required(line)))
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+/[^`]+)` \\| [^|]+ \\|$").FindAllStringSubmatch(page, -1) {
+		described = append(described, row[1])
+	}
+	var faults []string
+	for _, name := range direct {
+		if !slices.Contains(described, name) {
+			faults = append(faults, "docs/dependencies.md has no row for "+name)
+		}
+	}
+	for _, name := range described {
+		if !slices.Contains(direct, name) {
+			faults = append(faults, "docs/dependencies.md has a row for "+name+", which go.mod does not require directly")
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+func TestDependenciesAreDescribed(t *testing.T) {
+	report(t, dependencyFaults(read(t, "go.mod"), read(t, "docs/dependencies.md")))
+}
+
+func TestDependencyRule(t *testing.T) {
+	const goMod = "require (\n\ta.b/c v1.0.0\n\ta.b/d v1.0.0 // indirect\n\tgithub.com/aws/aws-sdk-go-v2/service/iam v1.9.0\n)\n"
+	const page = "| `a.b/c` | reads |\n| `github.com/aws/aws-sdk-go-v2/service/iam` | asks |\n"
+	cases := map[string]struct{ old, new, want string }{
+		"good":              {"", "", ""},
+		"no row":            {"| `a.b/c` | reads |\n", "", "no row for a.b/c"},
+		"an indirect one":   {"| `a.b/c` | reads |\n", "| `a.b/c` | reads |\n| `a.b/d` | writes |\n", "a row for a.b/d"},
+		"a row of no words": {"| reads |", "| |", "no row for a.b/c"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, dependencyFaults(goMod, strings.Replace(page, c.old, c.new, 1)), c.want) })
 	}
 }
