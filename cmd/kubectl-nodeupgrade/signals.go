@@ -57,7 +57,7 @@ func announceEnd(stderr io.Writer) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		fmt.Fprintln(stderr, "interrupted: finishing what was begun (press Ctrl-C again to quit at once)")
+		fmt.Fprintln(stderr, "interrupted: ending this command (press Ctrl-C again to quit at once)")
 	}()
 	select {
 	case <-written:

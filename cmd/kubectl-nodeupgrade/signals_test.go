@@ -19,7 +19,7 @@ import (
 // asked is what the command says to the first Ctrl-C, and stopping what its body says to the end of
 // its context.
 const (
-	asked    = "interrupted: finishing what was begun (press Ctrl-C again to quit at once)"
+	asked    = "interrupted: ending this command (press Ctrl-C again to quit at once)"
 	stopping = "stopping"
 )
 

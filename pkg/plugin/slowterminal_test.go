@@ -139,7 +139,7 @@ func TestOthersWriteAboveTheView(t *testing.T) {
 		p.Step(stepOf(record.PhaseUpgrade))
 		time.Sleep(time.Second)
 		fmt.Fprint(e, "^C")
-		fmt.Fprintln(p.stderr, "interrupted: finishing what was begun")
+		fmt.Fprintln(p.stderr, "interrupted: ending this command")
 		time.Sleep(time.Second)
 		if shown := e.String(); strings.Count(shown, "0 of 2 replaced") != 1 || strings.Contains(shown, "^C") {
 			t.Errorf("shown are\n%s", shown)
@@ -153,7 +153,7 @@ func TestOthersWriteAboveTheView(t *testing.T) {
 	})
 	want := []string{
 		"run r1: upgrading to workers:2", "phase upgrade: 2 outdated nodes, desired 3, max 4 (a:3)", "node n1 draining 1 pod (batch 1)",
-		"interrupted: finishing what was begun", "Warning: one", "Warning: ^[[2Jtwo", "stopping: interrupted", "error: the last line",
+		"interrupted: ending this command", "Warning: one", "Warning: ^[[2Jtwo", "stopping: interrupted", "error: the last line",
 	}
 	if got := textsOf(e); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
