@@ -37,6 +37,9 @@ func simulateExamples() string {
 ` + dump.Script() + `
   kubectl nodeupgrade simulate workers -f dump.json
 
+  # a kind without objects counts as not read; an empty list says there are none
+  kubectl get --raw /apis/apps/v1/statefulsets >> dump.json
+
   # what another choice would mean, and which fits best
   kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3
   kubectl nodeupgrade simulate workers -f dump.json --compare`
