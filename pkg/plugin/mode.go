@@ -83,6 +83,9 @@ func rejectFinished(doing, group string, record *record.Record) error {
 	switch {
 	case record.Run == "":
 		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
+	case !record.IsResumable() && record.CountDrained() > 0:
+		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s), and drained nodes stay fenced until you replace them: give a node the labels of current nodes, and %s releases it",
+			doing, group, record.Result, nodegroup.Command("abort", group)))
 	case !record.IsResumable():
 		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
 	default:

@@ -98,9 +98,13 @@ func TestRejectFinished(t *testing.T) {
 	}{
 		"nothing recorded": {record.Record{}, `pausing group "workers": no upgrade of it is recorded: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
 		"done":             {begun(record.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
-		"aborted":          {begun(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
-		"interrupted":      {begun(record.Interrupted), ""},
-		"under way":        {begun(""), ""},
+		"done, with drained nodes": {
+			begun(record.Succeeded, func(r *record.Record) { r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeDrained}} }),
+			`pausing group "workers": its upgrade is over (succeeded), and drained nodes stay fenced until you replace them: give a node the labels of current nodes, and kubectl nodeupgrade abort workers releases it`,
+		},
+		"aborted":     {begun(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
+		"interrupted": {begun(record.Interrupted), ""},
+		"under way":   {begun(""), ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
