@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -214,6 +216,9 @@ func comparisonFooter(c *Comparison) []string {
 		switch w := &c.Ways[i]; {
 		case w.Best:
 			lines = append(lines, fmt.Sprintf("Best        %s: fewest pods deleted past a budget, then the recommended strategy, then least outage, then shortest", w.Flags))
+			if w.Request.OnTimeout == record.Force {
+				lines = append(lines, fmt.Sprintf("Deletes     pods that cannot leave a node within %s, past their budgets (%d in this forecast)", duration.HumanDuration(w.Request.DrainTimeout.Duration), w.Forced))
+			}
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, strings.TrimPrefix(w.Refused, w.Flags+": ")))
 		case w.Unforecast != "":

@@ -52,6 +52,21 @@ func TestBestWay(t *testing.T) {
 	}
 }
 
+// The best way may be one that deletes pods when their time is over. The comparison says so, though none is deleted in the forecast.
+func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
+	forces := report.Way{
+		Flags: "--like=gke", Request: record.Request{Strategy: record.Surge, OnTimeout: record.Force, DrainTimeout: record.Duration{Duration: time.Hour}},
+		WayForecast: &report.WayForecast{Result: record.Succeeded},
+	}
+	var text bytes.Buffer
+	if err := report.WriteComparison(&text, report.NewComparison("workers", record.Surge, "for a reason", []report.Way{forces}), report.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nDeletes     pods that cannot leave a node within 60m, past their budgets (0 in this forecast)\n"; !strings.Contains(text.String(), want) {
+		t.Errorf("want %q in\n%s", want, text.String())
+	}
+}
+
 // TestBestWayForcesNoPods: a way that deletes pods past their budgets is the best only where each way does.
 func TestBestWayForcesNoPods(t *testing.T) {
 	left := report.Way{Flags: "left", Request: record.Request{Strategy: record.Surge}, WayForecast: &report.WayForecast{Result: record.LeftBehind}}
