@@ -11,7 +11,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
