@@ -396,6 +396,11 @@ func TestStatusOfASelectorOfOneWord(t *testing.T) {
 	if code != exitDone || got.Name != "image" || got.Run != "r1" {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}
+	for _, args := range [][]string{{"image", "--yes"}, {"plan", "image"}} { // the record must not choose the nodes of an upgrade
+		if _, stderr, code = invoke(t, args...); code != exitUsage || !strings.Contains(stderr, `no node group "image"`) {
+			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
+		}
+	}
 	if _, stderr, code = invoke(t, "status", "flavour"); code != exitUsage || !strings.Contains(stderr, `no node group "flavour"`) {
 		t.Errorf("without a record: exit code %d, stderr %q", code, stderr)
 	}

@@ -65,23 +65,14 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 }
 
 // openGroups resolves what the user named to names of groups. If no group has the name and the name is a label selector, as status
-// and errors print groups of labelled nodes, it opens a session for the labelled nodes. A single word, as in -l odd, is a selector if
-// an upgrade of labelled nodes is recorded under it. With --provider=aws such a name is unknown.
+// and errors print groups of labelled nodes, it opens a session for the labelled nodes. With --provider=aws such a name is unknown.
 func (s *session) openGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
 	names, err := s.resolveGroupNames(ctx, chosen, suggest)
 	mayBeLabelled := s.line.providerName == providerAuto || s.line.providerName == providerManual
-	if err == nil || !mayBeLabelled || len(chosen.names) != 1 {
+	if err == nil || !mayBeLabelled || len(chosen.names) != 1 || !nodegroup.IsSelector(chosen.names[0]) {
 		return s, names, err
 	}
-	name, current := chosen.names[0], map[string]string(nil)
-	if !nodegroup.IsSelector(name) {
-		rec, readErr := s.openStore(name).LoadRecord(ctx)
-		if readErr != nil || !rec.IsCloudless() {
-			return s, names, err // it is not known as a selector
-		}
-		current = rec.Request.Current
-	}
-	labelled, err := s.openLabelled(ctx, name, current)
+	labelled, err := s.openLabelled(ctx, chosen.names[0], nil)
 	if err != nil {
 		return s, nil, err
 	}

@@ -123,11 +123,31 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 			return s, name, err
 		}
 	}
-	s, names, err := s.openGroups(ctx, chosen, suggestNone)
-	if err != nil {
-		return s, "", err
+	found, names, err := s.openGroups(ctx, chosen, suggestNone)
+	if err == nil {
+		return found, names[0], nil
 	}
-	return s, names[0], nil
+	if labelled := s.openRecorded(ctx, chosen); labelled != nil {
+		return labelled, chosen.names[0], nil
+	}
+	return s, "", err
+}
+
+// openRecorded opens a session for labelled nodes whose selector is a single word, as in -l odd, if an upgrade is recorded under it; nil
+// otherwise. Only a status may do so: a record, which others can write, must not choose the nodes of an upgrade.
+func (s *session) openRecorded(ctx context.Context, chosen groupSelection) *session {
+	if len(chosen.names) != 1 || s.line.providerName != providerAuto && s.line.providerName != providerManual {
+		return nil
+	}
+	rec, err := s.openStore(chosen.names[0]).LoadRecord(ctx)
+	if err != nil || !rec.IsCloudless() {
+		return nil
+	}
+	labelled, err := s.openLabelled(ctx, chosen.names[0], rec.Request.Current)
+	if err != nil {
+		return nil
+	}
+	return labelled
 }
 
 // quoteGroups quotes the names of groups as operands of a command.
