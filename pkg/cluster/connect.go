@@ -59,7 +59,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := newClient(config)
 	if err != nil {
-		return Connection{}, fmt.Errorf("making a client for %s: %w: %s", config.Host, err, adviseConnecting(config, err))
+		return Connection{}, fmt.Errorf("connecting to the API server at %s: %w: %s", config.Host, err, adviseConnecting(config, err))
 	}
 	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {

@@ -217,7 +217,7 @@ func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) er
 	return d.printStatus(status)
 }
 
-// describeChanges returns a line for each change since the last status.
+// describeChanges compares a status with the last one and returns a line, with the time, for each difference.
 func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
 	var texts []string
 	for _, event := range report.DescribeChanges(d.last, now) {

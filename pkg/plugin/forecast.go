@@ -64,10 +64,10 @@ func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	case len(forecast.Nodes) == 0 || !p.awaitsUsers(&p.request):
 		return nil
 	case forecast.Refilled:
-		return []string{"you bring another node as soon as one is drained: the upgrade waits for each of them" + unknown}
+		return []string{"you bring a new node as soon as one is drained. The upgrade waits for each of them" + unknown}
 	default:
-		return []string{"no replacement is waited for, and the current nodes take all pods: the upgrade itself waits for another node for each drained one" + unknown +
-			"; pass --wait-replacement=false if the current nodes are the replacements"}
+		return []string{"the current nodes take all pods, and you bring no other node. The upgrade itself waits for a new node for each drained one" + unknown +
+			". Pass --wait-replacement=false if the current nodes are the replacements"}
 	}
 }
 

@@ -41,7 +41,7 @@ func TestPlanOfAnInterruptedUpgradeWithoutACloud(t *testing.T) {
 	if n := plan.Nodes; len(n) != 1 || n[0].Name != "b1" || n[0].End.Latest.Duration == 0 {
 		t.Errorf("got nodes %+v", n)
 	}
-	if !strings.Contains(strings.Join(plan.Unread, "; "), "no replacement is waited for") {
+	if !strings.Contains(strings.Join(plan.Unread, "; "), "you bring no other node") {
 		t.Errorf("it does not say that replacements are not waited for: %q", plan.Unread)
 	}
 }

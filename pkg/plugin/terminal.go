@@ -45,7 +45,8 @@ func mayRedraw(w io.Writer) bool {
 // isTerminal reports whether w writes to a terminal.
 func isTerminal(w io.Writer) bool { return printers.IsTerminal(fileOf(w)) }
 
-// mayColor reports whether texts on w may have colours. --color decides; with auto, the terminal and the environment do.
+// mayColor reports whether output to w may have colours. With --color=auto it may if w is a terminal and neither NO_COLOR nor TERM=dumb
+// is set.
 func (c console) mayColor(w io.Writer) bool {
 	switch c.color {
 	case "always":

@@ -142,19 +142,19 @@ func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb rec
 	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
-// rejectReport returns an error if a report was asked for of what another process carries out.
+// rejectReport returns an error if --report was passed for an upgrade that another process runs.
 func (u *recordedUpgrade) rejectReport(c *command) error {
 	if c.line.reportFile == "" {
 		return nil
 	}
-	return usageError(fmt.Errorf("--report: another process carries the upgrade out, and only that process can report it: leave the flag out, or use %s --report=%s for what is recorded",
+	return usageError(fmt.Errorf("--report: another process runs this upgrade, and only that process can report it: leave the flag out, or report what is recorded with %s --report=%s",
 		nodegroup.Command("status", u.name), shell.Quote(c.line.reportFile)))
 }
 
-// warnOfNoReport says that a report is not written, if one was asked for, because another process carried the upgrade out.
+// warnOfNoReport warns that no report is written, if --report was passed, because another process ran the upgrade.
 func (u *recordedUpgrade) warnOfNoReport(c *command) {
 	if c.line.reportFile != "" {
-		fmt.Fprintf(c.line.ErrOut, "warning: group %q: no report was written: another process carried the upgrade out\n", u.name)
+		c.line.warn(fmt.Sprintf("group %q: no report was written: another process ran the upgrade", u.name))
 	}
 }
 

@@ -151,7 +151,7 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 func comparisonVerdict(c *Comparison) (tone, string) {
 	for i := range c.Ways {
 		if w := &c.Ways[i]; w.Best {
-			text := fmt.Sprintf("Best: %s, takes %s", w.Flags, formatSpan(w.Duration))
+			text := fmt.Sprintf("Best: %s, takes %s", w.Flags, FormatSpan(w.Duration))
 			if w.Peak != nil {
 				text += fmt.Sprintf(", at most %s", formatCount(*w.Peak, "node"))
 			}
@@ -196,7 +196,7 @@ func formatWay(w *Way) []string {
 		peak, extra = strconv.Itoa(*w.Peak), fmt.Sprintf("%.1f", *w.ExtraInstanceHours)
 	}
 	return []string{
-		w.Flags, formatSpan(w.Duration), peak, extra, strconv.Itoa(w.Evictions),
+		w.Flags, FormatSpan(w.Duration), peak, extra, strconv.Itoa(w.Evictions),
 		strconv.Itoa(w.Forced), w.Outage.Round(time.Second).String(), string(w.Result), best,
 	}
 }
@@ -216,7 +216,7 @@ func comparisonFooter(c *Comparison) []string {
 		case w.Best:
 			lines = append(lines, fmt.Sprintf("Best        %s: fewest pods deleted past a budget, then the recommended strategy, then least outage, then shortest", w.Flags))
 			if w.Request.OnTimeout == record.Force {
-				lines = append(lines, fmt.Sprintf("Deletes     pods that cannot leave a node within %s, past their budgets (%d in this forecast)", duration.HumanDuration(w.Request.DrainTimeout.Duration), w.Forced))
+				lines = append(lines, fmt.Sprintf("Deletes     pods that are still on their node after %s, even if their budget forbids it (%d in this forecast)", duration.HumanDuration(w.Request.DrainTimeout.Duration), w.Forced))
 			}
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, strings.TrimPrefix(w.Refused, w.Flags+": ")))

@@ -62,7 +62,7 @@ func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
 	if err := report.WriteComparison(&text, report.NewComparison("workers", record.Surge, "for a reason", []report.Way{forces}), report.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\nDeletes     pods that cannot leave a node within 60m, past their budgets (0 in this forecast)\n"; !strings.Contains(text.String(), want) {
+	if want := "\nDeletes     pods that are still on their node after 60m, even if their budget forbids it (0 in this forecast)\n"; !strings.Contains(text.String(), want) {
 		t.Errorf("want %q in\n%s", want, text.String())
 	}
 }

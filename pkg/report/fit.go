@@ -18,7 +18,7 @@ type fitted struct {
 	said []string
 }
 
-// leaveOutSame removes the columns that have the same cell in each of several rows.
+// leaveOutSame removes each column in which all cells are equal, and adds the value to said. A table with one row keeps its columns.
 func (f *fitted) leaveOutSame() {
 	if len(f.rows) < 2 {
 		return

@@ -19,13 +19,13 @@ func newPage(w io.Writer, o Options) *page { return &page{w: w, Options: o} }
 // isFitted reports whether lines and tables must fit the width of a terminal.
 func (p *page) isFitted() bool { return p.Style == Plain && !p.Wide && p.Width > 0 }
 
-// labelWidth is the width in cells of a label with the spaces behind it, as in "Takes       12m".
+// labelWidth is the width in cells of a label with the spaces after it, as in "Takes       12m".
 const labelWidth = 12
 
 // label matches the label of a line.
 var label = regexp.MustCompile(`^[A-Z][a-z]+( [a-z]+)* +`)
 
-// labelOf returns the label of a line with the spaces behind it; "" for none.
+// labelOf returns the label that a line begins with, and the spaces after it: "Takes       ". It returns "" if there is no label.
 func labelOf(line string) string {
 	if found := label.FindString(line); len(found) == labelWidth {
 		return found
@@ -51,7 +51,7 @@ func (p *page) addLines(lines ...string) {
 	}
 }
 
-// addVerdict adds the most important line.
+// addVerdict adds the line that sums an answer up, in the colour of its tone.
 func (p *page) addVerdict(t tone, text string) {
 	text = sanitizeCell(p.Style, text)
 	if p.isFitted() {

@@ -54,7 +54,7 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 	for _, n := range plan.Nodes {
 		row := []string{
 			dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
-			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(n.Start), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
+			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(n.Start), dashUnless(n.End.Latest.Duration > 0, FormatSpan(n.End)),
 			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(&n, wide),
 		}
 		if wide {
@@ -69,7 +69,7 @@ func formatStart(start *simulate.Span) string {
 	if start == nil {
 		return "-"
 	}
-	return formatSpan(*start)
+	return FormatSpan(*start)
 }
 
 // formatBlockers is the first blocker and how many more there are, or all of them in a wide table.
@@ -203,7 +203,7 @@ func (p *Plan) describeOutcome() string {
 	case p.Ends != nil && p.Ends.Slow.IsShort():
 		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
-		return ", takes " + formatSpan(p.Duration) + p.describeAwaited()
+		return ", takes " + FormatSpan(p.Duration) + p.describeAwaited()
 	default:
 		return ", not known how long it takes"
 	}
@@ -373,7 +373,7 @@ func forecastLines(p *Plan) []string {
 	if p.Duration.Latest.Duration == 0 || p.Evictions == nil || p.ExtraInstanceHours == nil {
 		return nil
 	}
-	text := fmt.Sprintf("Takes       %s%s; %s", formatSpan(p.Duration), p.describeAwaited(), formatCount(*p.Evictions, "eviction"))
+	text := fmt.Sprintf("Takes       %s%s; %s", FormatSpan(p.Duration), p.describeAwaited(), formatCount(*p.Evictions, "eviction"))
 	if pods, _ := countDeletions(p.Deletions); pods > 0 {
 		text += fmt.Sprintf(", %s", formatCount(pods, "deletion"))
 	}
@@ -424,10 +424,10 @@ func stuckLines(nodes []PlanNode) []string {
 func describeEnds(ends *PlanEnds) string {
 	fast, slow := &ends.Fast, &ends.Slow
 	if fast.Result == slow.Result && fast.Node == slow.Node && fast.NotReached == slow.NotReached {
-		return describeEnding(slow, formatSpan(simulate.Span{Earliest: fast.After, Latest: slow.After}))
+		return describeEnding(slow, FormatSpan(simulate.Span{Earliest: fast.After, Latest: slow.After}))
 	}
-	return describeEnding(fast, formatSpan(simulate.Span{Earliest: fast.After, Latest: fast.After})) +
-		"; in the slow case " + describeEnding(slow, formatSpan(simulate.Span{Earliest: slow.After, Latest: slow.After}))
+	return describeEnding(fast, FormatSpan(simulate.Span{Earliest: fast.After, Latest: fast.After})) +
+		"; in the slow case " + describeEnding(slow, FormatSpan(simulate.Span{Earliest: slow.After, Latest: slow.After}))
 }
 
 func describeEnding(e *simulate.Ending, after string) string {
@@ -511,10 +511,7 @@ func formatResources(a simulate.Amount) string {
 }
 
 // FormatSpan returns a time, or the earliest and the latest: "3m10s-12m".
-func FormatSpan(s simulate.Span) string { return formatSpan(s) }
-
-// formatSpan is a time, or the earliest and the latest: "3m10s-12m".
-func formatSpan(s simulate.Span) string {
+func FormatSpan(s simulate.Span) string {
 	early, late := duration.HumanDuration(s.Earliest.Duration), duration.HumanDuration(s.Latest.Duration)
 	if early == late {
 		return early

@@ -119,8 +119,8 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	return append(lines, LeftoverLines(s.Leftovers)...)
 }
 
-// DescribeProgress counts the nodes that are replaced, of all that are to be. drained of them are only drained, and are not called
-// replaced.
+// DescribeProgress returns how many of the nodes are replaced: "2 of 4 nodes replaced, 1 drained". The drained nodes are part of
+// replaced, and not replaced yet.
 func DescribeProgress(replaced, drained, total int) string {
 	switch {
 	case drained == 0:
@@ -147,7 +147,7 @@ func statusVerdict(s *UpgradeStatus) (tone, string) {
 	switch s.Result {
 	case "":
 		if s.RemainingUnknown == "" && s.RemainingEnds == nil && s.Remaining.Latest.Duration > 0 {
-			text += ", " + formatSpan(s.Remaining) + " left"
+			text += ", " + FormatSpan(s.Remaining) + " left"
 		}
 	case record.Succeeded:
 		text = "Done: " + text

@@ -154,7 +154,7 @@ func listGroupChanges(before, now *record.Status) []Event {
 	}
 	was, is := before.Counted(), now.Counted()
 	if before.GroupCounts != nil && now.GroupCounts != nil && (is.Desired != was.Desired || is.Max != was.Max) {
-		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group size desired %d, max %d%s", is.Desired, is.Max, Parenthesize(now.Zones))})
+		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group resized: desired %d, max %d%s", is.Desired, is.Max, Parenthesize(now.Zones))})
 	}
 	if is.NewReady != was.NewReady && is.New > 0 {
 		events = append(events, Event{Type: CapacityEvent, Text: formatCount(is.NewReady, "new node") + " ready" + describeStarting(is.New-is.NewReady)})

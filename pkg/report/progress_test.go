@@ -103,8 +103,8 @@ func TestChanges(t *testing.T) {
 		"the first moment of a group without a size": {Moment{}, moment(without("n1"), without("n2"), change(func(s *record.Status) {
 			s.Max, s.Desired, s.New, s.NewReady, s.Replaced, s.Zones = 0, 0, 0, 0, 2, ""
 		})), []string{"phase upgrade: phase upgrade: 1 outdated node"}},
-		"the size":               {moment(), moment(change(func(s *record.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
-		"the max":                {moment(), moment(change(func(s *record.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
+		"the size":               {moment(), moment(change(func(s *record.Status) { s.Desired = 3 })), []string{"capacity: group resized: desired 3, max 5 (a:2 b:2)"}},
+		"the max":                {moment(), moment(change(func(s *record.Status) { s.Max = 4 })), []string{"capacity: group resized: desired 4, max 4 (a:2 b:2)"}},
 		"a new node is ready":    {moment(change(func(s *record.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 new nodes ready"}},
 		"one of three new nodes": {moment(change(func(s *record.Status) { s.New, s.NewReady = 3, 0 })), moment(change(func(s *record.Status) { s.New, s.NewReady = 3, 1 })), []string{"capacity: 1 new node ready, 2 starting"}},
 		"a new node comes":       {moment(), moment(change(func(s *record.Status) { s.New = 3 })), nil},

@@ -71,7 +71,7 @@ func (r *Rest) left(now time.Time) string {
 	case r.RemainingUnknown != "":
 		return "time left not known"
 	default:
-		return formatSpan(r.Remaining) + " left" + r.formatAge(now, staleAfter)
+		return FormatSpan(r.Remaining) + " left" + r.formatAge(now, staleAfter)
 	}
 }
 
@@ -97,7 +97,7 @@ func (r *Rest) describe(manager string) string {
 	case r.RemainingAsOf.IsZero():
 		return ""
 	case r.RemainingEnds != nil && manager != "" && r.RemainingEnds.Fast.Node != "":
-		text := fmt.Sprintf("%s gives up in %s: %s", manager, formatSpan(r.Remaining), r.RemainingEnds.Fast.Result)
+		text := fmt.Sprintf("%s gives up in %s: %s", manager, FormatSpan(r.Remaining), r.RemainingEnds.Fast.Result)
 		if e := &r.RemainingEnds.Fast; e.Node == r.RemainingEnds.Slow.Node { // it picks nodes at random
 			text += " at node " + e.Node + Parenthesize(e.Blocker)
 		}
@@ -105,7 +105,7 @@ func (r *Rest) describe(manager string) string {
 	case r.RemainingEnds != nil:
 		return describeEnds(r.RemainingEnds)
 	default:
-		return formatSpan(r.Remaining) + ", if nothing else interferes"
+		return FormatSpan(r.Remaining) + ", if nothing else interferes"
 	}
 }
 

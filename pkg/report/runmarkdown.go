@@ -85,7 +85,7 @@ func (r *RunReport) addNodesMarkdown(out *page, heading func(string)) {
 		n := &nodes[i]
 		plan := "-"
 		if p := planned[n.Name]; p != nil && p.End.Latest.Duration > 0 {
-			plan = formatStart(p.Start) + " to " + formatSpan(p.End)
+			plan = formatStart(p.Start) + " to " + FormatSpan(p.End)
 		}
 		began := "-"
 		if len(n.States) > 0 {

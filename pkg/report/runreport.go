@@ -84,7 +84,7 @@ type RunReport struct {
 	Nodes []NodeHistory `json:"nodes,omitempty"`
 	// Phases are the phases of the upgrade in order of time.
 	Phases []Period `json:"phases,omitempty"`
-	// Sizes are the changes of the group's size in order of time. If there were many, some are left out.
+	// Sizes lists the sizes that the group had, in order of time. If there were many, some are left out.
 	Sizes []SizeSample `json:"sizes,omitempty"`
 	// Workloads are what the upgrade cost workloads, those first that users noticed most.
 	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
@@ -400,7 +400,7 @@ func (r *RunReport) describePlanned() string {
 	case r.Plan.Duration.Latest.Duration == 0:
 		return unknownValue
 	}
-	text := formatSpan(r.Plan.Duration)
+	text := FormatSpan(r.Plan.Duration)
 	if r.Plan.Evictions != nil {
 		text += ", " + formatCount(*r.Plan.Evictions, "eviction")
 	}

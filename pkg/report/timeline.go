@@ -212,7 +212,7 @@ func describeNodeHistory(n *NodeHistory, plan *PlanNode) string {
 		parts = append(parts, "set aside"+withPrefix(": ", n.Reason))
 	}
 	if plan != nil {
-		parts = append(parts, "plan: "+formatStart(plan.Start)+" to "+dashUnless(plan.End.Latest.Duration > 0, formatSpan(plan.End)))
+		parts = append(parts, "plan: "+formatStart(plan.Start)+" to "+dashUnless(plan.End.Latest.Duration > 0, FormatSpan(plan.End)))
 	}
 	return strings.Join(parts, "; ")
 }

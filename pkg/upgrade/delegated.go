@@ -128,7 +128,7 @@ func (d *decision) beginOperation() bool {
 	if known.Cancels || known.TakesWidth {
 		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would forget both
 	}
-	// The cloud told of a newer operation before and does so no more. This one was over when that began.
+	// A reading before showed a newer operation, so this one had ended before that began.
 	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
 	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !op.Began.Before(known.NotBefore)

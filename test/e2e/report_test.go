@@ -79,7 +79,7 @@ func (s *testCase) reportFile() reportFile {
 
 func (f reportFile) flag() string { return "--report=" + string(f) }
 
-// check wants the report to be of a group's upgrade that ended so, and removes it.
+// check fails the test unless the report is about an upgrade of the group that ended with the result. Then it deletes the report.
 func (f reportFile) check(t *testing.T, group string, want record.Result) {
 	t.Helper()
 	text, err := os.ReadFile(string(f))

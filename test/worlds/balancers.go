@@ -286,7 +286,7 @@ func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// sendAway notes a pod that the process evicts: the upgrade follows its target from then on.
+// sendAway notes the address of a pod that the process evicts. From then on the upgrade has to wait for the load-balancer target with that address.
 func (r *rules) sendAway(node types.UID, pod *corev1.Pod) {
 	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.sent[node], address) {
 		r.sent[node] = append(r.sent[node], address)

@@ -42,7 +42,7 @@ func kinds() []kind {
 		{"CheckReport", "`check` of one group", report.CheckReport{}},
 		{"CheckList", "`check` without a group, with `-A` or with two or more groups", report.List[report.CheckReport]{}},
 		{"UpgradeStatusList", "`upgrade` with two or more groups, at its end", report.List[report.UpgradeStatus]{}},
-		{"Report", "`--report FILE.json`, into FILE; a page that `--report FILE.html` writes has the same document in its `script` element", report.RunReport{}},
+		{"Report", "`--report FILE.json` (into FILE) and `--report FILE.html` (in the `script` element of the page)", report.RunReport{}},
 		{"Error", "each command that fails before it prints another document, except with exit code 2", report.Failure{}},
 		{"Version", "`version`", report.Version{}},
 		{contract.EventKind, "`--progress=json`, one on each line of stderr", report.EventLine{}},

@@ -37,7 +37,7 @@ func writePage(k kind, schema *jsonschema.Schema) string {
 	if schema.Description != "" {
 		fmt.Fprintf(&b, "%s\n\n", schema.Description)
 	}
-	fmt.Fprintf(&b, "Commands that print it: %s. Schema: [%s](%s).\n\n", k.printed, contract.SchemaFile(k.name), contract.SchemaFile(k.name))
+	fmt.Fprintf(&b, "Written by %s. Schema: [%s](%s).\n\n", k.printed, contract.SchemaFile(k.name), contract.SchemaFile(k.name))
 	b.WriteString("| field | type | always there | meaning |\n|---|---|---|---|\n")
 	p := &page{definitions: schema.Definitions}
 	p.addFields("", schema)
