@@ -209,7 +209,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	c.fillOwnerUIDs()
 	d.IsDump = true
 	for name, k := range c.kinds {
-		if !c.met[name] {
+		if !c.met[name] || d.OtherVersions[k.Resource] != "" { // part of a kind is not the kind
 			d.Unread = append(d.Unread, k.Resource)
 		}
 	}

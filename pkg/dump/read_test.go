@@ -393,7 +393,8 @@ func TestOtherVersionsAreNamed(t *testing.T) {
 		"another kind of that name": {`{"kind":"Service","apiVersion":"serving.knative.dev/v1","metadata":{"name":"web"}}`, "services", "the dump has no services"},
 		"both versions": {
 			`{"kind":"PodDisruptionBudget","apiVersion":"policy/v1beta1","metadata":{"name":"web"}}{"kind":"PodDisruptionBudget","apiVersion":"policy/v1","metadata":{"name":"api"}}`,
-			"poddisruptionbudgets", "",
+			"poddisruptionbudgets",
+			"the dump has poddisruptionbudgets of policy/v1beta1" + again + "poddisruptionbudgets.v1.policy -A -o json",
 		},
 		"none": {"", "poddisruptionbudgets", "the dump has no poddisruptionbudgets"},
 	} {

@@ -48,8 +48,8 @@ type Objects struct {
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.
 	Bindings []*TargetGroupBinding
-	// Unread are the kinds, as RBAC names them, of whose objects nothing is known: the user may not list them or, where
-	// IsDump, the dump has none of them and no empty list of them either.
+	// Unread are the kinds, as RBAC names them, of whose objects not all are known: the user may not list them or, where
+	// IsDump, the dump has none of them and no empty list of them either, or has some in a version that is not read.
 	Unread []string
 	IsDump bool
 	// OtherVersions has the apiVersion of objects that a dump has and that were not read, and what to do about it, by the kind as in

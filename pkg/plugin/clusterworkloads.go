@@ -15,8 +15,12 @@ func describeUnread(o *inventory.Objects) []string {
 		assumption string
 		kinds      []string
 	}
+	budgets := "no PodDisruptionBudget covers a pod"
+	if len(o.Budgets) > 0 {
+		budgets = "no other PodDisruptionBudget covers a pod"
+	}
 	groups := []group{
-		{"no PodDisruptionBudget covers a pod", []string{"poddisruptionbudgets"}},
+		{budgets, []string{"poddisruptionbudgets"}},
 		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
 		{"no quota and no pod security refuses new pods", []string{"resourcequotas", "namespaces"}},
 		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
