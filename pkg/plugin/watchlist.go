@@ -25,7 +25,8 @@ type followedGroups struct {
 	found    foundGroups
 	observed time.Time
 	stale    bool
-	// nodes, records and unreadable are what the cluster has.
+	// nodes, records and unreadable are what the cluster has. They are read again if changed is true.
+	changed    bool
 	nodes      []*corev1.Node
 	records    map[string]record.Record
 	unreadable map[string]error
@@ -34,7 +35,7 @@ type followedGroups struct {
 // watchGroups shows the list of groups until the context ends. The first list needs an answer of the cloud; later the last answer
 // stands until there is a newer one.
 func watchGroups(ctx context.Context, c *command) error {
-	f := &followedGroups{command: c, screen: newListScreen(c.line.console), stale: true}
+	f := &followedGroups{command: c, screen: newListScreen(c.line.console), stale: true, changed: true}
 	var err error
 	f.watcher, err = cluster.WatchGroups(ctx, c.conn.Client, c.line.stateNamespace)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -89,12 +90,13 @@ func (f *followedGroups) keepLast(ctx context.Context, err error) (warning strin
 
 // readCluster takes nodes and records from the watches. Without watches it reads them if observes is true.
 func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
-	if f.watcher != nil {
+	switch {
+	case f.watcher != nil && f.changed:
+		f.changed = false // before the reading: a change during it is read again
 		f.nodes = f.watcher.Nodes()
 		f.records, f.unreadable = f.watcher.Records()
 		return nil
-	}
-	if !observes {
+	case f.watcher != nil || !observes:
 		return nil
 	}
 	nodes, err := cluster.ListNodes(ctx, f.conn.Client)
@@ -127,10 +129,11 @@ func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time
 	case <-ctx.Done():
 		return false
 	case <-changed:
+		f.changed = true
 	case <-f.screen.redrawTimer():
 	case <-due:
 	case <-nodesChanged:
-		f.stale = true
+		f.changed, f.stale = true, true
 	case <-ask:
 		f.stale = true
 	}
