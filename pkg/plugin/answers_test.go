@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -262,6 +263,19 @@ func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: cluster.ObjectName(group), Labels: map[string]string{cluster.LabelManagedBy: cluster.FieldManager}},
 		Data:       map[string]string{"record": string(text), "group": group},
 	})
+}
+
+// requested leaves a request of another user beside the first record, none for "".
+func (s *apiServer) requested(t *testing.T, verb record.Verb) {
+	t.Helper()
+	if verb == "" {
+		return
+	}
+	text, err := json.Marshal(record.Asked{Verb: verb, Run: "r1", By: "bob@host", At: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.maps[0].Data["request"] = string(text)
 }
 
 func stopped(result record.Result) record.Record {

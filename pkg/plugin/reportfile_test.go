@@ -314,13 +314,7 @@ func TestReportOfAnotherProcess(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			s := twoGroups()
 			s.recorded(t, "blue", c.record)
-			if c.asked != "" {
-				text, err := json.Marshal(record.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.maps[0].Data["request"] = string(text)
-			}
+			s.requested(t, c.asked)
 			l := s.withLeases()
 			l.add("blue", time.Now())
 			l.renewed = true
@@ -328,7 +322,7 @@ func TestReportOfAnotherProcess(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "r.html")
 			stdout, stderr, code := invoke(t, append(strings.Fields(args), "--report="+file)...)
-			want := "only that process can report it: leave the flag out, or use kubectl nodeupgrade status blue --report=" + file
+			want := "only that process can report it: leave the flag out, or report what is recorded with kubectl nodeupgrade status blue --report=" + file
 			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, want)
 			}

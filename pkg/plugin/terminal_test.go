@@ -11,14 +11,14 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// onTerminal runs a command whose stdout is a terminal of so many columns, and returns what it shows.
-func onTerminal(t *testing.T, columns int, args ...string) string {
+// openTerminal opens a terminal of so many columns. read closes it and returns what it shows.
+func openTerminal(t *testing.T, columns int) (terminal *os.File, read func() string) {
 	t.Helper()
 	screen, terminal, err := pty.Open()
 	if err != nil {
 		t.Skipf("no pseudo terminal: %v", err)
 	}
-	defer screen.Close()
+	t.Cleanup(func() { screen.Close() })
 	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: uint16(columns)}); err != nil {
 		t.Fatal(err)
 	}
@@ -28,13 +28,22 @@ func onTerminal(t *testing.T, columns int, args ...string) string {
 		_, _ = io.Copy(&text, screen) // it ends with an error, the other end being closed
 		shown <- strings.ReplaceAll(text.String(), "\r\n", "\n")
 	}()
+	return terminal, func() string {
+		if err := terminal.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return <-shown
+	}
+}
+
+// onTerminal runs a command whose stdout is a terminal of so many columns, and returns what it shows.
+func onTerminal(t *testing.T, columns int, args ...string) string {
+	t.Helper()
+	terminal, read := openTerminal(t, columns)
 	if code := Run(t.Context(), args, nil, terminal, io.Discard); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
-	if err := terminal.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return <-shown
+	return read()
 }
 
 // What a terminal shows fits it, whatever it shows; a pipe has one row for each node.
@@ -120,26 +129,10 @@ func TestNoColorKeepsTheLineOfTheMoment(t *testing.T) {
 
 // Notes and errors on a terminal break at words; into a pipe each is one line.
 func TestNotesFitTheTerminal(t *testing.T) {
-	screen, terminal, err := pty.Open()
-	if err != nil {
-		t.Skipf("no pseudo terminal: %v", err)
-	}
-	defer screen.Close()
-	if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: 60}); err != nil {
-		t.Fatal(err)
-	}
-	shown := make(chan string)
-	go func() {
-		var text bytes.Buffer
-		_, _ = io.Copy(&text, screen) // it ends with an error, the other end being closed
-		shown <- strings.ReplaceAll(text.String(), "\r\n", "\n")
-	}()
+	terminal, read := openTerminal(t, 60)
 	Run(t.Context(), []string{"simulate"}, nil, io.Discard, terminal)
 	Run(t.Context(), []string{"simulate", "--progress=" + strings.Repeat("no such mode ", 9)}, nil, io.Discard, terminal)
-	if err := terminal.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text := <-shown
+	text := read()
 	for line := range strings.Lines(text) {
 		if n := twwidth.Width(strings.TrimSuffix(line, "\n")); n > 60 {
 			t.Errorf("%d cells: %q", n, line)

@@ -167,13 +167,7 @@ func TestVerbsOnlyLook(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			s := twoGroups()
 			s.recorded(t, "blue", c.record)
-			if c.asked != "" {
-				text, err := json.Marshal(record.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.maps[0].Data["request"] = string(text)
-			}
+			s.requested(t, c.asked)
 			s.withLeases("blue")
 			s.serve(t)
 			_, stderr, code := invoke(t, strings.Fields(args)...)

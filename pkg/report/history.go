@@ -324,25 +324,25 @@ func (h *History) seeGroup(now Moment) {
 		}
 	}
 	if h.sizes = append(h.sizes, sample); len(h.sizes) > mostSizesKept {
-		h.thinSizes()
+		h.sizes = thin(h.sizes, func(a, b *SizeSample) bool { return a.Desired > b.Desired }) // the largest stays
 	}
 }
 
-// thinSizes drops every other sample, except the first, the last and the largest size.
-func (h *History) thinSizes() {
-	largest := 0
-	for i := range h.sizes {
-		if h.sizes[i].Desired > h.sizes[largest].Desired {
-			largest = i
+// thin returns the samples without every other one. It keeps the first, the last and the one for which less is least.
+func thin[T any](samples []T, less func(a, b *T) bool) []T {
+	least := 0
+	for i := range samples {
+		if less(&samples[i], &samples[least]) {
+			least = i
 		}
 	}
-	var kept []SizeSample
-	for i, sample := range h.sizes {
-		if i%2 == 0 || i == largest || i == len(h.sizes)-1 {
+	var kept []T
+	for i, sample := range samples {
+		if i%2 == 0 || i == least || i == len(samples)-1 {
 			kept = append(kept, sample)
 		}
 	}
-	h.sizes = kept
+	return kept
 }
 
 // listNodes returns the nodes in order of start, each with its open periods ended at the last moment.

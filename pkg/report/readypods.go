@@ -62,22 +62,9 @@ func (p *ReadyPods) add(at time.Time, ready int) {
 	if n := len(p.Samples); n > 0 && p.Samples[n-1].Ready == ready {
 		return
 	}
-	if p.Samples = append(p.Samples, ReadySample{At: at, Ready: ready}); len(p.Samples) <= mostReadyKept {
-		return
+	if p.Samples = append(p.Samples, ReadySample{At: at, Ready: ready}); len(p.Samples) > mostReadyKept {
+		p.Samples = thin(p.Samples, func(a, b *ReadySample) bool { return a.Ready < b.Ready })
 	}
-	lowest := 0
-	for i, s := range p.Samples {
-		if s.Ready < p.Samples[lowest].Ready {
-			lowest = i
-		}
-	}
-	var kept []ReadySample
-	for i, s := range p.Samples {
-		if i%2 == 0 || i == lowest || i == len(p.Samples)-1 {
-			kept = append(kept, s)
-		}
-	}
-	p.Samples = kept
 }
 
 // fewest returns the lowest number of ready pods.

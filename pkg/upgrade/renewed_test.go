@@ -153,21 +153,29 @@ func TestRenewedNodesAreLeftAlone(t *testing.T) {
 	}
 }
 
+// newRenewedScene is a group of two nodes with a pod each, of which the first to be drained was made current in place. prepare changes it
+// before the upgrade begins.
+func newRenewedScene(t *testing.T, prepare func(*scene)) (s *scene, renewed string) {
+	t.Helper()
+	s = newManualScene(t, "n-a-1", "n-a-2")
+	for i := range s.Members {
+		s.Members[i].Pods = []*corev1.Pod{build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))}
+	}
+	prepare(s)
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	renewed = started(s.Record)
+	s.empty(renewed)
+	s.rest()
+	s.renew(renewed)
+	return s, renewed
+}
+
 // A node that its owner had cordoned or tainted before is given back so, and the upgrade goes on.
 func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){"cordoned": cordoned, "tainted": build.Tainted("dedicated")} {
 		t.Run(name, func(t *testing.T) {
-			s := newManualScene(t, "n-a-1", "n-a-2")
-			for i := range s.Members {
-				s.Members[i].Pods = []*corev1.Pod{build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))}
-			}
-			change(s.at("n-a-1").Node)
-			s.do(s.next().Actions...)
-			s.do(s.next().Actions...)
-			first := started(s.Record)
-			s.empty(first)
-			s.rest()
-			s.renew(first)
+			s, first := newRenewedScene(t, func(s *scene) { change(s.at("n-a-1").Node) })
 			if step := s.rest(); !strings.Contains(started(step.Record), "n-a-") || started(step.Record) == first {
 				t.Errorf("the next node is not started after %s: it waits for %q", first, step.Status.Waiting)
 			}
@@ -178,16 +186,7 @@ func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 // The control plane takes its taint off a moment after a renewed node is Ready. Until then pods have no place there, and the next node
 // is not started.
 func TestRenewedNodesAreAwaitedUntilTheirTaintIsGone(t *testing.T) {
-	s := newManualScene(t, "n-a-1", "n-a-2")
-	for i := range s.Members {
-		s.Members[i].Pods = []*corev1.Pod{build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))}
-	}
-	s.do(s.next().Actions...)
-	s.do(s.next().Actions...)
-	first := started(s.Record)
-	s.empty(first)
-	s.rest()
-	s.renew(first)
+	s, first := newRenewedScene(t, func(*scene) {})
 	node := s.at(first).Node
 	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
 	if step := s.rest(); started(step.Record) != first {

@@ -38,7 +38,9 @@ func TestCredentialsEnd(t *testing.T) {
 			sessionEnds(t, shared, "penniless", phase(string(record.PhaseScaleUp)))
 		},
 		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *fixture.Fixture) {
-			sessionEnds(t, shared, "cut-short", func(e event) bool { return e.Type == "capacity" && strings.HasPrefix(e.Text, "group resized: desired 6") })
+			sessionEnds(t, shared, "cut-short", func(e event) bool {
+				return e.Type == "capacity" && strings.HasPrefix(e.Text, "group resized: desired 6")
+			})
 		},
 		"a cloud session ends for good while a node drains": func(t *testing.T, shared *fixture.Fixture) {
 			sessionEnds(t, shared, "bankrupt", nodeState(string(record.NodeDraining)))
