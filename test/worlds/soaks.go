@@ -208,6 +208,9 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 		if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || (!m.Outdated && !strings.HasPrefix(m.Name(), "new-")) {
 			continue
 		}
+		if !m.Outdated && nodegroup.HasNotReadyTaint(m.Node) {
+			continue // the control plane is about to write this node, too
+		}
 		want := m.Outdated || rec.Phase == record.PhaseDrainBlue
 		if held := keptFromScaler(m.Node); held != want {
 			rule := "G42"
