@@ -83,8 +83,9 @@ type LogLine struct {
 type History struct {
 	// First and Last are the times of the first and the last moment; zero if there was none.
 	First, Last time.Time
-	// ReplacedBefore counts the nodes that were replaced before the first moment. TakenUp is true if the upgrade had begun before it.
-	ReplacedBefore int
+	// UnseenBefore counts the nodes that were replaced before the first moment and of which the record does not tell when. TakenUp is true
+	// if the upgrade had begun before it.
+	UnseenBefore int
 	TakenUp        bool
 
 	nodes   map[string]*NodeHistory
@@ -112,10 +113,11 @@ type holder struct {
 func (h *History) See(now Moment, rec *record.Record) {
 	now = now.After(h.last)
 	if h.First.IsZero() {
-		h.First, h.ReplacedBefore = now.At, rec.Replaced
+		h.First = now.At
 		h.TakenUp = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takenUpAfter
 		h.nodes, h.holders, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*holder{}, map[string]bool{}
 		h.ready = map[string]*ReadyPods{}
+		h.addGone(rec)
 	}
 	for _, event := range DescribeChanges(h.last, now) {
 		h.AddEvent(now.At, event)
@@ -196,7 +198,9 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 			}
 			node = &NodeHistory{Name: n.Name, Zone: n.Zone}
 			h.nodes[n.Name] = node
-			node.addRecorded(rec.Nodes[n.Name], now.At)
+			if began := rec.Nodes[n.Name]; began.Batch > 0 {
+				node.enterRecorded(began.Began, began.EmptyAt, began.Terminated, now.At)
+			}
 		}
 		node.enterState(n.State, stateBegan(n.State, rec.Nodes[n.Name], now.At))
 		node.Reason = rec.Nodes[n.Name].Reason
@@ -211,13 +215,29 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 	}
 }
 
-// addRecorded adds the states that the record has of the time before the node was first seen.
-func (n *NodeHistory) addRecorded(rec record.NodeRecord, now time.Time) {
+// addGone adds the nodes that the record has as gone.
+func (h *History) addGone(rec *record.Record) {
+	for i := range rec.Gone {
+		gone := &rec.Gone[i]
+		node, known := h.nodes[gone.Name]
+		if !known {
+			node = &NodeHistory{Name: gone.Name, Zone: gone.Zone}
+			h.nodes[gone.Name] = node
+		}
+		node.enterRecorded(gone.Began, gone.EmptyAt, gone.Terminated, gone.Gone)
+		node.enterState(record.NodeGone, gone.Gone)
+	}
+	drained := record.CountNodes(rec, func(n record.NodeRecord) bool { return n.State == record.NodeDrained })
+	h.UnseenBefore = max(0, rec.Replaced-drained-len(rec.Gone))
+}
+
+// enterRecorded enters the states that a record has of the time before now. A time that is zero is of a state that was not seen.
+func (n *NodeHistory) enterRecorded(draining, empty, removing, now time.Time) {
 	for _, state := range []struct {
 		is record.NodeState
 		at time.Time
-	}{{record.NodeDraining, rec.Began}, {record.NodeEmpty, rec.EmptyAt}, {record.NodeRemoving, rec.Terminated}} {
-		if !state.at.IsZero() && state.at.Before(now) && rec.Batch > 0 {
+	}{{record.NodeDraining, draining}, {record.NodeEmpty, empty}, {record.NodeRemoving, removing}} {
+		if !state.at.IsZero() && !state.at.After(now) {
 			n.enterState(state.is, state.at)
 		}
 	}

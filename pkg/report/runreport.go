@@ -211,11 +211,8 @@ func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 // addUnknown says what is not known.
 func (r *RunReport) addUnknown(noPlan string, seen *History) {
 	say := func(format string, args ...any) { r.NotKnown = append(r.NotKnown, fmt.Sprintf(format, args...)) }
-	switch {
-	case r.About == AboutStatus && r.Run != "":
-		say("%s", describeUnseen(seen.First, r.Replaced))
-	case r.takenUp:
-		say("%s", describeUnseen(seen.First, seen.ReplacedBefore))
+	if r.takenUp || (r.About == AboutStatus && r.Run != "") {
+		say("%s", describeUnseen(seen.First, seen.UnseenBefore))
 	}
 	if r.Plan == nil && r.About == AboutUpgrade {
 		say("what the plan said%s", withPrefix(": ", noPlan))

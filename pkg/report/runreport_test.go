@@ -63,7 +63,8 @@ func (f *film) put(name string, state record.NodeState, at time.Time) {
 }
 
 // remove takes a node away that is gone.
-func (f *film) remove(name string) {
+func (f *film) remove(name string, at time.Time) {
+	f.rec.NoteGone(name, at)
 	delete(f.rec.Nodes, name)
 	f.rec.Replaced++
 	f.status.Replaced = f.rec.Replaced
@@ -102,15 +103,15 @@ func (f *film) run(from time.Duration) {
 			f.put("ip-10-0-1-7", record.NodeRemoving, at(5))
 			f.put("ip-10-0-2-9", record.NodeDraining, at(5))
 		}},
-		{6, func() { f.remove("ip-10-0-1-7"); f.put("ip-10-0-2-9", record.NodeEmpty, at(6)) }},
+		{6, func() { f.remove("ip-10-0-1-7", at(6)); f.put("ip-10-0-2-9", record.NodeEmpty, at(6)) }},
 		{8, func() {
 			f.put("ip-10-0-2-9", record.NodeRemoving, at(8))
 			f.put("i-0abc", record.NodeDraining, at(8))
 			f.status.Desired, f.status.Owed = 5, 1
 		}},
-		{10, func() { f.remove("ip-10-0-2-9"); f.put("i-0abc", record.NodeRemoving, at(10)) }},
+		{10, func() { f.remove("ip-10-0-2-9", at(10)); f.put("i-0abc", record.NodeRemoving, at(10)) }},
 		{12, func() {
-			f.remove("i-0abc")
+			f.remove("i-0abc", at(12))
 			f.status.Phase, f.status.Since, f.status.Desired, f.status.Owed = record.PhaseScaleDown, at(12), 4, 0
 		}},
 	}
@@ -225,14 +226,29 @@ func TestReportGolden(t *testing.T) {
 // TestReportOfATakeover: what happened before is known from the record's times alone, and unknown numbers are not zero.
 func TestReportOfATakeover(t *testing.T) {
 	r := takenOverReport()
-	if len(r.NotKnown) != 3 || !strings.Contains(r.NotKnown[0], "before 2026-01-08 12:06:00 UTC: what nodes waited for") || !strings.Contains(r.NotKnown[0], ", when 1 node came and went") {
+	if len(r.NotKnown) != 3 || r.NotKnown[0] != "before 2026-01-08 12:06:00 UTC: what nodes waited for, how large the group was" {
 		t.Errorf("not known: %q", r.NotKnown)
+	}
+	if n := r.Nodes[0]; n.Name != "ip-10-0-1-7" || n.State != record.NodeGone || len(n.States) != 3 || !n.States[0].From.Equal(now.Add(2*time.Minute)) || !n.States[2].To.Equal(now.Add(6*time.Minute)) {
+		t.Errorf("the node that the other process replaced: %+v", n)
 	}
 	if r.ExtraInstanceHours != nil {
 		t.Errorf("instance-hours are %v, want unknown", *r.ExtraInstanceHours)
 	}
 	if i := slices.IndexFunc(r.Nodes, func(n NodeHistory) bool { return n.Name == "ip-10-0-2-9" }); i < 0 || !r.Nodes[i].States[0].From.Equal(now.Add(5*time.Minute)) {
 		t.Errorf("the drain that the record tells of is not there: %+v", r.Nodes)
+	}
+}
+
+// A record of an older version, and one of many nodes, does not tell when all of them went.
+func TestReportOfATakeoverWithoutTimes(t *testing.T) {
+	f := newFilm()
+	f.rec.Replaced = 3
+	f.rec.NoteGone("ip-10-0-1-7", now)
+	f.show(now.Add(6 * time.Minute))
+	r := NewRunReport(originOf(AboutUpgrade), nil, "", &f.seen, &f.rec)
+	if !strings.HasSuffix(r.NotKnown[0], ", when 2 nodes came and went") {
+		t.Errorf("not known: %q", r.NotKnown)
 	}
 }
 
@@ -540,7 +556,7 @@ func TestReportOfALargeGroup(t *testing.T) {
 		f.show(at.Add(40 * time.Second))
 		f.put(name, record.NodeRemoving, at.Add(70*time.Second))
 		f.show(at.Add(70 * time.Second))
-		f.remove(name)
+		f.remove(name, at.Add(85*time.Second))
 		f.show(at.Add(85 * time.Second))
 		start := span(time.Duration(i)*80*time.Second, time.Duration(i)*120*time.Second)
 		plan.Nodes = append(plan.Nodes, PlanNode{

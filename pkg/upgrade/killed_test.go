@@ -52,8 +52,8 @@ func upgraded(t *testing.T, zonal bool, kill, done int) (left string, steps int)
 	}
 	d.run(time.Time{})
 	w := d.world()
-	left = fmt.Sprintf("%s, owing %d, desired %d, max %d, suspended %v", d.record.Result, d.record.Ledger.Contribution(),
-		w.Group.Desired, w.Group.Max, w.Group.Suspended)
+	left = fmt.Sprintf("%s, %d gone, owing %d, desired %d, max %d, suspended %v", d.record.Result, len(d.record.Gone),
+		d.record.Ledger.Contribution(), w.Group.Desired, w.Group.Max, w.Group.Suspended)
 	for i := range w.Members {
 		m := &w.Members[i]
 		left += " " + m.Zone() + ":" + m.Instance.Revision.ID

@@ -48,6 +48,7 @@ func (d *decision) recordGone(name string) {
 	if n.State != record.NodeDrained {
 		d.rec.Replaced++
 	}
+	d.rec.NoteGone(name, d.w.Now)
 	d.forgetNode(name)
 }
 

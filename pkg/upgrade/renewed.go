@@ -52,6 +52,7 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	if started && (m.FencedBy() == "" && !nodegroup.HasNotReadyTaint(m.Node) || d.w.isUsable(m, &d.rec)) {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
 		d.rec.Ledger.BookKnown(m.Name())
+		d.rec.NoteGone(name, d.w.Now)
 		d.forgetNode(name)
 		d.recount()
 	}

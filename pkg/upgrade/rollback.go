@@ -124,7 +124,7 @@ func RollingBack(r *record.Record, to nodegroup.Revision, now time.Time) record.
 			c.Pointed = original // of the same revision, too: it may name the version that Previous has no number of
 		}
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, record.PhaseSetup, time.Time{}
-		c.Replaced, c.Total, c.Begun, c.Soak = 0, 0, 0, record.Soak{}
+		c.Replaced, c.Total, c.Begun, c.Soak, c.Gone = 0, 0, 0, record.Soak{}, nil
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = WayBack(r)
 		c.DropStarted(record.IsRemoving)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +39,32 @@ const (
 // NodeStates are the states that a started node is recorded in.
 func NodeStates() []NodeState {
 	return []NodeState{NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving, NodeQuarantined, NodeDrained, NodeGone}
+}
+
+// MostGone is how many nodes Record.Gone keeps.
+const MostGone = 200
+
+// GoneNode tells when a node was drained and went. Its times are cut to seconds, and zero where a state was not seen.
+type GoneNode struct {
+	Name string `json:"name"`
+	Zone string `json:"zone,omitempty"`
+	// Began, EmptyAt and Terminated are those of the NodeRecord.
+	Began      time.Time `json:"began"`
+	EmptyAt    time.Time `json:"emptyAt,omitzero"`
+	Terminated time.Time `json:"terminated,omitzero"`
+	// Gone is when the node was seen to be gone, or to be current in the place of the outdated one.
+	Gone time.Time `json:"gone"`
+}
+
+// NoteGone adds a node of Nodes to Gone. Without room the oldest one leaves.
+func (r *Record) NoteGone(name string, now time.Time) {
+	n := r.Nodes[name]
+	gone := GoneNode{
+		Name: name, Zone: n.Zone, Began: n.Began.Truncate(time.Second), EmptyAt: n.EmptyAt.Truncate(time.Second),
+		Terminated: n.Terminated.Truncate(time.Second), Gone: now.Truncate(time.Second),
+	}
+	kept := r.Gone[max(0, len(r.Gone)+1-MostGone):]
+	r.Gone = append(slices.Clip(kept), gone) // a copy: others have the slice
 }
 
 // NodeRecord is a node that was started.

@@ -70,6 +70,9 @@ type Record struct {
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
+	// Gone are the nodes that were started and went, for the report of who looks later; in order of time, the last MostGone of them. The
+	// slice is replaced, never changed.
+	Gone []GoneNode `json:"gone,omitempty"`
 	// Begun counts the nodes started; it numbers the batches.
 	Begun int `json:"begun"`
 	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner

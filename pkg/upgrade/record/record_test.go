@@ -3,7 +3,9 @@ package record_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +105,30 @@ func TestCloneSharesNothing(t *testing.T) {
 	clone.Ledger.BookReturn("a", start)
 	if !reflect.DeepEqual(rec, before) {
 		t.Errorf("the record became %+v", rec)
+	}
+}
+
+// TestGoneNodesAreBounded: the last nodes that went are kept, and a record that others have is not changed.
+func TestGoneNodesAreBounded(t *testing.T) {
+	rec := record.Record{Nodes: map[string]record.NodeRecord{}}
+	var shared, before []record.GoneNode
+	for i := range record.MostGone + 3 {
+		name := fmt.Sprintf("n-%03d", i)
+		rec.Nodes[name] = record.NodeRecord{Zone: "a", State: record.NodeRemoving, Began: start, Terminated: start.Add(90 * time.Second)}
+		rec.NoteGone(name, start.Add(2*time.Minute+time.Duration(i)))
+		if i == record.MostGone {
+			shared, before = rec.Gone, slices.Clone(rec.Gone)
+		}
+	}
+	if n := len(rec.Gone); n != record.MostGone || rec.Gone[0].Name != "n-003" || rec.Gone[n-1].Name != fmt.Sprintf("n-%03d", record.MostGone+2) {
+		t.Errorf("%d are kept, from %s to %s", n, rec.Gone[0].Name, rec.Gone[n-1].Name)
+	}
+	want := record.GoneNode{Name: "n-003", Zone: "a", Began: start, Terminated: start.Add(90 * time.Second), Gone: start.Add(2 * time.Minute)}
+	if rec.Gone[0] != want {
+		t.Errorf("got %+v, want %+v", rec.Gone[0], want)
+	}
+	if !slices.Equal(shared, before) {
+		t.Error("an earlier record was changed")
 	}
 }
 

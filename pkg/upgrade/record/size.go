@@ -23,6 +23,8 @@ const (
 	MostReasonBytes = 300
 	// nodeBytes is what a NodeRecord has at most beside its name, its texts and its lists.
 	nodeBytes = 440
+	// goneBytes is the same of a GoneNode.
+	goneBytes = len(`{"name":,"zone":,"began":"2006-01-02T15:04:05+00:00","emptyAt":"2006-01-02T15:04:05+00:00","terminated":"2006-01-02T15:04:05+00:00","gone":"2006-01-02T15:04:05+00:00"},`)
 	// WorkloadBytes is the same of a WorkloadRecord.
 	WorkloadBytes = 260
 )
@@ -47,10 +49,11 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	nodes := measureAll(outdated, r.MemberBytes)
 	// Of workloads mostWorkloads are kept, and those that have not recovered.
 	size := EncodedBytes(rest) + sumOfLargest(measureAll(outdated, DrainBytes), busy) + sumOfLargest(workloads, mostWorkloads+podsInDrain)
-	if r.keepsNodes(group) {
+	if r.keepsNodes(group) { // a node that went takes less than it did before
 		size += sumOfLargest(nodes, len(nodes))
-	} else { // new nodes that are given back are on record, too
-		size += sumOfLargest(nodes, busy) + r.Surge*sumOfLargest(nodes, 1)
+	} else { // new nodes that are given back are on record, too, and the last nodes that went
+		gone := measureAll(outdated, func(m *nodegroup.Member) int { return goneBytes + TextBytes(m.Name()) + TextBytes(m.Zone()) })
+		size += sumOfLargest(nodes, busy) + r.Surge*sumOfLargest(nodes, 1) + sumOfLargest(gone, MostGone)
 	}
 	if size <= MostRecordBytes-spareBytes {
 		return nil
