@@ -106,10 +106,14 @@ func (d *decision) moveRemaining(name string, n record.NodeRecord, m *nodegroup.
 
 // ensureStarted writes the start of the drain on the node, once.
 func (d *decision) ensureStarted(n record.NodeRecord, m *nodegroup.Member) {
-	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
-		return
+	if !isStartWritten(n, m) {
+		d.addAction(nodemark.StartDrain{NodeVersion: nodemark.VersionOf(m.Node), Deadline: n.Deadline})
 	}
-	d.addAction(nodemark.StartDrain{NodeVersion: nodemark.VersionOf(m.Node), Deadline: n.Deadline})
+}
+
+// isStartWritten reports whether the node is seen to carry the start of its drain. A machine without a node needs none.
+func isStartWritten(n record.NodeRecord, m *nodegroup.Member) bool {
+	return m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline)
 }
 
 // deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues

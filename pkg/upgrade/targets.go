@@ -112,6 +112,10 @@ func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegr
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
+	if !isStartWritten(n, m) { // the request that takes the node out of its load balancers has its own limit
+		d.waitFor("node " + name + " to be labelled, so that load balancers let go of it")
+		return true
+	}
 	if !d.w.Targets.Observed.After(d.sinceExcluded(name, m, n.EmptyAt)) {
 		d.awaitBalancerReading()
 		return true

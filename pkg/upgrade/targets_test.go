@@ -151,6 +151,31 @@ func TestTargetsAreReadSince(t *testing.T) {
 	}
 }
 
+// A node that cannot be labelled stays in its load balancers. The upgrade names the request that fails, not the reading of load balancers.
+func TestTargetsOfNodesThatCannotBeLabelled(t *testing.T) {
+	s := draining(t)
+	s.Record.Request.Settle = duration(0)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}, Observed: start}
+	for s.Now.Before(start.Add(time.Hour)) {
+		step := s.next()
+		if step.Record.Stopping != "" {
+			if want := "to start draining node old-a-1: it has had no effect for 20m0s: denied by webhook guard"; step.Record.Stopping != record.Failed || step.Record.Message != want {
+				t.Errorf("it stops as %q: %s", step.Record.Stopping, step.Record.Message)
+			}
+			return
+		}
+		if want := "node old-a-1 to be labelled"; !strings.Contains(step.Status.Waiting, want) {
+			t.Errorf("it waits for %q, want %q", step.Status.Waiting, want)
+		}
+		for _, action := range step.Actions {
+			s.answer(action, nodegroup.OutcomeLater, "denied by webhook guard")
+		}
+		s.pass(30 * time.Second)
+		s.Targets.Observed = s.Now
+	}
+	t.Error("it does not stop")
+}
+
 // The addresses of pods that have left outlast the process that evicted them: another one waits for their targets.
 func TestTargetsOutlastAProcess(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
