@@ -150,7 +150,7 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	s := closedBudget()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v3", "--yes")
-	if code != exitStructural || !strings.Contains(stderr, "nothing was touched: mend it, or continue with --skip-check=PDB001") || len(s.sent()) > 0 {
+	if code != exitStructural || !strings.Contains(stderr, "nothing was touched: fix it, or continue with --skip-check=PDB001") || len(s.sent()) > 0 {
 		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.sent())
 	}
 }

@@ -232,8 +232,8 @@ func (g *groupContext) rejectBlocked() error {
 		return nil
 	}
 	for _, f := range g.findings {
-		if f.Severity == preflight.Block {
-			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
+		if stopsUpgrade(f) {
+			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: fix it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}
 	}
 	return nil

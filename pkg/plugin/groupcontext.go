@@ -204,12 +204,26 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {
 		return slices.Contains(s.line.skipChecks, f.Rule)
 	})
-	if objects != nil && !s.line.isDryRun() { // the plan of a dry run has what all rules find
-		bound := preflight.Check(preflight.NewScene(&world, facts, objects), preflight.VolumeRules(), s.line.skipChecks)
-		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return f.Severity != preflight.Block || f.Skipped != "" })...)
+	if s.line.isDryRun() {
+		return nil // its plan has what all rules find
+	}
+	if objects == nil && m == modeUpgrade && slices.ContainsFunc(g.findings, stopsUpgrade) { // which an annotation may leave out
+		var err error
+		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
+			return explainReadError(err)
+		}
+	}
+	if objects != nil {
+		scene := preflight.NewScene(&world, facts, objects)
+		scene.SkipAnnotated(g.findings)
+		bound := preflight.Check(scene, preflight.VolumeRules(), s.line.skipChecks)
+		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return !stopsUpgrade(f) })...)
 	}
 	return nil
 }
+
+// stopsUpgrade reports whether an upgrade that fails at the first node that is not empty in time does not begin with the finding.
+func stopsUpgrade(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }
 
 // eachPod visits the pods of all nodes, and those that no node has.
 func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {

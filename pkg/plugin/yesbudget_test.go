@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -50,6 +51,22 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 				t.Errorf("got %v, want an error that says %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestYesHonoursAnnotations: a finding that an annotation leaves out in plans does not stop an upgrade, whatever the upgrade has read.
+func TestYesHonoursAnnotations(t *testing.T) {
+	for _, annotated := range []bool{false, true} {
+		for _, groupOnly := range []bool{true, false} {
+			s := closedBudget()
+			if annotated {
+				s.budgets[0].Annotations = map[string]string{preflight.AnnotationSkip + "PDB001": "scaled up on Sunday"}
+			}
+			s.serve(t)
+			if err := openForYes(t, groupOnly).rejectBlocked(); (err == nil) != annotated {
+				t.Errorf("annotated %t, pods of the group only %t: %v", annotated, groupOnly, err)
+			}
+		}
 	}
 }
 

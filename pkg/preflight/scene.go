@@ -97,6 +97,14 @@ func (s *Scene) nameWorkloads(found []Finding) {
 // workload; their value is the reason: "skip-check.kubectl-nodeupgrade/PDB001".
 const AnnotationSkip = "skip-check.kubectl-nodeupgrade/"
 
+// SkipAnnotated names the workloads of findings about pods that are to leave, and sets Skipped where an annotation leaves the rule out.
+func (s *Scene) SkipAnnotated(found []Finding) {
+	s.nameWorkloads(found)
+	for i := range found {
+		found[i].Skipped = s.skipReason(&found[i])
+	}
+}
+
 // skipReason is why a finding is not to count, "" when it is.
 func (s *Scene) skipReason(f *Finding) string {
 	if w := s.byName[f.Workload]; w != nil {
