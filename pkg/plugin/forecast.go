@@ -232,7 +232,7 @@ func (g *groupContext) rejectBlocked() error {
 		return nil
 	}
 	for _, f := range g.findings {
-		if stopsUpgrade(f) {
+		if preflight.StopsUpgrade(&f) {
 			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: fix it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}
 	}

@@ -207,7 +207,8 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	if s.line.isDryRun() {
 		return nil // its plan has what all rules find
 	}
-	if objects == nil && m == modeUpgrade && slices.ContainsFunc(g.findings, stopsUpgrade) { // which an annotation may leave out
+	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f) }
+	if objects == nil && m == modeUpgrade && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
 		var err error
 		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)
@@ -217,13 +218,10 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		scene := preflight.NewScene(&world, facts, objects)
 		scene.SkipAnnotated(g.findings)
 		bound := preflight.Check(scene, preflight.VolumeRules(), s.line.skipChecks)
-		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return !stopsUpgrade(f) })...)
+		g.findings = append(g.findings, slices.DeleteFunc(bound, func(f preflight.Finding) bool { return !stops(f) })...)
 	}
 	return nil
 }
-
-// stopsUpgrade reports whether an upgrade that fails at the first node that is not empty in time does not begin with the finding.
-func stopsUpgrade(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }
 
 // eachPod visits the pods of all nodes, and those that no node has.
 func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {

@@ -20,7 +20,7 @@ import (
 func capacityRules() []Rule {
 	return []Rule{
 		{
-			ID: "CAP001", Severity: Block, find: findLackOfRoom,
+			ID: "CAP001", Severity: Block, Tried: true, find: findLackOfRoom,
 			Text: "The pods of as many outdated nodes as are drained at once ask for more CPU, memory or pods than is free on the nodes that stay and on those that are added first. " +
 				"The rest of them finds no node. It is a sum: pods that fit in sum may still fit on no node. Where an autoscaler serves the group, and where no node is added first, it is a warning. Where only taints keep the pods from nodes with room, it names them.",
 			Source: "GKE node pool upgrade strategies; EKS phases",

@@ -52,7 +52,7 @@ func podRules() []Rule {
 			Source: "kubernetes.io, Handling retriable and non-retriable pod failures; k8s.io#5538",
 		},
 		{
-			ID: "POD010", Severity: Block, More: []string{"deployments", "statefulsets"}, find: perTemplate(findOldSelection),
+			ID: "POD010", Severity: Block, Tried: true, More: []string{"deployments", "statefulsets"}, find: perTemplate(findOldSelection),
 			Text: "A pod's node selector or required node affinity matches outdated nodes only, as one by hostname, image or version of the launch template does: the pod in its place stays Pending. Or the template of its Deployment or StatefulSet names an outdated node (spec.nodeName), and its pods start there again, past the fence. " +
 				"A pod that is pinned by hostname alone and that no budget covers is a warning: its drain goes on, and an operator may make another for each new node. New nodes are taken to have the labels of the group's current ones or, where there are none, of the outdated ones without those of host and version.",
 			Source: "pkg/scheduler/framework/plugins/nodeaffinity",

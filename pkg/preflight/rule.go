@@ -21,6 +21,8 @@ type Rule struct {
 	Reads []string
 	// More are kinds in which it may find more: what it finds without them holds.
 	More []string
+	// Tried is true if an upgrade begins in spite of a finding of severity block: what its first nodes show decides.
+	Tried bool
 	// OfPlans is true if only plans look at it: it needs what the provider tells when a plan is made.
 	OfPlans bool
 
@@ -51,6 +53,15 @@ func PlanRules() []Rule {
 			"New nodes or their pods wait until some are free.",
 		Source: "GKE G41",
 	}}
+}
+
+// StopsUpgrade reports whether an upgrade that fails at the first node that is not empty in time does not begin because of the finding.
+func StopsUpgrade(f *Finding) bool {
+	if f.Severity != Block || f.Skipped != "" {
+		return false
+	}
+	rule, known := FindRule(f.Rule)
+	return !known || !rule.Tried
 }
 
 // FindRule is the rule of the id, in upper or lower case.

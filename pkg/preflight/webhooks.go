@@ -22,7 +22,7 @@ func webhookRules() []Rule {
 	kinds := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} // a cluster may have of one alone
 	return []Rule{
 		{
-			ID: "WH001", Severity: Block, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
+			ID: "WH001", Severity: Block, Tried: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
 			Text:   "A webhook with failurePolicy Fail is asked about new pods or evictions, and its Service is not there or has no ready pod, so that none is made or evicted; or a drain may take all of its pods at once. Until it is back pods are neither made nor evicted; if it is asked about its own pods, it does not come back. If it is not, or if it has matchConditions, which are not looked at, it is less than a block.",
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},

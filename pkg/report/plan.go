@@ -203,10 +203,18 @@ func (p *Plan) describeOutcome() string {
 	case p.Ends != nil && p.Ends.Slow.IsShort():
 		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
-		return ", takes " + FormatSpan(p.Duration) + p.describeAwaited()
+		return ", takes " + FormatSpan(p.Duration) + p.describeAwaited() + p.describeDoubt()
 	default:
 		return ", not known how long it takes"
 	}
+}
+
+// describeDoubt adds that a finding of severity block, with which the upgrade begins, may stop it.
+func (p *Plan) describeDoubt() string {
+	if slices.ContainsFunc(p.Findings, func(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }) && p.refusesBlocked() {
+		return ", unless it stops at what a Blocked line names"
+	}
+	return ""
 }
 
 // describeAwaited adds the nodes that the upgrade waits for to its time.
@@ -357,7 +365,7 @@ func beginLines(p *Plan) []string {
 	}
 	var rules []string
 	for i := range p.Findings {
-		if f := &p.Findings[i]; f.Severity == preflight.Block && f.Skipped == "" && !slices.Contains(rules, f.Rule) {
+		if f := &p.Findings[i]; preflight.StopsUpgrade(f) && !slices.Contains(rules, f.Rule) {
 			rules = append(rules, f.Rule)
 		}
 	}

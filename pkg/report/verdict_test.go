@@ -1,6 +1,7 @@
 package report
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,28 @@ func TestDescribeProgress(t *testing.T) {
 	for name, c := range cases {
 		if got := DescribeProgress(c.replaced, c.drained, c.total); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A plan says that the upgrade does not begin only where the upgrade looks at the rule itself. Other findings of severity block are tried
+// on the first nodes.
+func TestVerdictOfBlockingFindings(t *testing.T) {
+	for rule, want := range map[string]string{
+		"PDB001": ": it does not begin until each Blocked line is fixed",
+		"POD003": ": it does not begin until each Blocked line is fixed",
+		"CAP001": ", unless it stops at what a Blocked line names",
+		"POD010": ", unless it stops at what a Blocked line names",
+		"WH001":  ", unless it stops at what a Blocked line names",
+	} {
+		p := surgePlan()
+		p.Findings = []preflight.Finding{{Rule: rule, Severity: preflight.Block, Message: "m"}}
+		tone, text := planVerdict(p)
+		if tone != bad || !strings.HasSuffix(text, want) || !p.Structural() {
+			t.Errorf("%s: tone %d, %q, structural %t; want %q", rule, tone, text, p.Structural(), want)
+		}
+		if begins := len(beginLines(p)) == 0; begins == strings.Contains(want, "does not begin") {
+			t.Errorf("%s: the lines say that it begins: %t", rule, begins)
 		}
 	}
 }
