@@ -112,6 +112,15 @@ func reopenRecord(record record.Record, replan bool, request record.Request, tar
 	return reopened
 }
 
+// describeKeptSurge says that an upgrade that continues adds as many nodes as it began with, where the user asked for another number; else
+// it returns "". The books of the upgrade rest on that number.
+func describeKeptSurge(rec *record.Record, wished int) string {
+	if !rec.IsResumable() || rec.Request.Surge == wished {
+		return ""
+	}
+	return fmt.Sprintf("--max-surge: run %s adds %d nodes, as it did when it began, not %d: another number is for a new upgrade", rec.Run, rec.Request.Surge, wished)
+}
+
 // rebuildRecord is the record of a run that is gone, from the marks that it left on the group's
 // nodes. It refuses where they do not tell what it added to the group: a second surge could come on
 // top of the first.

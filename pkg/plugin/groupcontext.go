@@ -181,6 +181,9 @@ func (s *session) resolveGroup(g *groupContext, m mode) error {
 	if g.resolution, err = g.adoptRecord(s.line, m, wished); err != nil {
 		return err
 	}
+	if !m.keepsSettings() && s.line.typed("max-surge") {
+		s.line.warn(describeKeptSurge(&g.record, wished.Surge))
+	}
 	return g.rejectUnknownWorkloads(s.line.settings.IgnoreUnready)
 }
 

@@ -168,6 +168,19 @@ func TestAdoptRecord(t *testing.T) {
 	}
 }
 
+// TestKeptSurgeIsSaid: a number of added nodes that does not count is not ignored in silence.
+func TestKeptSurgeIsSaid(t *testing.T) {
+	under := ended(record.Interrupted, "x")
+	under.Request.Surge = 2
+	over := ended(record.Succeeded, "x")
+	if text := describeKeptSurge(&under, 5); !strings.Contains(text, "run r1 adds 2 nodes") || !strings.Contains(text, "not 5") {
+		t.Errorf("got %q", text)
+	}
+	if text := describeKeptSurge(&under, 2) + describeKeptSurge(&over, 5); text != "" {
+		t.Errorf("got %q, want nothing", text)
+	}
+}
+
 // TestNothingIsSentLate has the deadline of a request pass unnoticed.
 func TestNothingIsSentLate(t *testing.T) {
 	s := &apiServer{}

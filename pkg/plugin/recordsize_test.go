@@ -23,6 +23,10 @@ func TestLargeRecordIsRefused(t *testing.T) {
 			t.Errorf("%s ended with %d: %s", flag, code, stderr)
 		}
 	}
+	_, stderr, code := invoke(t, "simulate", "blue", "--current=image=v2", "-f", s.writeDump(t))
+	if code != exitUsage || !strings.Contains(stderr, "recording an upgrade of 2501 nodes") {
+		t.Errorf("simulate ended with %d: %s", code, stderr)
+	}
 	if sent := s.sent(); len(sent) > 0 {
 		t.Errorf("it wrote %q", sent)
 	}

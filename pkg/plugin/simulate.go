@@ -87,6 +87,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := g.rejectLargeRecord(); err != nil && !s.line.compare {
+		return err
+	}
 	s.explainAssumptions(g, d)
 	p := &planning{groupContext: g, s: at, film: at.filmFor()}
 	p.addRefusals(preflight.ListRefusals(p.checkObjects()))
