@@ -108,9 +108,19 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A node that serves no one costs nothing to start, where none may be missing.
+// A node that serves no one costs nothing to start, where none may be missing. One that fell silent a short time ago may be back at any
+// moment: all nodes are silent while the API server is away.
 func TestUnreadyNodeCostsNothing(t *testing.T) {
-	for name, ready := range map[string]bool{"Ready": true, "NotReady": false} {
+	cases := map[string]struct {
+		silent time.Duration
+		starts bool
+	}{
+		"Ready":                        {0, false},
+		"NotReady a minute":            {time.Minute, false},
+		"NotReady for nearly too long": {5*time.Minute - 1, false},
+		"NotReady for too long":        {5 * time.Minute, true},
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"), current("cur-a-1"))
 			s.Request.Surge, s.Request.MaxUnavailable = 1, 0
@@ -119,12 +129,16 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 			s.do(s.next().Actions...) // the fence
 			s.Record.Phase = record.PhaseUpgrade
 			s.remove("new-a-1") // its machine was taken, and another is on its way
-			if !ready {
-				build.NotReady(start)(s.at("old-a-1").Node)
-			}
 			s.pass(time.Minute)
-			if got := started(s.next().Record); (got == "old-a-1") == ready {
+			if c.silent > 0 {
+				build.NotReady(s.Now.Add(-c.silent))(s.at("old-a-1").Node)
+			}
+			step := s.next()
+			if got := started(step.Record); (got == "old-a-1") != c.starts {
 				t.Errorf("started %q", got)
+			}
+			if lost := s.Now.Add(5*time.Minute - c.silent); c.silent > 0 && !c.starts && step.Wake.After(lost) {
+				t.Errorf("it looks again at %s, and the node counts as lost from %s", step.Wake, lost)
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -18,6 +19,7 @@ import (
 // startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
 func (d *decision) startMoreNodes() {
+	d.awaitSilentNodes()
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.awaitWindow(d.leastUnavailableCost()) {
 		m := d.nextNode()
 		if m == nil {
@@ -97,22 +99,53 @@ func (d *decision) awaitWindow(price int) (open bool) {
 	return true
 }
 
-// unavailableCost is how many nodes that serve are lost with the start of the member: none if it
-// does not serve.
-func (d *decision) unavailableCost(m *nodegroup.Member) int {
-	if d.urgencyOf(m) < urgencies-1 {
+// unavailableCost returns how many nodes that serve are lost with the start of the member: none if it
+// does not serve, and is not about to again.
+func (d *decision) unavailableCost(m *nodegroup.Member) int { return d.rankCost()(m) }
+
+// rankCost returns unavailableCost for many members at the same moment.
+func (d *decision) rankCost() func(*nodegroup.Member) int {
+	urgencyOf := d.rankUrgency()
+	return func(m *nodegroup.Member) int {
+		if urgencyOf(m) < urgencies-1 && d.returnsUntil(m).IsZero() {
+			return 0
+		}
+		return 1
+	}
+}
+
+// leastUnavailableCost returns that of the cheapest node which is left.
+func (d *decision) leastUnavailableCost() int {
+	costOf := d.rankCost()
+	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return costOf(m) == 0 }) {
 		return 0
 	}
 	return 1
 }
 
-// leastUnavailableCost is that of the cheapest node which is left.
-func (d *decision) leastUnavailableCost() int {
-	urgencyOf := d.rankUrgency()
-	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return urgencyOf(m) < urgencies-1 }) {
-		return 0
+// returnsUntil returns when a node that is no longer Ready counts as lost, zero for all other nodes. Until then it may be back at any
+// moment, as all nodes are after a failure of the API server, and would be missed.
+func (d *decision) returnsUntil(m *nodegroup.Member) time.Time {
+	if m.Node == nil || m.IsReady() || mayBeBooting(&d.rec, m) {
+		return time.Time{}
 	}
-	return 1
+	ready := nodegroup.ReadyCondition(m.Node)
+	if ready == nil {
+		return time.Time{}
+	}
+	if lost := ready.LastTransitionTime.Add(drain.LostAfter); lost.After(d.w.Now) {
+		return lost
+	}
+	return time.Time{}
+}
+
+// awaitSilentNodes requests the step in which nodes that stay silent count as lost.
+func (d *decision) awaitSilentNodes() {
+	for _, m := range d.count.pending {
+		if at := d.returnsUntil(m); !at.IsZero() {
+			d.requeueAt(at)
+		}
+	}
 }
 
 func (d *decision) waitForReplacement() {

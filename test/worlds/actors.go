@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
@@ -314,8 +315,15 @@ func (u *user) silence(pick int) bool {
 	if name == "" {
 		return false
 	}
-	u.rules.lost()
+	u.rules.rearranged = true
 	u.c.setReady(name, false)
+	uid := u.c.nodes[name].UID
+	u.c.fellSilent[uid] = true
+	u.c.after(drain.LostAfter, func() {
+		if node := u.c.nodes[name]; node != nil && node.UID == uid && silent(node, u.c.now) {
+			u.rules.lost() // until then the node may be back at any moment
+		}
+	})
 	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
 		if node := u.c.nodes[name]; node != nil {
 			if i := u.c.instanceOf(node); !u.c.plan.listed() || i != nil {

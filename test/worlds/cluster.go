@@ -70,6 +70,8 @@ type cluster struct {
 	excluded map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
+	// fellSilent has the nodes that other actors made unready after they had been ready.
+	fellSilent map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
 	fell map[types.UID]bool
 	// falling has the pods that are not ready for a moment; see fallPods.
@@ -94,7 +96,7 @@ func newCluster(p *Plan) *cluster {
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
-		restarted: func(*maker, schedule.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, falling: map[types.UID]bool{},
+		restarted: func(*maker, schedule.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{}, fell: map[types.UID]bool{}, fellSilent: map[types.UID]bool{}, falling: map[types.UID]bool{},
 		charged: map[string]time.Time{}, taken: map[string]time.Time{}, excluded: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)

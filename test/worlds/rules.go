@@ -178,7 +178,7 @@ func (r *rules) serving(rec record.Record) int {
 		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // the way back asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
-		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) {
+		if node.Labels[groupLabel] == "" || !isReady(node) && !r.c.mayReturn(node) || unproven || r.c.isClosed(node) {
 			continue
 		}
 		if r.c.plan.listed() && (i == nil || i.leaving || !i.inService) {
@@ -191,6 +191,9 @@ func (r *rules) serving(rec record.Record) int {
 	}
 	return n
 }
+
+// mayReturn reports whether a node that is not ready was ready a short time ago.
+func (c *cluster) mayReturn(node *corev1.Node) bool { return c.fellSilent[node.UID] && !silent(node, c.now) }
 
 // step holds one decision to the rules, before its actions are begun and after its record is stored.
 func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
