@@ -43,10 +43,13 @@ func listGroups(ctx context.Context, c *command) error {
 	c.warnUnreadable(unreadable)
 	all := c.makeList(&found, view.Nodes, records)
 	all.forgetPhases(func(group string) bool { return err != nil || unreadable[group] != nil })
-	if !c.line.isForPrograms() {
+	switch {
+	case !c.line.isForPrograms():
 		if err := c.line.writeNotes(all.hints); err != nil || len(all.list.Items) == 0 {
 			return err
 		}
+	case len(all.unknown) > 0:
+		c.line.warn(fmt.Sprintf("left out, because it is not known which nodes are outdated: %s: pass --current KEY=VALUE", strings.Join(all.unknown, ", ")))
 	}
 	return all.print(c.line.console)
 }
@@ -54,8 +57,9 @@ func listGroups(ctx context.Context, c *command) error {
 // groupList is the list of groups at one moment.
 type groupList struct {
 	list *report.NodeGroupList
-	// names are the groups as -o name prints them, hints the lines for people beside the table.
-	names, hints []string
+	// names are the groups as -o name prints them, hints the lines for people beside the table. unknown has the groups that --outdated
+	// leaves out because it is not known which of their nodes are outdated.
+	names, hints, unknown []string
 }
 
 // makeList lists the groups that the command line asks for.
@@ -71,6 +75,8 @@ func (c *command) makeList(found *foundGroups, nodes []*corev1.Node, records map
 		if !c.line.outdated || isUpgradable(row) {
 			all.list.Items = append(all.list.Items, row)
 			all.names = append(all.names, nodegroup.Prefix+row.Name)
+		} else if row.Outdated == nil {
+			all.unknown = append(all.unknown, row.Name)
 		}
 	}
 	all.hints = slices.Concat(hintsOfList(len(all.list.Items), found.groups, refusals, nodes), hintsOfOwners(found.provider, found.groups, nodes), hintsOfRecords(found.groups, records))
