@@ -86,7 +86,7 @@ type History struct {
 	// UnseenBefore counts the nodes that were replaced before the first moment and of which the record does not tell when. TakenUp is true
 	// if the upgrade had begun before it.
 	UnseenBefore int
-	TakenUp        bool
+	TakenUp      bool
 
 	nodes   map[string]*NodeHistory
 	phases  []Period

@@ -193,7 +193,9 @@ func (r *rules) serving(rec record.Record) int {
 }
 
 // mayReturn reports whether a node that is not ready was ready a short time ago.
-func (c *cluster) mayReturn(node *corev1.Node) bool { return c.fellSilent[node.UID] && !silent(node, c.now) }
+func (c *cluster) mayReturn(node *corev1.Node) bool {
+	return c.fellSilent[node.UID] && !silent(node, c.now)
+}
 
 // step holds one decision to the rules, before its actions are begun and after its record is stored.
 func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
