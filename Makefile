@@ -166,7 +166,7 @@ update-golden: ## Rewrite golden and scenario files from what the code does now
 ##### Verify
 
 .PHONY: verify
-verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-readme verify-size vet lint ## Check everything but behaviour
+verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-pages verify-size vet lint ## Check everything but behaviour
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -206,10 +206,10 @@ verify-krew:
 verify-house:
 	$(GO) test -count=1 ./test/house
 
-.PHONY: verify-readme
-verify-readme:
-	@$(GO) test -list '^TestReadme' ./pkg/plugin | grep -q '^TestReadme' || { echo "pkg/plugin has no TestReadme" >&2; exit 1; }
-	$(GO) test -run '^TestReadme' -count=1 ./pkg/plugin
+.PHONY: verify-pages
+verify-pages: ## Check README and docs: spelling, generated pages, commands and flags that they show
+	$(TOOL) misspell -error README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md docs
+	$(GO) test -run '^Test(Readme|Reference|Docs)' -count=1 ./pkg/plugin
 
 # A method that is called by a name which only the running program knows has the linker keep every exported
 # method of every library (docs/decisions/0021). So does Go's package plugin in a build with cgo, which is what

@@ -12,7 +12,7 @@ import (
 // helpWidth is how wide the help is at most, in columns.
 const helpWidth = 80
 
-// exitCodes are for the help what README has in full.
+// exitCodes are for the help what docs/automation.md has in full.
 const exitCodes = `
 Exit codes:
   0    done, or nothing to do
@@ -23,6 +23,13 @@ Exit codes:
   5    paused, held by another process, or stopped by what another actor did
   6    waiting, as for a soak; run the same command at the time it names
   130  interrupted; the same command continues
+`
+
+// rootFlags says where the help has the flags of the root command.
+const rootFlags = `
+Flags:
+  Without a group it takes the flags of list, with a group those of upgrade, and
+  with --dry-run those of plan: see kubectl nodeupgrade help upgrade.
 `
 
 // heading is a part of the help, and the flags beneath it.
@@ -73,11 +80,12 @@ func printUsage(cmd *cobra.Command) error {
 			refused = append(refused, row.flags...)
 		}
 	}
-	for _, h := range listHeadings() {
-		b.WriteString(h.describeFlags(cmd.Flags(), refused))
-	}
-	if !cmd.HasParent() {
-		b.WriteString(exitCodes)
+	if cmd.HasParent() {
+		for _, h := range listHeadings() {
+			b.WriteString(h.describeFlags(cmd.Flags(), refused))
+		}
+	} else {
+		b.WriteString(rootFlags + exitCodes)
 	}
 	root := cmd.Root().CommandPath()
 	fmt.Fprintf(&b, "\n%s options lists the connection flags that every command takes.\n", root)

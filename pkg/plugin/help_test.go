@@ -52,6 +52,15 @@ func TestHelpFits(t *testing.T) {
 					t.Errorf("%d columns: %s", n, line)
 				}
 			}
+			if !cmd.HasParent() {
+				if n := strings.Count(help, "\n"); n > 60 {
+					t.Errorf("it has %d lines, want 60 at most", n)
+				}
+				for _, form := range []string{"list", "plan", "upgrade"} { // whose flags the root command takes
+					of, _, _ := invoke(t, "help", form)
+					help += of
+				}
+			}
 			isRefused := func(flag string) bool {
 				return slices.ContainsFunc(listRefused(), func(row ignored) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, flag) })
 			}

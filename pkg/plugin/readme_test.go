@@ -6,70 +6,40 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/spf13/pflag"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"unicode/utf8"
 )
 
 var update = flag.Bool("update", false, "rewrite what is generated from the code")
 
 const readme = "../../README.md"
 
-// TestReadmeFlags holds the README's table of flags to the flags there are.
-func TestReadmeFlags(t *testing.T) {
-	const begin, end = "<!-- flags -->\n", "<!-- /flags -->\n"
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), begin)
-	old, after, closed := strings.Cut(rest, end)
-	if !ok || !closed {
-		t.Fatalf("%s has no table of flags between %q and %q", readme, begin, end)
-	}
-	want := flagTable()
-	if *update {
-		if err := os.WriteFile(readme, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != want {
-		t.Errorf("the table of flags in %s is not up to date: run go test ./pkg/plugin -run TestReadme -update\nwant:\n%s", readme, want)
-	}
-}
-
-func flagTable() string {
-	cmd := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
-	var b strings.Builder
-	b.WriteString("| flag | default | |\n|---|---|---|\n")
-	write := func(f *pflag.Flag) {
-		if f.Hidden || f.Name == "help" {
-			return
-		}
-		name := "`--" + f.Name + "`"
-		if f.Shorthand != "" {
-			name = "`-" + f.Shorthand + "`, " + name
-		}
-		value := f.DefValue
-		if value == "" || value == "false" || value == "0s" {
-			value = ""
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
-	}
-	cmd.LocalFlags().VisitAll(write)
-	return b.String()
-}
-
 // TestReadmeExitCodes holds the README's table of exit codes to the codes there are.
 func TestReadmeExitCodes(t *testing.T) {
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitInterrupted} {
-		if row := fmt.Sprintf("\n| %d | ", code); !strings.Contains(string(text), row) {
+	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitWaiting, exitInterrupted} {
+		if row := fmt.Sprintf("\n| %d | ", code); !strings.Contains(readmeText(t), row) {
 			t.Errorf("%s does not explain exit code %d", readme, code)
 		}
 	}
+}
+
+// TestReadmeIsOnePage: a newcomer reads it whole.
+func TestReadmeIsOnePage(t *testing.T) {
+	lines := strings.Split(strings.TrimSuffix(readmeText(t), "\n"), "\n")
+	if n := len(lines); n > 120 {
+		t.Errorf("%s has %d lines, want 120 at most: move details to docs", readme, n)
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 120 && !strings.HasPrefix(line, "|") {
+			t.Errorf("%s:%d has %d columns, want 120 at most", readme, i+1, n)
+		}
+	}
+}
+
+func readmeText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -43,18 +43,14 @@ func TestSimulateExampleLacksAGroup(t *testing.T) {
 	}
 }
 
-// TestReadmeExample holds what the README shows of the example to what the command prints.
+// TestReadmeExample holds what the README shows of the example to what the command shows on a terminal of 80 columns.
 func TestReadmeExample(t *testing.T) {
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, shown, ok := strings.Cut(string(text), "\n$ kubectl nodeupgrade simulate\n")
+	_, shown, ok := strings.Cut(readmeText(t), "\n$ kubectl nodeupgrade simulate\n")
 	shown, _, closed := strings.Cut(shown, "\n```\n")
 	if !ok || !closed {
 		t.Fatalf("%s does not show kubectl nodeupgrade simulate", readme)
 	}
-	stdout, _, _ := simulated(t, "")
+	stdout := onTerminal(t, 80, "simulate", "--color=never")
 	for line := range strings.Lines(shown) {
 		if line = strings.TrimSuffix(line, "\n"); line != "…" && !strings.Contains(stdout, line+"\n") {
 			t.Errorf("%s shows a line that is not printed: %s\nprinted:\n%s", readme, line, stdout)

@@ -1,0 +1,122 @@
+package plugin
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+)
+
+// referenceFolder has the pages of docs that are generated from the commands and the rules.
+const referenceFolder = "../../docs/reference"
+
+const generated = "<!-- generated: go test ./pkg/plugin -run TestReference -update -->\n\n"
+
+// TestReference holds the pages of docs/reference to the commands, their flags and the rules of check.
+func TestReference(t *testing.T) {
+	kubeconfig(t, nowhere)
+	pages := map[string]string{"flags.md": flagsPage(), "commands.md": commandsPage(t), "findings.md": findingsPage()}
+	for name, text := range pages {
+		t.Run(name, func(t *testing.T) { golden(t, filepath.Join(referenceFolder, name), generated+text) })
+	}
+}
+
+// listCommands returns the commands that have a page, in the order of the root's help.
+func listCommands() []*cobra.Command {
+	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	return slices.DeleteFunc(slices.Clone(root.Commands()), func(cmd *cobra.Command) bool { return !cmd.IsAvailableCommand() })
+}
+
+// flagsPage lists each flag under its heading, with its default and the commands that take it.
+func flagsPage() string {
+	var b strings.Builder
+	b.WriteString("# Which flags are there?\n\n" +
+		"`kubectl nodeupgrade` without a word takes the flags of `list`. `kubectl nodeupgrade GROUP` takes those of `upgrade`, with `--dry-run` those of `plan`.\n" +
+		"A command refuses a flag that has no effect on it (exit code 2). Kubectl's connection flags are listed by `kubectl nodeupgrade options`.\n")
+	for _, h := range listHeadings() {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning | commands |\n|---|---|---|---|\n", h.title)
+		for _, name := range h.flags {
+			f, takers := findFlag(name)
+			if f == nil {
+				continue
+			}
+			term := "`--" + name + "`"
+			if f.Shorthand != "" {
+				term = "`-" + f.Shorthand + "`, " + term
+			}
+			value := f.DefValue
+			if value == "false" || value == "0s" || value == "[]" {
+				value = ""
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", term, value, strings.ReplaceAll(f.Usage, "|", `\|`), strings.Join(takers, ", "))
+		}
+	}
+	return b.String()
+}
+
+// findFlag returns a flag, with the names of the commands that take it.
+func findFlag(name string) (found *pflag.Flag, takers []string) {
+	for _, cmd := range listCommands() {
+		f := cmp.Or(cmd.LocalFlags().Lookup(name), cmd.InheritedFlags().Lookup(name))
+		refused := slices.ContainsFunc(listRefused(), func(row ignored) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, name) })
+		if f != nil && !f.Hidden && !refused {
+			takers = append(takers, cmd.Name())
+			found = cmp.Or(found, f)
+		}
+	}
+	return found, takers
+}
+
+// commandsPage has the help of each command.
+func commandsPage(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("# What does each command do?\n\nThis is what `kubectl nodeupgrade help COMMAND` prints. [flags.md](flags.md) explains the flags side by side.\n")
+	for _, cmd := range listCommands() {
+		help, _, _ := invoke(t, cmd.Name(), "--help")
+		fmt.Fprintf(&b, "\n## %s\n\n```\n%s```\n", cmd.Name(), help)
+	}
+	return b.String()
+}
+
+// findingsPage has each rule of check and of plans under its id.
+func findingsPage() string {
+	var b strings.Builder
+	b.WriteString("# What does each finding mean?\n\n" +
+		"`kubectl nodeupgrade check` and plans print findings with the id of their rule. `kubectl nodeupgrade check --explain ID` prints the same text.\n" +
+		"[check.md](../check.md) says what each severity means, and how to leave a rule out.\n\n| id | severity |\n|---|---|\n")
+	rules := append(preflight.Catalogue(), preflight.PlanRules()...)
+	slices.SortFunc(rules, func(a, b preflight.Rule) int { return strings.Compare(a.ID, b.ID) })
+	for i := range rules {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", rules[i].ID, strings.ToLower(rules[i].ID), rules[i].Severity)
+	}
+	for i := range rules {
+		r := &rules[i]
+		fmt.Fprintf(&b, "\n## %s\n\nSeverity: %s, unless the finding says otherwise.\n\n%s\n\nSource: %s.\n", r.ID, r.Severity, r.Text, strings.TrimSuffix(r.Source, "."))
+	}
+	return b.String()
+}
+
+// TestReferenceNamesEachFlag: each flag of a command is in the page of flags.
+func TestReferenceNamesEachFlag(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(referenceFolder, "flags.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range listCommands() {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && f.Name != "help" && !strings.Contains(string(page), "`--"+f.Name+"`") {
+				t.Errorf("--%s of %s is missing", f.Name, cmd.Name())
+			}
+		})
+	}
+}
