@@ -110,7 +110,10 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Workloads   "+line)
 	}
 	lines = append(lines, RestLines(&s.Rest, st.Manager, now)...)
-	if st.Owed > 0 {
+	switch over := []record.Result{record.Succeeded, record.LeftBehind, record.Aborted}; {
+	case st.Owed > 0 && slices.Contains(over, s.Result):
+		lines = append(lines, "Keeps       "+formatCount(st.Owed, "added node")+": the upgrade is over, so lower the group's size yourself if it is too large")
+	case st.Owed > 0:
 		lines = append(lines, "Gives back  "+formatCount(st.Owed, "added node"))
 	}
 	if len(s.Suspended) > 0 {

@@ -36,7 +36,7 @@ func toneOfLabel(label string) tone {
 	switch label {
 	case "Refused", "Blocked", "Error", "Stuck", "Begins", "Deletes":
 		return bad
-	case "Warning", "Not known", "Not read", "Gives back", "Suspended", "Leftover":
+	case "Warning", "Not known", "Not read", "Gives back", "Keeps", "Suspended", "Leftover":
 		return warning
 	default:
 		return calm

@@ -120,3 +120,16 @@ func TestVerdictOfBlockingFindings(t *testing.T) {
 		}
 	}
 }
+
+// A status does not promise to give nodes back after the end of the upgrade.
+func TestStatusOfAddedNodes(t *testing.T) {
+	for result, want := range map[record.Result]string{
+		"": "Gives back  2 added nodes", record.Paused: "Gives back  2 added nodes",
+		record.Aborted: "Keeps       2 added nodes: ", record.Succeeded: "Keeps       2 added nodes: ", record.LeftBehind: "Keeps       2 added nodes: ",
+	} {
+		s := &UpgradeStatus{Run: "r1", Result: result, Status: record.Status{Owed: 2}}
+		if text := strings.Join(statusHeaderLines(s, time.Now()), "\n"); !strings.Contains(text, want) {
+			t.Errorf("%q: no %q in\n%s", result, want, text)
+		}
+	}
+}
