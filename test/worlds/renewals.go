@@ -101,9 +101,11 @@ func isMaintenance(taint corev1.Taint) bool { return taint.Key == "maintenance" 
 
 // isClosed reports whether pods of the group are still kept from a new node.
 func (c *cluster) isClosed(node *corev1.Node) bool {
-	if slices.Contains(node.Spec.Taints, notReady()) && c.hasIntolerant() {
-		return true
-	}
+	return slices.Contains(node.Spec.Taints, notReady()) && c.hasIntolerant() || c.isKeptClosed(node)
+}
+
+// isKeptClosed reports whether a new node is closed to pods as the world's plan says.
+func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	if !c.closed[node.Name] {
 		return false
 	}

@@ -178,7 +178,11 @@ func (r *rules) serving(rec record.Record) int {
 		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // the way back asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
-		if node.Labels[groupLabel] == "" || !isReady(node) && !r.c.mayReturn(node) || unproven || r.c.isClosed(node) {
+		fit := isReady(node) && !r.c.isClosed(node)
+		if r.c.fellSilent[node.UID] { // with its taint, which stays a moment longer
+			fit = !silent(node, r.c.now) && !r.c.isKeptClosed(node)
+		}
+		if node.Labels[groupLabel] == "" || unproven || !fit {
 			continue
 		}
 		if r.c.plan.listed() && (i == nil || i.leaving || !i.inService) {
@@ -190,11 +194,6 @@ func (r *rules) serving(rec record.Record) int {
 		}
 	}
 	return n
-}
-
-// mayReturn reports whether a node that is not ready was ready a short time ago.
-func (c *cluster) mayReturn(node *corev1.Node) bool {
-	return c.fellSilent[node.UID] && !silent(node, c.now)
 }
 
 // step holds one decision to the rules, before its actions are begun and after its record is stored.
