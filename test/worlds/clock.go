@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// clock is virtual time: events that wait for their moment, those of one moment in the order they were made.
+// clock is virtual time. Events wait for their time; events of the same time happen in the order in which they were added.
 type clock struct {
 	now    time.Time
 	queue  events
 	serial int
 }
 
-// after makes something happen once so much time has passed.
+// after schedules do to run once, after the given time.
 func (c *clock) after(d time.Duration, do func()) {
 	c.serial++
 	heap.Push(&c.queue, event{at: c.now.Add(max(0, d)), serial: c.serial, do: do})
 }
 
-// tick makes the next event happen, and reports whether there was one.
+// tick runs the next event and reports whether there was one.
 func (c *clock) tick() bool {
 	if len(c.queue) == 0 {
 		return false

@@ -19,16 +19,16 @@ import (
 type instance struct {
 	id, zone, revision string
 	inService, leaving bool
-	// standby says that its owner took it out of service: it counts for nothing.
+	// standby is true if the owner took the instance out of service: it counts for nothing.
 	standby   bool
 	unhealthy bool
-	// protected says that its owner keeps it from being scaled in.
+	// protected is true if the owner protects the instance against scale-in.
 	protected bool
-	// token is the launch that it came of, "" for one the group launched by itself.
+	// token is the token of the launch that created the instance; "" if the group launched it itself.
 	token string
 }
 
-// cloud is the group as it really is, with an Auto Scaling group's manners.
+// cloud is the group's true state. It behaves like an Auto Scaling group.
 type cloud struct {
 	min, desired    int
 	max             int
@@ -39,18 +39,19 @@ type cloud struct {
 	tokens          map[string]bool
 	serial          int
 	filling         bool
-	// shrunk counts, by instance, the terminations that lowered the size; scaledIn the nodes that the
-	// cloud itself took because it had too many.
+	// shrunk counts, by instance, the terminations that lowered the size. scaledIn lists the nodes that the cloud itself removed
+	// because it had too many.
 	shrunk   map[string]int
 	scaledIn []string
-	// readings are what the group was at earlier moments, oldest first.
+	// readings are the group's states at earlier times, oldest first.
 	readings []nodegroup.Group
-	// operations are what a cloud that upgrades its groups itself was asked for, oldest first; extra is how many nodes it has added.
+	// operations are the requests to a cloud that upgrades its groups itself, oldest first. extra is the number of nodes that this
+	// cloud has added.
 	operations []*operation
 	extra      int
 }
 
-// The processes that change a group by themselves: rebalance its instances, alarm its size.
+// The processes by which a group changes by itself: rebalance moves instances between zones, alarm changes the size.
 const (
 	rebalance = "AZRebalance"
 	alarm     = "AlarmNotification"
@@ -75,7 +76,7 @@ func newCloud(p *Plan) cloud {
 
 func (k *cloud) add(i *instance) { k.instances[i.id] = i }
 
-// living are the instances that are not on their way out, by ID.
+// living returns the instances that are not being terminated and not on Standby, by ID.
 func (k *cloud) living() []*instance {
 	var living []*instance
 	for _, id := range slices.Sorted(maps.Keys(k.instances)) {
@@ -98,7 +99,7 @@ func answered(outcome nodegroup.Outcome, format string, args ...any) error {
 	return &provider.Error{Outcome: outcome, Err: fmt.Errorf(format, args...)}
 }
 
-// doCloud carries one request out as the provider for Auto Scaling groups and AWS do together.
+// doCloud carries out one request, as AWS and the provider for Auto Scaling groups do together.
 func (c *cluster) doCloud(action nodegroup.Action) error {
 	k := &c.cloud
 	if c.plan.CloudLag > 0 {
@@ -184,7 +185,7 @@ func (c *cluster) addCapacity(a nodegroup.AddCapacity) error {
 	return nil
 }
 
-// launch brings up an instance of the revision the group points at; its node follows.
+// launch starts an instance of the revision that the group points at. Its node follows.
 func (c *cluster) launch(zone, token string) {
 	k := &c.cloud
 	k.serial++
@@ -192,7 +193,7 @@ func (c *cluster) launch(zone, token string) {
 	k.add(i)
 	boot := c.plan.Boot + c.draw(c.plan.Boot/4)
 	if c.calm {
-		boot = min(boot, c.plan.Request.BootTimeout.Duration/3) // a group without zones launches one after the other
+		boot = min(boot, c.plan.Request.BootTimeout.Duration/3) // a group without zones launches instances one after the other
 	}
 	unlabelled := c.befalls(BootUnlabelled)
 	switch {
@@ -207,7 +208,7 @@ func (c *cluster) launch(zone, token string) {
 	c.after(boot, func() { c.join(i, unlabelled) })
 }
 
-// join makes the instance a node: registered, not ready for a moment.
+// join registers the instance's node, which becomes Ready a moment later.
 func (c *cluster) join(i *instance, unlabelled bool) {
 	if i.leaving || c.cloud.instances[i.id] == nil {
 		return
@@ -232,7 +233,7 @@ func (c *cluster) join(i *instance, unlabelled bool) {
 	c.after(c.draw(20*time.Second), func() { c.setReady(node.Name, true) })
 }
 
-// fill keeps the group at its size, as its cloud does: in the zone with the fewest nodes, or by taking the newest away.
+// fill keeps the group at its size, as its cloud does. It launches in the zone with the fewest nodes, or removes the newest instance.
 func (c *cluster) fill() {
 	if c.cloud.filling || !c.plan.sized() {
 		return
@@ -280,7 +281,7 @@ func (c *cluster) terminate(a nodegroup.Terminate) error {
 	if a.Shrink && k.desired <= k.min {
 		return answered(nodegroup.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
 	}
-	if a.Shrink { // whether a second one counts is not documented: here it does
+	if a.Shrink { // it is not documented whether a second request counts: here it does
 		k.desired--
 		k.shrunk[a.Instance]++
 	}
@@ -289,7 +290,7 @@ func (c *cluster) terminate(a nodegroup.Terminate) error {
 	return nil
 }
 
-// leave ends a machine: its kubelet falls silent, and its Node goes a while later, unless no one takes it away.
+// leave terminates a machine. Its kubelet falls silent, and its Node object is removed later, unless NodeObjectStays strikes.
 func (c *cluster) leave(i *instance) {
 	if i.leaving {
 		return
@@ -326,7 +327,7 @@ func (c *cluster) instanceOf(node *corev1.Node) *instance {
 
 func revision(id string) nodegroup.Revision { return nodegroup.Revision{ID: id, Name: "workers:" + id} }
 
-// group is the group as its provider would describe it now.
+// group returns the group as its provider would describe it now.
 func (c *cluster) group() nodegroup.Group {
 	k := &c.cloud
 	g := nodegroup.Group{
@@ -368,7 +369,7 @@ func (i *instance) described(wanted string) nodegroup.Instance {
 	}
 }
 
-// describe is the answer to a question asked now: the group as it was up to the cloud's lag ago.
+// describe returns the cloud's answer to a poll: the group as it was up to the cloud's lag ago.
 func (c *cluster) describe() (nodegroup.Group, error) {
 	if c.befalls(CloudBlind) {
 		return nodegroup.Group{}, errors.New("the cloud cannot be reached")
@@ -395,8 +396,8 @@ func (c *cluster) describe() (nodegroup.Group, error) {
 	return old, nil
 }
 
-// obscure has instances in service described as in a state that the state machine has no word for, as while their root volume is replaced;
-// or has a cloud that upgrades the group itself tell nothing of its operations.
+// obscure shows some instances in service in a state that the state machine does not know, as while their root volume is replaced. It
+// may also hide the operations of a cloud that upgrades the group itself.
 func (c *cluster) obscure(g *nodegroup.Group) {
 	if c.plan.delegated() && c.chance(50) {
 		g.Managed, g.Refusal = nil, "its operations cannot be read"

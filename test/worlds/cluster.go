@@ -21,13 +21,13 @@ const (
 	space      = "shop"
 	groupLabel = "example.com/group"
 	imageLabel = "example.com/image"
-	// flavorLabel is one that some requests want of current nodes (--current).
+	// flavorLabel is a label that some requests want on current nodes (--current).
 	flavorLabel = "example.com/flavor"
 )
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// cluster is what is true. Objects in it are replaced, never changed, so that whoever saw one keeps what was seen.
+// cluster is the true state. Its objects are replaced and never changed, so that an object that was seen stays as it was.
 type cluster struct {
 	clock
 	plan *Plan
@@ -41,48 +41,48 @@ type cluster struct {
 	cloud   cloud
 	ending  bool
 	version int
-	// shadow are the nodes as they would be without the upgrade: as found, and as others have changed them since.
+	// shadow contains the nodes as they would be without the upgrade: as they were at first, plus the changes of other actors.
 	shadow map[string]*corev1.Node
-	// stale is true for a budget whose status the disruption controller has still to compute.
+	// stale is true for a budget whose status the disruption controller must still compute.
 	stale map[string]bool
-	// watch is told of every change.
+	// watch is called for every change.
 	watch func(change)
-	// closed are the new nodes that pods are kept from.
+	// closed contains the new nodes that pods are kept off.
 	closed map[string]bool
-	// closes is told of new nodes that pods are kept from.
+	// closes is called for each new node that pods are kept off.
 	closes func(Closing)
-	// tainted is told of pods that wait on a Ready node for the taint of its condition to go.
+	// tainted is called when pods wait on a Ready node until the taint of its condition is removed.
 	tainted func()
-	// struck is told of every fault that strikes.
+	// struck is called for every fault that strikes.
 	struck func(FaultKind)
-	// unplaced is told that pods wait; scaling is true while an autoscaler is about to bring up nodes for them.
+	// unplaced is called when pods wait for a node. scaling is true while an autoscaler is about to add nodes for them.
 	unplaced func()
 	scaling  bool
-	// restarted is told of each restart that reached a Deployment and what became of it, landed of each pod that got a node, departs of each that
-	// is deleted or gone.
+	// restarted is called for each restart that reached a Deployment, with its result. landed is called for each pod that got a node,
+	// and departs for each pod that is deleted or gone.
 	restarted       func(*maker, schedule.Restart, string)
 	landed, departs func(*corev1.Pod)
 	// charged is the time, by pod name, at which an eviction of the pod last used up one disruption of a budget.
 	charged map[string]time.Time
-	// taken is when each target was taken out of its load balancer.
+	// taken is when each target was taken out of its load balancer, by target ID.
 	taken map[string]time.Time
-	// excluded is since when the label of each machine's node has had it taken out of load balancers.
+	// excluded is the time since when the label of each machine's node takes the machine out of load balancers.
 	excluded map[string]time.Time
-	// forced are the pods that an upgrade deleted.
+	// forced contains the pods that an upgrade deleted.
 	forced map[types.UID]bool
-	// fellSilent has the nodes that other actors made unready after they had been ready.
+	// fellSilent contains the nodes that other actors made unready after they had been ready.
 	fellSilent map[types.UID]bool
 	// fell contains the UIDs of pods that became unready after they had been ready.
 	fell map[types.UID]bool
-	// falling has the pods that are not ready for a moment; see fallPods.
+	// falling contains the pods that are unready for a moment; see fallPods.
 	falling map[types.UID]bool
-	// emptied is when a pod that a drain waits for last left each node.
+	// emptied is, by node, when the last pod that a drain waits for left the node.
 	emptied map[string]time.Time
-	// placing is true while the scheduler is due.
+	// placing is true while a run of the scheduler is scheduled.
 	placing bool
 }
 
-// change is one event of a watch. One of the objects is set; Gone says that it is no more.
+// change is one event of a watch. Exactly one of the objects is set. gone is true if the object was deleted.
 type change struct {
 	node   *corev1.Node
 	pod    *corev1.Pod
@@ -116,7 +116,7 @@ func newCluster(p *Plan) *cluster {
 	return c
 }
 
-// since is how long the world has been going on.
+// since returns how long the world has been going on.
 func (c *cluster) since() time.Duration { return c.now.Sub(start()) }
 
 func (c *cluster) touch() string {
@@ -133,7 +133,7 @@ func (c *cluster) draw(limit time.Duration) time.Duration {
 
 func (c *cluster) chance(percent int) bool { return c.rng.IntN(100) < percent }
 
-// found puts a node and its instance where the plan has them at the start.
+// found creates a node and its instance as the plan has them at the start.
 func (c *cluster) found(i int, n Node) {
 	zone, name, revision := zoneName(n.Zone), nodeName(n, i), "1"
 	if n.Current {
@@ -157,7 +157,7 @@ func (c *cluster) found(i int, n Node) {
 	c.shadow[name] = node
 }
 
-// nodeName is the name of a node of the start, which has the place i in the plan.
+// nodeName returns the name of a node of the start; i is its index in the plan.
 func nodeName(n Node, i int) string {
 	if n.Current {
 		return fmt.Sprintf("cur-%s-%02d", zoneName(n.Zone), i)
@@ -165,7 +165,7 @@ func nodeName(n Node, i int) string {
 	return fmt.Sprintf("old-%s-%02d", zoneName(n.Zone), i)
 }
 
-// flavor is the label that nodes of the revision come up with.
+// flavor returns the label value that new nodes of the revision have.
 func flavor(revision string) string {
 	if revision == "1" {
 		return "old"
@@ -201,7 +201,7 @@ func fenceTaint(provider string) corev1.Taint {
 	return corev1.Taint{Key: "kubectl-nodeupgrade/outdated", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// mark makes a node odd in the ways the marks say.
+// mark gives a node the oddities of its marks.
 func mark(node *corev1.Node, marks Marks, provider string) {
 	if marks&MarkCordoned != 0 {
 		node.Spec.Unschedulable = true
@@ -224,7 +224,7 @@ func mark(node *corev1.Node, marks Marks, provider string) {
 	}
 }
 
-// addOutside brings up a node of another group.
+// addOutside adds a node of another group.
 func (c *cluster) addOutside(name string) {
 	node := newNode(name, "a", "1", c.now)
 	delete(node.Labels, groupLabel)
@@ -253,7 +253,8 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	c.place()
 }
 
-// othersChange changes a node, and what it would be without us, in the name of another actor.
+// othersChange changes a node in the name of another actor. It also changes the node's shadow, which is what the node would be without
+// the upgrade.
 func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
 	c.changeNode(name, by)
 	if shadow, ok := c.shadow[name]; ok {
@@ -263,7 +264,7 @@ func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
 	}
 }
 
-// dropAnswersOfNode takes the Node object away; garbage collection ends the pods that were on it.
+// dropNode removes the Node object. Garbage collection ends the pods that were on it.
 func (c *cluster) dropNode(name string) {
 	node, ok := c.nodes[name]
 	if !ok {
@@ -282,7 +283,7 @@ func (c *cluster) dropNode(name string) {
 	}
 }
 
-// on are the pods bound to a node, by UID.
+// on returns the pods that are bound to a node, by UID.
 func (c *cluster) on(node string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, pod := range c.pods {
@@ -300,7 +301,7 @@ func isReady(node *corev1.Node) bool {
 	return len(node.Status.Conditions) > 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// setReady changes the node's Ready condition as its kubelet's silence or return does. The taint of the condition follows.
+// setReady changes the node's Ready condition, as when its kubelet falls silent or returns. The taint of the condition follows.
 func (c *cluster) setReady(name string, ready bool) {
 	c.othersChange(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
 	if c.plan.TaintLag > 0 {
@@ -308,12 +309,13 @@ func (c *cluster) setReady(name string, ready bool) {
 	}
 }
 
-// notReady is the taint that the control plane keeps on nodes that are not Ready. It takes the taint off a moment after the node is Ready.
+// notReady returns the taint that the control plane keeps on nodes that are not Ready. The control plane removes it a moment after the
+// node is Ready.
 func notReady() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// taintByCondition is the control plane, which gives the node the taint of its Ready condition or takes it off.
+// taintByCondition acts as the control plane: it adds the taint of the node's Ready condition or removes it.
 func (c *cluster) taintByCondition(name string) {
 	node := c.nodes[name]
 	if node == nil || isReady(node) != slices.Contains(node.Spec.Taints, notReady()) {

@@ -12,8 +12,8 @@ import (
 // dice draws the plan of one world.
 type dice struct{ *rand.Rand }
 
-// Generate draws the plan of the seed's world. Half of the worlds are quiet: nothing goes wrong in
-// them but what their own budgets and pods do, so that the strictest rules hold.
+// Generate draws the plan of the seed's world. Half of the worlds are quiet: only their own budgets and pods can cause trouble, so
+// that the strictest rules apply.
 func Generate(seed uint64) Plan {
 	d := dice{rand.New(rand.NewPCG(seed, 0x6e6f6465))}
 	p := Plan{
@@ -37,7 +37,7 @@ func Generate(seed uint64) Plan {
 		rare(&p)
 	}
 	verbs(&p)
-	if len(current) > 0 { // the labels wanted would be another target's
+	if len(current) > 0 { // the labels would belong to another target
 		p.Actors = slices.DeleteFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
 	}
 	if d.chance(85) {
@@ -90,17 +90,17 @@ func (d dice) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(d.Int64N(int64((to-from)/time.Second)+1))*time.Second
 }
 
-// moment draws when something happens, sooner rather than later: most upgrades are over in an hour.
+// moment draws when something happens, early rather than late: most upgrades are over within an hour.
 func (d dice) moment() time.Duration {
 	return d.between(0, pick(d, 5*time.Minute, 15*time.Minute, time.Hour))
 }
 
-// nodes draws up to twelve nodes, few more often than many. The zones a group may use need not all have nodes.
+// nodes draws up to twelve nodes, and small numbers more often than large ones. Some of the group's zones may have no node.
 func (d dice) nodes(p *Plan) {
 	for range 1 + min(d.IntN(12), d.IntN(12)) {
 		n := Node{Zone: d.IntN(p.Zones), Current: d.chance(20)}
 		if d.chance(25) {
-			n.Marks = 1 << d.IntN(8) & allMarks // one in eight of them is not odd after all
+			n.Marks = 1 << d.IntN(8) & allMarks // one in eight of these nodes has no oddity after all
 			if d.chance(20) {
 				n.Marks |= 1 << d.IntN(6)
 			}
@@ -128,7 +128,7 @@ func (d dice) workloads(p *Plan) {
 	}
 }
 
-// budgets draws none, one or – seldom – two for a workload.
+// budgets draws no budget, one, or (rarely) two for a workload.
 func (d dice) budgets(p *Plan, w Workload) {
 	if d.chance(45) {
 		return
@@ -172,14 +172,14 @@ func (d dice) request(p *Plan) record.Request {
 	if p.sized() {
 		req.Surge = min(d.IntN(7), p.outdated())
 	}
-	req.KeepMax = req.KeepMax && !p.Zoneless // which is refused
+	req.KeepMax = req.KeepMax && !p.Zoneless // the command refuses that combination
 	if req.KeepMax {
 		req.Surge = min(req.Surge, p.Room)
 		if !p.Zonal {
-			req.Surge = 0 // anything else is refused
+			req.Surge = 0 // the command refuses a surge here
 		}
 	}
-	if d.chance(25) { // GKE's numbers: those of each zone, which take turns (GKE G12, G14)
+	if d.chance(25) { // GKE's numbers, which are per zone, and its zones take turns (GKE G12, G14)
 		req.Like, req.MaxUnavailable = "gke", d.IntN(4)
 		req.Window = min(req.Surge+req.MaxUnavailable, 20)
 		if req.Window == 0 {
@@ -190,8 +190,8 @@ func (d dice) request(p *Plan) record.Request {
 	return req
 }
 
-// lags keeps what is seen late within what the state machine says it bears: a reading of the cloud
-// may be older than what was done to it by less than half a minute, an event of a watch may be late by less.
+// lags draws delays within the limits that the state machine documents. A reading of the cloud may be less than half a minute older
+// than the last request to it. A watch event may be late by less than that.
 func (d dice) lags(p *Plan) {
 	if d.chance(40) {
 		p.WatchLag = pick(d, time.Second, d.between(0, 15*time.Second))
@@ -214,7 +214,7 @@ func (d dice) actors(p *Plan) {
 	for range d.IntN(5) {
 		p.Actors = append(p.Actors, Actor{Kind: pick(d, allActors()...), At: d.moment(), Pick: d.IntN(1000)})
 	}
-	if d.chance(20) { // one that never gives up
+	if d.chance(20) { // a user who never gives up
 		kind := pick(d, Kill, KillMidStep, Interrupt)
 		for range 2 + d.IntN(8) {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.moment(), Pick: d.IntN(1000)})

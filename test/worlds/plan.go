@@ -8,20 +8,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Plan is a whole world before it begins: the cluster, what is asked for, what goes wrong and who interferes.
+// Plan is a whole world before it begins: the cluster, the request, the faults, and the other actors.
 type Plan struct {
 	Seed     uint64
 	Provider string
-	// Zones are how many zones the group may launch in; Zonal that launches name one.
+	// Zones is the number of zones that the group may launch in. Zonal is true when a launch names its zone.
 	Zones int
 	Zonal bool
-	// Zoneless is true when the cloud refuses such launches for good: the group can grow as a whole alone.
+	// Zoneless is true when the cloud always refuses launches that name a zone: the group can then only grow as a whole.
 	Zoneless bool
 	// Spot is true when the group's instances are Spot instances.
 	Spot bool
-	// Room is how many nodes the group's maximum leaves beyond its size at the start.
+	// Room is the number of nodes by which the group's maximum exceeds its size at the start.
 	Room int
-	// Slack is how far the group's minimum is below its size at the start.
+	// Slack is the number of nodes by which the group's minimum is below its size at the start.
 	Slack     int
 	Nodes     []Node
 	Workloads []Workload
@@ -31,31 +31,33 @@ type Plan struct {
 	Faults    []Fault
 	Actors    []Actor
 	Denial    Denial
-	// Minimal is true when the group's own cloud upgrades it by terminating first, Past how its operation before the start ended.
+	// Minimal is true when the group's own cloud upgrades it by terminating first. Past is the result of the cloud's operation before
+	// the start.
 	Minimal bool
 	Past    nodegroup.OperationState
-	// Stay is true when a process waits through a long soak, instead of leaving until it is over.
+	// Stay is true when a process waits through a long soak instead of exiting until the soak is over.
 	Stay bool
-	// Outside is true when there is a node of another group that takes pods.
+	// Outside is true when a node of another group takes pods.
 	Outside bool
-	// Suspended is true when another actor has suspended the cloud's rebalancing before us.
+	// Suspended is true when another actor suspended the cloud's rebalancing before the upgrade.
 	Suspended bool
 	// Repoint is true when the group must be pointed at the wanted revision first.
 	Repoint bool
-	// Elsewhere is when another actor runs the command under another name, for the same nodes; 0 for never.
+	// Elsewhere is the time at which another actor runs the command under another name for the same nodes; 0 for never.
 	Elsewhere time.Duration
-	// Calm is when everything that stands in the way is put right, since the start; 0 for never.
+	// Calm is the time since the start at which every obstacle is removed; 0 for never.
 	Calm time.Duration
-	// Boot is from a launch to a Ready node, Leave from a termination to the machine's end.
+	// Boot is the time from a launch to a Ready node. Leave is the time from a termination to the end of the machine.
 	Boot, Leave time.Duration
-	// InPlace is true where the nodes of a group without a cloud are renewed in place, instead of being replaced.
+	// InPlace is true where the nodes of a group without a cloud are renewed in place instead of being replaced.
 	InPlace bool
-	// Closed is what keeps pods from new nodes, for as long as ClosedFor after they have joined.
+	// Closed is what keeps pods off new nodes. ClosedFor is for how long after a node joined.
 	Closed    Closing
 	ClosedFor time.Duration
-	// TaintLag is how long after a node's Ready condition the control plane changes the taint of that condition; 0 where it adds none.
+	// TaintLag is how long after a change of a node's Ready condition the control plane changes the taint of that condition. It is 0
+	// where the control plane adds no taint.
 	TaintLag time.Duration
-	// CloudLag is how old the cloud's readings may be, WatchLag how late the cluster's events may come.
+	// CloudLag is how old the cloud's readings may be. WatchLag is how late the cluster's events may come.
 	CloudLag, WatchLag time.Duration
 }
 
@@ -63,23 +65,23 @@ type Plan struct {
 type Node struct {
 	Zone    int
 	Current bool
-	// Unlabelled nodes are current by their machine, and lack a label that the request wants.
+	// Unlabelled nodes run on current machines and lack a label that the request wants.
 	Unlabelled bool
 	Marks      Marks
-	// Standby is true when its owner has taken its instance out of service.
+	// Standby is true when the owner has taken the node's instance out of service.
 	Standby bool
-	// Stray is true when it has annotations of ours from an earlier run, or that its kubelet made up.
+	// Stray is true when the node has annotations of this program from an earlier run, or made up by its kubelet.
 	Stray bool
 }
 
-// Marks are what is odd about a node, bit by bit.
+// Marks are a node's oddities, one bit each.
 type Marks uint
 
 // The oddities of a node.
 const (
 	MarkCordoned  Marks = 1 << iota // by an admin
-	MarkTainted                     // with a taint of the user's
-	MarkFenceLike                   // with the fence's own taint, by another actor
+	MarkTainted                     // with the user's taint
+	MarkFenceLike                   // with the fence's taint, set by another actor
 	MarkExcluded                    // from load balancers, by the user
 	MarkForeign                     // labels and annotations of others
 	MarkSilent                      // NotReady
@@ -88,7 +90,7 @@ const (
 	allMarks = 1<<iota - 1
 )
 
-// Kind is what makes the pods of a workload.
+// Kind is the kind of controller that creates a workload's pods.
 type Kind string
 
 // The kinds of workloads.
@@ -103,68 +105,69 @@ const (
 	Ending      Kind = "terminating"
 )
 
-// Workload is a set of pods with one maker.
+// Workload is a set of pods with one controller.
 type Workload struct {
 	Name     string
 	Kind     Kind
 	Replicas int
-	// Ready is from a pod's start to its readiness, Gone from its deletion to its end.
+	// Ready is the time from a pod's start until it is ready. Gone is the time from its deletion until it is gone.
 	Ready, Gone time.Duration
-	// Grace is how long its pods may take to end by themselves; 0 for half a minute.
+	// Grace is the grace period of its pods; 0 for half a minute.
 	Grace time.Duration
-	// Broken pods are never ready, Undead ones never end, Tolerant ones tolerate every taint; until Calm.
+	// Until Calm, Broken pods are never ready, Undead pods never end, and Tolerant pods tolerate every taint.
 	Broken, Undead, Tolerant bool
-	// Crashes is true when its pods crash on nodes of the wanted revision, Slow how long they take there to become ready otherwise, 0 for
-	// as long as elsewhere; until another actor mends it, or Calm.
+	// Crashes is true when its pods crash on nodes of the wanted revision. Slow is how long they take to become ready there; 0 for as
+	// long as elsewhere. Both last until the owner fixes the workload, or until Calm.
 	Crashes bool
 	Slow    time.Duration
-	// Cured is true if the pods that crash do so on nodes of the second revision only.
+	// Cured is true when the crashing pods crash only on nodes of the second revision.
 	Cured bool
-	// Refused is true when no new pods of it are created, Homeless when no node of another revision than the first takes them, and Flaps how
-	// long they stay ready there until they crash, 0 for ever; until another actor mends it, or Calm.
+	// Refused is true when no new pods of it are created. Homeless is true when only nodes of the first revision take its pods. Flaps
+	// is how long its pods stay ready on new nodes before they crash; 0 for ever. All last until the owner fixes the workload, or
+	// until Calm.
 	Refused, Homeless bool
 	Flaps             time.Duration
-	// Spare is how many new pods of a Refused workload are created before the others are not. Of one that is Stranded all first pods but one
-	// have been without a node for long, since no node takes them, until another actor mends it, or Calm.
+	// Spare is the number of new pods of a Refused workload that are still created. A Stranded workload has only one pod on a node at
+	// first. Its other pods have been unschedulable for a long time, until the owner fixes the workload, or until Calm.
 	Spare    int
 	Stranded bool
-	// Sick is how many of its first pods are not ready. They are on nodes that stay, if there are any.
+	// Sick is the number of its first pods that are not ready. They are on nodes that stay, if there are any.
 	Sick int
-	// Falls is when the first of its first pods is not ready for a moment, 0 for never, FallsFor for how long, and FallsEach how much later the
-	// next one is. Restarts is true when that is since a container ended.
+	// Falls is when the first of its first pods becomes unready; 0 for never. FallsFor is for how long, and FallsEach is how much
+	// later the next pod becomes unready. Restarts is true when the cause is a container that ended.
 	Falls, FallsFor, FallsEach time.Duration
 	Restarts                   bool
-	// Low is to how many pods its owner scales it down at Down, 0 for never. At Up the owner scales it up again, and no new pods of it
-	// are created from then on if it is Shut.
+	// Low is the number of pods that its owner scales it down to at Down; 0 for never. At Up the owner scales it up again. If it is
+	// Shut, no new pods of it are created from then on.
 	Low      int
 	Down, Up time.Duration
 	Shut     bool
-	// Rejected is within how long its new pods end on nodes of another revision than the first, before they are ready, and others take their
-	// place, 0 for never; until another actor mends it, or Calm.
+	// Rejected is how soon its new pods end on nodes of another revision than the first. They end before they are ready, and new pods
+	// replace them. It is 0 for never, and lasts until the owner fixes the workload, or until Calm.
 	Rejected time.Duration
-	// Tells is true when its pods tell how long they took to become ready.
+	// Tells is true when its pods show how long they took to become ready.
 	Tells bool
-	// Ends is within how long its pods end by themselves, 0 for never.
+	// Ends is how soon its pods end by themselves; 0 for never.
 	Ends time.Duration
 	// Served is true when a Service sends to its pods.
 	Served bool
 	// Ordered is true for a StatefulSet that creates a pod only when all pods with lower ordinals are ready.
 	Ordered bool
-	// Claims is true when its pods have volumes that detach after them.
+	// Claims is true when its pods have volumes, which detach after the pods end.
 	Claims bool
 	Role   Role
-	// Rollout is how its Deployment brings up new pods, "" where it has none.
+	// Rollout is how its Deployment creates new pods; "" if it has none.
 	Rollout Rollout
 }
 
-// Shape is how a budget counts.
+// Shape is the way in which a budget counts pods.
 type Shape string
 
 // The shapes of budgets.
 const (
 	MaxUnavailable Shape = "maxUnavailable"
 	MinAvailable   Shape = "minAvailable"
-	// Everything is a selector that covers the namespace, Nothing none at all, Invalid one that cannot be parsed.
+	// Everything is a selector that covers the namespace. Nothing is no selector. Invalid is a selector that cannot be parsed.
 	Everything Shape = "everything"
 	Nothing    Shape = "nothing"
 	Invalid    Shape = "invalid"
@@ -174,7 +177,7 @@ const (
 type Budget struct {
 	Workload string
 	Shape    Shape
-	// N is its number, of pods or in percent.
+	// N is the budget's number, of pods or in percent.
 	N           int
 	Percent     bool
 	AlwaysAllow bool
@@ -184,19 +187,19 @@ type Budget struct {
 type Fault struct {
 	Kind     FaultKind
 	From, To time.Duration
-	// Percent of the requests that it may befall.
+	// Percent is the share of requests that the fault may strike.
 	Percent int
 }
 
-// Actor is another actor who does one thing at one time.
+// Actor is another actor, who does one thing once.
 type Actor struct {
 	Kind ActorKind
 	At   time.Duration
-	// Pick chooses among what the action may be done to.
+	// Pick chooses the object of the action.
 	Pick int
 }
 
-// outdated counts the nodes that are to be replaced.
+// outdated counts the nodes that must be replaced.
 func (p *Plan) outdated() int {
 	n := 0
 	for _, node := range p.Nodes {
@@ -215,7 +218,7 @@ func (p *Plan) quiet() bool {
 	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }
 
-// capabilities are what the group's cloud can be asked.
+// capabilities returns what the group's cloud can do.
 func (p *Plan) capabilities() nodegroup.Capabilities {
 	switch {
 	case p.podScaled():
@@ -228,7 +231,7 @@ func (p *Plan) capabilities() nodegroup.Capabilities {
 	return can
 }
 
-// listed reports whether the group's provider lists its machines, sized whether it keeps the group at a size.
+// listed reports whether the group's provider lists its machines. sized reports whether the provider also keeps the group at a size.
 func (p *Plan) listed() bool { return p.Provider != "manual" }
 
 func (p *Plan) sized() bool { return p.listed() && !p.podScaled() }

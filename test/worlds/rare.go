@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// rare adds to a world that is not quiet what the other draws lead to too seldom: faults that are there from the
-// start, when all is done within seconds, and the faults and actors that need something else to meet. It has dice of
-// its own, so that what is drawn elsewhere stays as it is.
+// rare adds to a world that is not quiet what the other draws seldom lead to: faults that are there from the start, in worlds that end
+// within seconds, and faults and actors that need something else to meet. It draws from its own generator, so that all other draws
+// stay the same.
 func rare(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72617265))}
 	if d.chance(20) {
@@ -21,7 +21,7 @@ func rare(p *Plan) {
 		kind := pick(d, ScalerShrinks, ScalerGrows, BudgetChanges, TargetMoves, AdminUncordons, NamespaceEnds, NodeSilent, AdminTerminates)
 		times := 1 + d.IntN(3)
 		if kind == BudgetChanges {
-			times += 8 // few of them are seen before the disruption controller has
+			times += 8 // most changes come after the disruption controller has seen the one before
 		}
 		for range times {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.between(2*time.Second, 10*time.Minute), Pick: d.IntN(1000)})
@@ -34,7 +34,7 @@ func rare(p *Plan) {
 			p.Actors = append(p.Actors, Actor{Kind: Sleep, At: at, Pick: d.IntN(1000)})
 		}
 	}
-	if p.Request.KeepMax && d.chance(50) { // the room for the surge is taken before the surge is there
+	if p.Request.KeepMax && d.chance(50) { // another actor takes the room before the surge is launched
 		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
 	}
 	if p.sized() && d.chance(10) {
@@ -42,15 +42,16 @@ func rare(p *Plan) {
 	}
 }
 
-// minimum draws how far the group may shrink: not at all, a little, or to nothing. It has dice of its own, so that what
-// is drawn elsewhere stays as it is.
+// minimum draws how far the group may shrink: not at all, a little, or to nothing. It draws from its own generator, so that all other
+// draws stay the same.
 func minimum(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
 	p.Zoneless = p.Zonal && d.chance(10)
 	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
 }
 
-// labels draws which labels the request wants of current nodes, and which of those lack them. It has dice of its own, too.
+// labels draws which labels the request wants on current nodes, and which current nodes lack them. It draws from its own generator,
+// too.
 func labels(p *Plan) map[string]string {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6c61626c))}
 	if !p.sized() || !d.chance(20) {

@@ -14,54 +14,55 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// rules watch a world from its beginning to its end. The first rule that is broken stays in broken.
+// rules watch a world from beginning to end. broken is the first rule that was broken.
 type rules struct {
 	c      *cluster
 	tell   func(string)
 	broken string
 	tally  Tally
 
-	// desired, max, zones and serves are what the group had at first; others is what another actor has added since.
+	// desired, max, zones and serves are the group's values at first. others is the number of nodes that other actors added since.
 	desired, max, others int
-	// taken is how many nodes others have taken from its size.
+	// taken is the number of nodes by which other actors lowered the group's size.
 	taken  int
 	zones  map[string]int
 	serves int
-	// rearranged is true once others changed which zones nodes are in, maxed that they changed the maximum.
+	// rearranged is true once other actors changed which zones nodes are in. maxed is true once they changed the maximum.
 	rearranged, maxed bool
-	// renewed is since when each node has been current that was renewed in place.
+	// renewed is the time since when each node that was renewed in place has been current.
 	renewed map[string]time.Time
-	// aimed are the machines that the record named for nodes before another actor changed it.
+	// aimed contains, by node, the machine that the record named before another actor changed it.
 	aimed map[string]string
-	// stripped are nodes that another actor took our annotations from.
+	// stripped contains the nodes from which another actor removed annotations of this program.
 	stripped map[string]bool
-	// deadlines by node UID, phase the furthest phase of the run, run its name.
+	// deadlines contains the deadline of each node, by its UID. phase is the furthest phase of the run, and run is its name.
 	deadlines map[types.UID]time.Time
 	phase     int
 	run       string
-	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
+	// moved counts how often a pod of each kept name was evicted since the last stop.
 	moved map[string]int
-	// sent are, by node, the addresses of pods that the upgrade sent away from it.
+	// sent contains, by node, the addresses of the pods that the upgrade evicted from the node.
 	sent map[types.UID][]string
-	// doubtful is true once no one but the cloud can know whether a termination of ours or another actor's was first.
+	// doubtful is true once only the cloud can know which termination came first: the upgrade's or another actor's.
 	doubtful bool
-	// resumed is true once another actor resumed processes.
+	// resumed is true once another actor resumed suspended processes.
 	resumed  bool
 	duties   duties
 	refusals refusals
-	// recovery is what is known of workloads that lost pods.
+	// recovery is what the rules know about workloads that lost pods.
 	recovery recovery
 	moving   moving
-	// delegations are those of a group that its cloud upgrades, soaks those of a blue-green upgrade.
+	// delegations is for groups that their own cloud upgrades; soaks is for blue-green upgrades.
 	delegations delegations
 	soaks       soaks
 	waited      waited
-	// pointed is the revision that the group's owner pointed it at last, back true once the upgrade is on its way back.
+	// pointed is the revision that the group's owner last pointed it at. back is true once the upgrade is on its way back.
 	pointed string
 	back    bool
-	// begunIn is the zone of the node that was begun last, where zones take turns.
+	// begunIn is the zone of the node that was started last, where zones take turns.
 	begunIn string
-	// quiet worlds have no faults, actors or lags; easy ones nothing either that keeps pods from leaving in time.
+	// quiet is true for worlds without faults, other actors and lags. easy is true for quiet worlds in which nothing keeps pods from
+	// leaving in time.
 	quiet, easy bool
 }
 
@@ -89,7 +90,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	return r
 }
 
-// easy reports whether nothing but patience is needed to drain every node of the plan.
+// easy reports whether every node of the plan can be drained with patience only.
 func easy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
 		return w.ailing() || w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
@@ -97,7 +98,7 @@ func easy(p *Plan) bool {
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}
 	for _, w := range p.Workloads {
-		twice[w.Name] = w.Kind != Deployment && w.Kind != StatefulSet // whose pods no budget counts, or that end
+		twice[w.Name] = w.Kind != Deployment && w.Kind != StatefulSet // no budget counts their pods, or their pods end
 	}
 	for _, b := range p.Budgets {
 		tight = tight || twice[b.Workload]
@@ -112,7 +113,7 @@ func (r *rules) say(format string, args ...any) {
 	}
 }
 
-// fail notes that a rule is broken.
+// fail records that a rule is broken. Only the first call counts.
 func (r *rules) fail(rule, format string, args ...any) {
 	if r.broken == "" {
 		r.broken = rule + ": " + fmt.Sprintf(format, args...)
@@ -120,14 +121,14 @@ func (r *rules) fail(rule, format string, args ...any) {
 	}
 }
 
-// lost says that another actor took a node, which lowers what is asked of us.
+// lost records that another actor took a node, which lowers the number of nodes that the upgrade must keep serving.
 func (r *rules) lost() {
 	r.serves--
 	r.rearranged = true
 }
 
-// doubt notes that it stays unknown what became of our request to end an instance and shrink the group. There is nothing to know
-// if the instance is there still, or the request had its effect.
+// doubt records that the effect of a request to end an instance and shrink the group is unknown. There is no doubt if the instance
+// still exists, or if the request shrank the group.
 func (r *rules) doubt(id string) {
 	i := r.c.cloud.instances[id]
 	r.doubtful = r.doubtful || ((i == nil || i.leaving) && r.c.cloud.shrunk[id] == 0)
@@ -141,7 +142,7 @@ func (r *rules) grown(n int) {
 
 func (r *rules) remaxed() { r.maxed = true }
 
-// begun is the beginning of a process.
+// begun prepares the rules for a new process.
 func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.reset()
@@ -155,27 +156,27 @@ func (r *rules) begun(p *process) {
 			r.doubt(n.Instance)
 		}
 	}
-	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // what the run before it left to the group is the group's by now
+	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // the surge that the last run left belongs to the group now
 		r.desired = r.c.cloud.desired - r.changed()
 	}
 	if p.record.Ledger.TargetMoved() {
-		r.phase = 0 // surge that was given back is launched again for the target that moved
+		r.phase = 0 // the surge that was given back is launched again for the new target
 	}
 	if p.record.Run != r.run || p.record.Back != r.back {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
 		r.begunIn = ""
 		r.soaks, r.waited = soaks{early: r.soaks.early}, waited{}
-		clear(r.deadlines) // what is drained on the way back is drained for another reason
+		clear(r.deadlines) // nodes on the way back are drained for another reason
 	}
 }
 
-// serving counts the nodes of the group that are fit for pods and not on their way out.
+// serving counts the group's nodes that can take pods and are not being removed.
 func (r *rules) serving(rec record.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
-		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // the way back asks for no labels
+		wantsFlavor := rec.Run == "" || len(rec.Request.Current) > 0 // a rollback asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || rec.Run == "" || i.revision == rec.Target.ID)
 		fit := isReady(node) && !r.c.isClosed(node)
@@ -196,11 +197,11 @@ func (r *rules) serving(rec record.Record) int {
 	return n
 }
 
-// step holds one decision to the rules, before its actions are begun and after its record is stored.
+// step checks one decision against the rules, before its actions are begun and after its record is stored.
 func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.note(w, step)
 	r.delegations.read = w.Group.Observed
-	if p.turns%40 == 1 && !r.c.plan.hasFault(StoreSlow) { // answers come while it is stored
+	if p.turns%40 == 1 && !r.c.plan.hasFault(StoreSlow) { // answers arrive while the record is stored
 		same := *w
 		same.Memo = nil
 		if again := upgrade.Next(same); !reflect.DeepEqual(again, *step) {
@@ -247,7 +248,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// note tallies and tells what the step shows.
+// note counts and prints what the step shows.
 func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
 	r.tally.step(w, step)
 	if r.tell == nil {
@@ -270,7 +271,7 @@ func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// window is I1: at most Window nodes are between Draining and Removing.
+// window checks I1: at most Window nodes are draining or empty.
 func (r *rules) window(rec *record.Record) {
 	busy := 0
 	for _, n := range rec.Nodes {
@@ -288,7 +289,7 @@ func (r *rules) window(rec *record.Record) {
 	}
 }
 
-// size is I9: what we add and take stays within bounds, on the books and in the group.
+// size checks I9: the nodes that the upgrade adds and takes stay within bounds, in the ledger and in the group.
 func (r *rules) size(record *record.Record) {
 	if record.Run == "" || !r.c.plan.sized() || r.doubtful {
 		return
@@ -308,15 +309,15 @@ func (r *rules) size(record *record.Record) {
 	}
 }
 
-// progress is I8 and I10: no deadline is extended but by the time in which no one was at work, and no phase comes again.
+// progress checks I8 and I10. A deadline moves only by the time during which no process was at work. No phase comes twice.
 func (r *rules) progress(w *upgrade.World, rec *record.Record) {
 	if rec.Stopping == record.PodEvictionFailure || rec.Result == record.PodEvictionFailure {
-		clear(r.deadlines) // the same command gives the nodes their time again
+		clear(r.deadlines) // running the same command again gives the nodes their time again
 	} else {
 		for name, n := range w.Record.Nodes {
 			left := n.State == record.NodeRemoving || w.Record.Phase == record.PhaseWait
 			if _, kept := rec.Nodes[name]; left && !kept {
-				delete(r.deadlines, n.UID) // it is gone, or its termination was taken back
+				delete(r.deadlines, n.UID) // the node is gone, or its termination was taken back
 			}
 		}
 		for name, n := range rec.Nodes {
@@ -324,7 +325,7 @@ func (r *rules) progress(w *upgrade.World, rec *record.Record) {
 				continue
 			}
 			if isDeletingBlue(rec) && (n.State == record.NodeForcing || n.State == record.NodeDraining) {
-				delete(r.deadlines, n.UID) // its pods are deleted, from then on
+				delete(r.deadlines, n.UID) // its pods are deleted from then on
 			}
 			want, known := r.deadlines[n.UID]
 			if before := w.Record.Nodes[name].State; before == record.NodeDraining || before == record.NodeEmpty {
@@ -352,7 +353,7 @@ func (r *rules) progress(w *upgrade.World, rec *record.Record) {
 	r.run, r.phase = rec.Run, reached
 }
 
-// mustGo reports whether a drain has to wait until the pod has left its node.
+// mustGo reports whether a drain must wait until the pod has left its node. lost is true for a node whose kubelet no longer answers.
 func mustGo(pod *corev1.Pod, lost bool) bool {
 	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Status.Phase == corev1.PodSucceeded {
 		return false
@@ -363,7 +364,7 @@ func mustGo(pod *corev1.Pod, lost bool) bool {
 	return !skipped(pod) && (pod.DeletionTimestamp == nil || !lost)
 }
 
-// silent reports whether the node has been without its kubelet's word for so long that deleted pods are not waited for.
+// silent reports whether the node's kubelet has been unreachable for so long that a drain does not wait for deleted pods.
 func silent(node *corev1.Node, now time.Time) bool {
 	return node != nil && !isReady(node) && now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) >= 5*time.Minute
 }

@@ -15,27 +15,28 @@ import (
 const (
 	// patience is how long an upgrade may take once nothing is in its way, in virtual time.
 	patience = 48 * time.Hour
-	// mostTurns bounds the turns of a process beside those in which it looks again, twice a minute: one that takes more acts without end.
+	// mostTurns limits the turns of a process, in addition to the two per minute in which it polls. A process with more turns acts
+	// forever.
 	mostTurns  = 20_000
 	looksAgain = 30 * time.Second
-	// mostRuns is how often the command is run again once nothing is in its way.
+	// mostRuns is how often the user runs the command again once nothing is in its way.
 	mostRuns = 12
-	// stubbornRuns is how often it is run where the obstacles stay.
+	// stubbornRuns is how often the user runs the command where the obstacles stay.
 	stubbornRuns = 4
 )
 
-// Verdict is how a world ended. Broken is empty, or the first rule that was broken and how.
+// Verdict is the result of a world. Broken is the first rule that was broken, and how; it is empty if none was.
 type Verdict struct {
 	Seed   uint64
 	Broken string
 	Result record.Result
 	Tally  Tally
-	// Lasted is the virtual time the world went on for; Turns are the decisions that were taken.
+	// Lasted is how long the world took in virtual time. Turns is the number of decisions.
 	Lasted time.Duration
 	Turns  int
 }
 
-// Run lets the planned world happen. say, if not nil, is told what happens, line by line.
+// Run plays the planned world. If say is not nil, Run passes it one line for each thing that happens.
 func Run(plan Plan, say func(string)) Verdict {
 	c := newCluster(&plan)
 	u := &user{c: c, rules: newRules(c, say), stored: &stored{}, renewing: map[types.UID]bool{}}
@@ -71,26 +72,27 @@ type user struct {
 	rules   *rules
 	process *process
 	stored  *stored
-	// renewing are the nodes that are being renewed in place, or were.
+	// renewing contains the nodes that are being renewed in place, or were.
 	renewing map[types.UID]bool
-	// runs counts runs of the command, late those since the world is calm.
+	// runs counts the runs of the command. late counts the runs since the world became calm.
 	runs, late int
-	// past counts the turns of processes that are no more.
+	// past counts the turns of earlier processes.
 	past int
-	// done is true when the user is content, or gives up.
+	// done is true when the user is content or gives up.
 	done bool
-	// replan is true when the next run continues to the target as it is by then.
+	// replan is true when the next run continues to the current target.
 	replan bool
-	// names numbers the runs of upgrades.
+	// names is the number of upgrades that were begun, which names the runs.
 	names int
-	// way is what the command undoes the upgrade with, once another actor asked for that; pausing is true while it waits to be resumed.
+	// way is the verb with which the command undoes the upgrade, once another actor asked for it. pausing is true while the upgrade
+	// waits to be resumed.
 	way     record.Verb
 	pausing bool
-	// planned numbers the times at which the command is to be run again: the last one counts.
+	// planned is the number of the last time at which the command will run again. Only the last one counts.
 	planned int
-	// aimed is the node for which another actor had the record name another machine, "" for none.
+	// aimed is the node for which another actor wrote another machine into the record; "" for none.
 	aimed string
-	// before is the revision before the upgrade, where another actor had the record name another.
+	// before is the revision before the upgrade, where another actor wrote another one into the record.
 	before nodegroup.Revision
 	// completes is true when the next run ends the soak.
 	completes bool
@@ -122,7 +124,7 @@ func (u *user) begin() {
 		return
 	}
 	if u.way != "" && rec.Run != "" && !rec.IsResumable() {
-		u.reached(rec) // who asked for it died when all was done
+		u.reached(rec) // the user who asked for it crashed when all was done
 		return
 	}
 	u.rules.soaks.early = upgrade.IsWaiting(&rec, u.c.now) && rec.Soak.Until.Sub(u.c.now) > longWait
@@ -160,14 +162,14 @@ func (u *user) begin() {
 	u.process.ended = func(record record.Record) { u.over(process, record) }
 }
 
-// over is the end of a process: with a result, or without a word.
+// over handles the end of a process: with a result, or without one if it crashed.
 func (u *user) over(p *process, rec record.Record) {
 	if p != u.process || u.done {
 		return
 	}
 	if rec.Result == "" {
 		u.rules.say("the process is dead")
-		u.again(time.Minute + u.c.draw(10*time.Minute)) // its lease must be over
+		u.again(time.Minute + u.c.draw(10*time.Minute)) // its lease must expire first
 		return
 	}
 	u.rules.say("result %q %s", rec.Result, rec.Message)
@@ -180,14 +182,14 @@ func (u *user) over(p *process, rec record.Record) {
 	case rec.PausedBy != "" && u.stored.asked.Verb == record.VerbPause:
 		u.pausing = true
 	case u.way != "" && strings.HasPrefix(rec.Message, "gave way to"):
-		u.again(time.Second + u.c.draw(20*time.Second)) // who asked waits for that
+		u.again(time.Second + u.c.draw(20*time.Second)) // the user who asked waits for that
 	case rec.Result == record.Waiting:
 		u.wait(rec)
 	case rec.Result == record.TargetMoved:
 		u.replan = true
 		u.again(time.Second + u.c.draw(30*time.Minute))
 	case u.late > mostRuns && strings.HasSuffix(rec.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
-		u.done = true // the room that was left is an autoscaler's by now, and more was ruled out
+		u.done = true // an autoscaler has taken the remaining room, and --keep-max forbids more
 	case u.late > mostRuns:
 		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, rec.Result, rec.Message)
 	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && rec.Result != record.Interrupted:
@@ -197,11 +199,11 @@ func (u *user) over(p *process, rec record.Record) {
 	}
 }
 
-// reached is the end of an upgrade that was carried out, or undone.
+// reached handles the end of an upgrade that was carried out or undone.
 func (u *user) reached(rec record.Record) {
 	u.done = true
 	if u.c.plan.delegated() {
-		return // at rest all is said
+		return // restDelegated has checked everything
 	}
 	if rec.Result == record.Aborted {
 		u.rules.aborted(rec)
@@ -210,7 +212,7 @@ func (u *user) reached(rec record.Record) {
 	u.rules.end(rec)
 }
 
-// again runs the command after the time, and not when it was to be run before.
+// again runs the command after the given time. It cancels the time that was planned before.
 func (u *user) again(after time.Duration) {
 	u.planned++
 	planned := u.planned
@@ -221,7 +223,7 @@ func (u *user) again(after time.Duration) {
 	})
 }
 
-// interrupt is Ctrl-C. A process that does not come to rest in its time is over all the same.
+// interrupt acts as Ctrl-C. A process that does not come to rest within stopLimit is killed.
 func (u *user) interrupt() {
 	p := u.process
 	if p.dead || p.stop {
@@ -236,7 +238,7 @@ func (u *user) interrupt() {
 	})
 }
 
-// replaceDrained is the person who replaces the drained nodes of a group without a cloud.
+// replaceDrained acts as the user, who replaces the drained nodes of a group without a cloud.
 func (u *user) replaceDrained() {
 	for _, name := range sortedKeys(u.stored.record.Nodes) {
 		n := u.stored.record.Nodes[name]

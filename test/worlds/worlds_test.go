@@ -8,11 +8,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// sample is how many worlds a run of the tests lives through; make worlds has many more.
+// sample is the number of worlds in one run of the tests; make worlds runs many more.
 const sample = 300
 
-// TestWorlds upgrades the first few worlds, and those that broke a rule once. One that breaks a rule is told by its seed:
-// go run ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks it and tells what happens.
+// TestWorlds upgrades the first worlds, and those that once broke a rule. It reports a world that breaks a rule by its seed. go run
+// ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks that world and prints what happens.
 func TestWorlds(t *testing.T) {
 	found, err := worlds.Found()
 	if err != nil || len(found) == 0 {
@@ -30,10 +30,10 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestAWorldIsAFunctionOfItsSeed holds worlds of one seed to one course of events.
+// TestAWorldIsAFunctionOfItsSeed checks that the same seed always leads to the same events.
 func TestAWorldIsAFunctionOfItsSeed(t *testing.T) {
-	const tries = 4                                   // what is drawn in the order of a map is the same now and then
-	seeds := append([]uint64{271}, firstSeeds(20)...) // 271 went one way or another
+	const tries = 4                                   // draws in map order are equal now and then
+	seeds := append([]uint64{271}, firstSeeds(20)...) // 271 once had different events in each run
 	for _, seed := range seeds {
 		var first []string
 		worlds.Run(worlds.Generate(seed), func(line string) { first = append(first, line) })
@@ -58,7 +58,7 @@ func firstSeeds(n uint64) (seeds []uint64) {
 	return seeds
 }
 
-// TestPlansCanBeStored holds the plans of the first worlds to come back from their lines as they were.
+// TestPlansCanBeStored checks that the plans of the first worlds survive being written to a line and read back.
 func TestPlansCanBeStored(t *testing.T) {
 	for _, seed := range firstSeeds(sample) {
 		plan := worlds.Generate(seed)
