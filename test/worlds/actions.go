@@ -20,14 +20,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// act holds one action to the rules, by what the process saw.
+// act checks one action against the rules, given what the process saw.
 func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
 	stored := &p.stored.record
 	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != record.VerbPause
 	if (w.Record.Stopping != "" && !resumed) || w.Stop {
 		switch action.(type) {
 		case nodegroup.AddCapacity, nodegroup.SetRevision:
-			if step.Record.Stopping != record.Aborted { // which finds out what was launched, and points the group back
+			if step.Record.Stopping != record.Aborted { // an abort finds out what was launched, and points the group back
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
 		case nodemark.Fence, nodemark.HoldNode, nodemark.StartDrain, schedule.Eviction, schedule.Restart, schedule.Deletion, nodegroup.Quiesce, nodegroup.RaiseMax:
@@ -69,7 +69,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 	}
 }
 
-// capacity is I7 for what is done to the group: the record says so before.
+// capacity checks I7 for changes of the group: the record contains them before they are requested.
 func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegroup.Action) {
 	books := stored.Ledger.Books()
 	switch a := action.(type) {
@@ -108,7 +108,7 @@ func (r *rules) capacity(w *upgrade.World, stored *record.Record, action nodegro
 	}
 }
 
-// fence is I6, and E24–E30: only outdated nodes, and only once the whole surge is fit for pods.
+// fence checks I6 and E24–E30: only outdated nodes are fenced, and only once the whole surge can take pods.
 func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a nodemark.Fence) {
 	m := find(w, a.Node)
 	if m == nil || !m.Outdated {
@@ -162,7 +162,7 @@ func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a nodemark.Unfence
 	}
 }
 
-// begunOn is I6 and I7 for what is done to a node: it is outdated, and the record has it as started.
+// begunOn checks I6 and I7 for an action on a node: the node is outdated, and the record has it as started.
 func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, action nodegroup.Action) *nodegroup.Member {
 	m := find(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
@@ -174,7 +174,7 @@ func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, ac
 		n, ok = stored.Nodes[m.Instance.ID]
 	}
 	if _, start := action.(nodemark.StartDrain); start && n.State == record.NodeDrained {
-		return m // it was empty at once
+		return m // the node was empty from the start
 	}
 	if !ok || n.State == record.NodeQuarantined || n.State == record.NodeDrained {
 		r.fail("I7", "%s: node %s is %q in the record", action, name, n.State)
@@ -182,7 +182,7 @@ func (r *rules) begunOn(w *upgrade.World, stored *record.Record, name string, ac
 	return m
 }
 
-// pod is I3: a pod is sent away only by its UID, from the node it is on, which is being drained and fenced (E47).
+// pod checks I3 and E47: a pod is evicted or deleted only by its UID, from the node it is on. That node is fenced and being drained.
 func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
 	m := r.begunOn(w, stored, node, action)
 	if m == nil {
@@ -201,7 +201,7 @@ func (r *rules) pod(w *upgrade.World, stored *record.Record, node, uid string, a
 	return m.Pods[i]
 }
 
-// evict is I5: an eviction is sent when what was seen admits it, and no faster than a budget can bear.
+// evict checks I5: an eviction is sent only if what the process saw allows it, and no faster than a budget can be charged.
 func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a schedule.Eviction) {
 	pod := r.pod(w, stored, a.Node, string(a.UID), a)
 	if pod == nil {
@@ -218,7 +218,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a sch
 		r.fail("POD008", "%s, whose owner asks that it is not disrupted", a)
 	}
 	spends, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space])
-	if err != nil && w.Now.Equal(r.c.now) { // else more was seen while the record was stored
+	if err != nil && w.Now.Equal(r.c.now) { // otherwise more was seen while the record was stored
 		r.fail("I5", "%s, which would be refused: %v", a, err)
 	}
 	if budget := p.seen.budgets[spends]; budget != nil && !stored.Request.NoImplicitBudgets && w.Now.Equal(r.c.now) {
@@ -230,7 +230,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a sch
 	r.flight(p, w.Now, a, spends)
 }
 
-// countShaky counts the budget's pods that may crash again, except the pod that leaves; see isShaky.
+// countShaky counts the budget's pods that may crash again, except the evicted pod; see isShaky.
 func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBudget, leaver *corev1.Pod, now time.Time) (n int32) {
 	for uid, pod := range pods {
 		if uid != leaver.UID && covers(budget, pod) && podIsReady(pod) && pod.DeletionTimestamp == nil && isShaky(pod, now) {
@@ -240,7 +240,8 @@ func countShaky(pods map[types.UID]*corev1.Pod, budget *policyv1.PodDisruptionBu
 	return n
 }
 
-// justCrashed reports whether a pod crashed within the last second that shares a budget with the evicted pod. The budget may still count it.
+// justCrashed reports whether a pod that shares a budget with the evicted pod crashed within the last second. The budget may still
+// count it.
 func (c *cluster) justCrashed(leaver types.UID) bool {
 	left := c.pods[leaver]
 	if left == nil {
@@ -259,8 +260,8 @@ func (c *cluster) justCrashed(leaver types.UID) bool {
 	return false
 }
 
-// terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
-// pods listed – when it has settled (E44), and when its drain is written on it.
+// terminate checks I2: a machine is terminated only if no pod is left on it that must leave. A forced node may have pods if they are
+// listed. The node must have settled (E44), and its drain must be written on it.
 func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.Record, a nodegroup.Terminate) {
 	var m *nodegroup.Member
 	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
@@ -299,13 +300,13 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *record.R
 	}
 }
 
-// settled is E44 and E45: the wait after a node is empty, by when it truly was, and for its volumes.
+// settled checks E44 and E45: the upgrade waits after a node is empty, counted from when it really was, and for the node's volumes.
 func (r *rules) settled(w *upgrade.World, stored *record.Record, m *nodegroup.Member, n record.NodeRecord) {
 	since := n.Began
 	if at := r.c.emptied[m.Node.Name]; at.After(since) && isReady(m.Node) {
 		since = at
 	}
-	kept := !r.c.plan.hasActor(NodeSilent) // pods of a silent node are not waited for, and may end later
+	kept := !r.c.plan.hasActor(NodeSilent) // drains do not wait for pods of a silent node, and these may end later
 	if rested := w.Now.Sub(since); kept && rested < stored.Request.Settle.Duration {
 		r.fail("E44", "node %s is removed %s after it was empty, want %s", m.Name(), rested, stored.Request.Settle)
 	}
@@ -318,7 +319,7 @@ func (r *rules) settled(w *upgrade.World, stored *record.Record, m *nodegroup.Me
 	}
 }
 
-// floor is I1 from the other end: as many nodes serve as did at first, but for MaxUnavailable.
+// floor checks I1 for serving nodes: at most MaxUnavailable fewer nodes serve than at first.
 func (r *rules) floor(record *record.Record) {
 	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.autoscaled() {
 		return // new Spot nodes are not waited for (GKE G23)
@@ -328,11 +329,11 @@ func (r *rules) floor(record *record.Record) {
 	}
 }
 
-// effect holds what an action did to the rules.
+// effect checks the result of an action against the rules.
 func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case schedule.Eviction:
-		steady := r.quiet && p.request.OnTimeout != record.Force // what is deleted past its budget shows in it later
+		steady := r.quiet && p.request.OnTimeout != record.Force // deletions past a budget show in it later
 		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) && !r.c.justCrashed(a.UID) {
 			r.fail("I5", "%s is refused: %v", a, err)
 		}
@@ -348,7 +349,7 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 		if r.quiet && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
 			r.fail("minimum", "%s is refused: %v", a, err)
 		}
-		r.rearranged = r.rearranged || !a.Shrink // the group replaces it where it likes
+		r.rearranged = r.rearranged || !a.Shrink // the group replaces it in a zone of its choice
 		if r.c.cloud.shrunk[a.Instance] > 1 {
 			r.fail("I10", "instance %s is terminated with shrinking %d times", a.Instance, r.c.cloud.shrunk[a.Instance])
 		}
@@ -358,8 +359,8 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	}
 }
 
-// twice is the promise that no pod moves twice. Of the pods that are drawn only a StatefulSet's keep a name to know them by,
-// and the only pod of a Deployment needs none.
+// twice checks the promise that no pod moves twice. Only pods of a StatefulSet keep a name by which to recognize them. The only pod of
+// a Deployment needs no name.
 func (r *rules) twice(a schedule.Eviction) {
 	app, _, _ := strings.Cut(a.Pod, "-")
 	m := r.c.makers[app]

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// interfere does an actor's one action, if the world has something to do it to.
+// interfere carries out an actor's one action, if the world has an object for it.
 func (u *user) interfere(a Actor) {
 	if u.c.calm || u.done {
 		return
@@ -29,7 +29,7 @@ func (u *user) interfere(a Actor) {
 	}
 }
 
-// actions are what each actor does, to which of the things there are; false when there are none.
+// actions returns each actor's action. pick chooses the object. An action returns false if there is no object.
 func (u *user) actions() map[ActorKind]func(pick int) bool {
 	return map[ActorKind]func(int) bool{
 		Kill:            u.kill,
@@ -89,18 +89,18 @@ func (u *user) sleep(pick int) bool {
 	return !u.process.dead
 }
 
-// lease is how long a holder of the lease must be silent before another actor may take it.
+// lease is how long the holder of the lease must be silent before another process may take it.
 const lease = time.Minute
 
-// What becomes of a second run.
+// The results of a second run.
 const (
 	refused   = "is refused"
 	takesOver = "takes over"
 	foreign   = "under another name is refused"
 )
 
-// takeOver has another actor run the same command on another machine, with the same settings. While the first gives signs of life
-// that is refused; when it was silent for as long as the lease lasts it is over, and nothing it does later has an effect but what was on its way.
+// takeOver runs the same command on another machine with the same settings. It is refused while the first process renews its lease.
+// Once the lease has expired the first process has lost it. Only its requests that were already under way then still have an effect.
 func (u *user) takeOver(int) bool {
 	first := u.process
 	if first.dead {
@@ -119,7 +119,7 @@ func (u *user) takeOver(int) bool {
 	return true
 }
 
-// spot takes an instance away at once: the cloud replaces it, its node falls silent, its pods are gone.
+// spot takes an instance away: the cloud replaces it, its node falls silent, and its pods are gone.
 func (u *user) spot(pick int) bool {
 	living := slices.DeleteFunc(u.c.cloud.living(), u.doomed)
 	if len(living) == 0 {
@@ -131,7 +131,8 @@ func (u *user) spot(pick int) bool {
 	return true
 }
 
-// doomed reports whether the upgrade has asked for the instance's end and knows of no answer: no one could tell then who was first.
+// doomed reports whether the upgrade asked to terminate the instance and has no answer yet. Nobody could tell which request was first
+// then.
 func (u *user) doomed(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == record.NodeRemoving && !n.Landed {
@@ -152,7 +153,8 @@ func (u *user) grow(int) bool {
 	return true
 }
 
-// shrink is cluster-autoscaler's removal of a node without pods: of a new one or, where it heeds what it is kept from, of any.
+// shrink acts as cluster-autoscaler, which removes a node without pods. It removes only new nodes, or where the upgrade keeps its
+// target, any node that it is not kept from.
 func (u *user) shrink(pick int) bool {
 	k := &u.c.cloud
 	if p := u.stored.record.Phase; (p != record.PhaseUpgrade && p != record.PhaseScaleUp && p != record.PhaseSoak && p != record.PhaseDrainBlue && p != record.PhaseWait) || k.desired <= k.min {
@@ -179,7 +181,7 @@ func (u *user) shrink(pick int) bool {
 	return true
 }
 
-// one picks among the names of the group's nodes that are fit.
+// one returns the name of one of the group's nodes that are fit, or "".
 func (u *user) one(pick int, fit func(*corev1.Node) bool) string {
 	names := slices.DeleteFunc(u.c.nodeNames(), func(name string) bool {
 		node := u.c.nodes[name]
@@ -203,7 +205,7 @@ func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Nod
 func (u *user) cordon(pick int) bool {
 	u.rules.lost()
 	return u.change(pick, func(n *corev1.Node) bool {
-		// A cordon that another actor puts back on a node of ours cannot be told from ours.
+		// A cordon by another actor on a fenced node cannot be told from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 }
@@ -222,7 +224,7 @@ func (u *user) label(pick int) bool {
 	return u.change(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
 }
 
-// strip takes an annotation of ours away: with it goes what the node was like before.
+// strip removes annotations of this program from a node, and with them the record of what the node was like before.
 func (u *user) strip(pick int) bool {
 	name := u.one(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
 	if name == "" {
@@ -279,7 +281,7 @@ func (u *user) raiseMax(pick int) bool {
 	return true
 }
 
-// raising reports whether a launch is on its way that the maximum is to prove: another actor who raises it too would prove it falsely.
+// raising reports whether a launch is under way whose effect the maximum will prove. A raise by another actor would be false proof.
 func (u *user) raising() bool {
 	for _, z := range u.stored.record.Ledger.Books().Zones {
 		if slices.ContainsFunc(z.Open, func(l ledger.Launch) bool { return l.Max > 0 }) {
@@ -297,7 +299,7 @@ func (u *user) resume(int) bool {
 	return true
 }
 
-// protect keeps an outdated instance from being removed, for some minutes.
+// protect protects an outdated instance against removal for some minutes.
 func (u *user) protect(pick int) bool {
 	outdated := slices.DeleteFunc(u.c.cloud.living(), func(i *instance) bool { return i.revision == u.c.cloud.wanted || i.protected })
 	if len(outdated) == 0 {
@@ -321,7 +323,7 @@ func (u *user) silence(pick int) bool {
 	u.c.fellSilent[uid] = true
 	u.c.after(drain.LostAfter, func() {
 		if node := u.c.nodes[name]; node != nil && node.UID == uid && silent(node, u.c.now) {
-			u.rules.lost() // until then the node may be back at any moment
+			u.rules.lost() // until then the node may return at any time
 		}
 	})
 	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
@@ -350,21 +352,21 @@ func (u *user) changeBudget(pick int) bool {
 	return true
 }
 
-// moveTarget has the group's template changed, each time to a newer one. The labels of a current node that a manual group goes by are the
-// user's own.
+// moveTarget changes the group's template, to a newer revision each time. A manual group has no template: the labels of its current
+// nodes are the user's own.
 func (u *user) moveTarget(int) bool {
 	if !u.c.plan.listed() {
 		return false
 	}
 	u.c.cloud.moves++
 	u.c.cloud.wanted = strconv.Itoa(2 + u.c.cloud.moves)
-	if !u.c.plan.Repoint && !u.c.plan.pins() { // else the upgrade points the group
+	if !u.c.plan.Repoint && !u.c.plan.pins() { // otherwise the upgrade points the group
 		u.c.cloud.pointed, u.rules.pointed = u.c.cloud.wanted, u.c.cloud.wanted
 	}
 	return true
 }
 
-// moveAgain has the target of some worlds in which it moves move once more. It draws from its own generator.
+// moveAgain moves the target once more in some worlds in which it moves. It draws from its own generator.
 func moveAgain(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	i := slices.IndexFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
@@ -374,7 +376,7 @@ func moveAgain(p *Plan) {
 	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: p.Actors[i].At + d.between(5*time.Second, pick(d, 10*time.Minute, 45*time.Minute, 45*time.Minute))})
 }
 
-// endNamespace deletes the namespace that all pods are in, which takes a while.
+// endNamespace deletes the namespace of all pods, which takes a while.
 func (u *user) endNamespace(int) bool {
 	u.c.ending = true
 	for _, uid := range sortedKeys(u.c.pods) {
@@ -384,7 +386,7 @@ func (u *user) endNamespace(int) bool {
 	return true
 }
 
-// calm puts everything right that stood in the way, as another actor patient would.
+// calm removes every obstacle, as patient owners would.
 func (u *user) calm() {
 	c := u.c
 	c.calm, c.ending = true, false
@@ -429,12 +431,12 @@ func (u *user) calm() {
 	}
 	request := &c.plan.Request
 	if room := request.Surge + request.MaxUnavailable; request.KeepMax && c.cloud.max < c.cloud.desired+room {
-		c.cloud.max = c.cloud.desired + room // an autoscaler took what the surge and the replacements were to have
+		c.cloud.max = c.cloud.desired + room // an autoscaler took the room for the surge and the replacements
 		u.rules.remaxed()
 	}
 	for _, name := range sortedKeys(c.nodes) {
 		if node := c.nodes[name]; c.plan.listed() && node.Labels[groupLabel] != "" && c.instanceOf(node) == nil {
-			c.dropNode(name) // a controller that was stuck catches up, and so do others
+			c.dropNode(name) // a stuck controller catches up
 		} else {
 			c.excludeNode(node)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// crashes puts some workloads behind Services, and gives some worlds a workload whose pods do not come up on nodes of the wanted revision.
-// It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+// crashes puts some workloads behind Services. It gives some worlds a workload whose pods do not come up on nodes of the wanted
+// revision. It draws from its own generator, so that all other draws stay the same.
 func crashes(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63726173))}
 	var fit []int
@@ -24,7 +24,7 @@ func crashes(p *Plan) {
 			continue
 		}
 		w.Served = d.chance(40)
-		if !w.Broken && w.Role != Completes { // else none of its pods is ready, or leaves
+		if !w.Broken && w.Role != Completes { // otherwise none of its pods is ready, or all complete
 			fit = append(fit, i)
 		}
 	}
@@ -41,12 +41,12 @@ func crashes(p *Plan) {
 	d.menders(p)
 }
 
-// crash has the pods of a workload crash on nodes of the wanted revision, or be slow there.
+// crash makes the pods of a workload crash or start slowly on nodes of the wanted revision.
 func (d dice) crash(p *Plan, w *Workload) {
 	if w.Crashes = d.chance(65); !w.Crashes {
 		w.Slow = d.between(time.Minute, 20*time.Minute)
 	}
-	if d.chance(50) { // or budgets alone keep the workload up
+	if d.chance(50) { // otherwise only budgets keep the workload up
 		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
 	}
 	if d.chance(12) {
@@ -54,7 +54,7 @@ func (d dice) crash(p *Plan, w *Workload) {
 	}
 }
 
-// menders are those who see that pods crash: whose workload it is, and who goes back.
+// menders adds actors who notice the crashing pods: the owner of the workload, and a user who rolls back.
 func (d dice) menders(p *Plan) {
 	if d.chance(40) {
 		return
@@ -67,7 +67,7 @@ func (d dice) menders(p *Plan) {
 	}
 }
 
-// replicated reports whether the workload keeps a number of pods up wherever there is room.
+// replicated reports whether the workload keeps a number of pods running wherever there is room.
 func (w *Workload) replicated() bool { return w.Kind == Deployment || w.Kind == StatefulSet }
 
 func (w *Workload) id() drain.Workload {
@@ -78,20 +78,20 @@ func (w *Workload) id() drain.Workload {
 	return drain.Workload{Namespace: space, Kind: kind, Name: w.Name}
 }
 
-// served reports whether a Service sends to the workload's pods.
+// served reports whether a Service sends traffic to the workload's pods.
 func (w *Workload) served() bool { return w.Served || w.Role == Hook }
 
-// ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
+// ailing reports whether pods of the workload never or only slowly come up on nodes of the wanted revision.
 func (w *Workload) ailing() bool {
 	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Stranded || w.Rejected > 0 || w.Flaps > 0 || w.Shut
 }
 
-// isPlain reports whether nothing is odd about the workload, which keeps a number of pods up wherever there is room.
+// isPlain reports whether the workload is replicated and has no oddity.
 func (w *Workload) isPlain() bool {
 	return w.replicated() && !w.Broken && !w.Undead && !w.Tolerant && !w.ailing() && w.Role == "" && w.Rollout == "" && w.Ends == 0
 }
 
-// isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
+// isOnNew reports whether the pod is on a node of the group with a newer revision than the first.
 func (c *cluster) isOnNew(pod *corev1.Pod) bool {
 	node := c.nodes[pod.Spec.NodeName]
 	return node != nil && node.Labels[groupLabel] != "" && node.Labels[imageLabel] != "1"
@@ -101,7 +101,7 @@ func (c *cluster) crashesOn(m *maker, pod *corev1.Pod) bool {
 	return m.crashes && c.isOnNew(pod) && (!m.Cured || c.nodes[pod.Spec.NodeName].Labels[imageLabel] == "2")
 }
 
-// startTime is how long the pod takes on its node until it is ready, or crashes.
+// startTime returns how long the pod takes on its node until it is ready, or crashes.
 func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
 	if m.slow > 0 && c.isOnNew(pod) {
 		return m.slow
@@ -109,7 +109,7 @@ func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
 	return m.Ready
 }
 
-// statusOf is the status of a pod that runs.
+// statusOf returns the status of a running pod.
 func (c *cluster) statusOf(pod *corev1.Pod, ready bool) corev1.PodStatus {
 	crashes := c.crashesOn(c.makers[pod.Labels["app"]], pod)
 	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready && !crashes), PodIP: c.addressOf(pod)}
@@ -126,7 +126,7 @@ func (c *cluster) statusOf(pod *corev1.Pod, ready bool) corev1.PodStatus {
 	return status
 }
 
-// crashLoop is how a kubelet says that a container ends again and again.
+// crashLoop is the reason that a kubelet reports when a container ends again and again.
 const crashLoop = "CrashLoopBackOff"
 
 func isCrashing(pod *corev1.Pod) bool {
@@ -139,7 +139,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}
 }
 
-// mend is the owner of a workload who repairs it.
+// mend acts as the owner of a workload, who fixes it.
 func (u *user) mend(pick int) bool {
 	var ailing []*maker
 	for _, name := range sortedKeys(u.c.makers) {
@@ -161,7 +161,7 @@ func (u *user) mend(pick int) bool {
 	return true
 }
 
-// The words for how workloads fare.
+// The names of what is wrong with workloads, or special about them.
 const (
 	behindService = "behind a Service"
 	crashesThere  = "crashes on new nodes"
@@ -191,7 +191,7 @@ func allHealth() []string {
 	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere, partlyCreated, sickPods, fallingPods, strandedPods, rejectedPods, scaledDown, refusedLater, inOrder, curedLater, standsBy, slowToEnd, crowdedRecord}
 }
 
-// health counts what the plan has of workloads that are behind Services or do not come up.
+// health counts the plan's workloads that are behind Services or do not come up.
 func (t Tally) health(p *Plan) {
 	for name, has := range map[string]bool{
 		behindService: p.hasWorkload((*Workload).served),

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// delegate makes one in eight of the worlds that have a cloud one whose group is upgraded by that cloud itself. It has dice of its own, so
-// that all other worlds stay as they are.
+// delegate makes the group's own cloud upgrade the group in one of eight worlds with a cloud. It draws from its own generator, so that
+// all other worlds stay the same.
 func delegate(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656c65))}
 	if !p.sized() || !d.chance(12) {
@@ -24,7 +24,7 @@ func delegate(p *Plan) {
 	p.Past = pick(d, "", "", nodegroup.OperationFailed, nodegroup.OperationSucceeded)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		if n.Unlabelled = false; n.Current { // or no upgrade of the cloud could end
+		if n.Unlabelled = false; n.Current { // otherwise no upgrade by the cloud could end
 			n.Marks &^= MarkNoNode | MarkSilent
 		}
 	}
@@ -45,8 +45,8 @@ func delegate(p *Plan) {
 	}
 }
 
-// overtakeOperations has requests of some groups that their cloud upgrades begin operations that fail before a reading tells of them. It has dice
-// of its own, so that all other worlds stay as they are.
+// overtakeOperations adds operations that fail before a reading shows them to some worlds whose cloud upgrades the group. It draws
+// from its own generator, so that all other worlds stay the same.
 func overtakeOperations(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f766572))}
 	if !p.delegated() || !d.chance(15) {
@@ -55,8 +55,9 @@ func overtakeOperations(p *Plan) {
 	p.Faults = append(p.Faults, Fault{Kind: OperationOvertaken, To: d.between(time.Minute, 30*time.Minute), Percent: pick(d, 50, 100)})
 }
 
-// jobs gives most quiet worlds whose cloud upgrades the group a Job whose pods end by themselves, also on nodes that wait for their drain:
-// there what is said of nodes can be held to what the cloud does. It has dice of its own, so that all other worlds stay as they are.
+// jobs adds a Job to most quiet worlds whose cloud upgrades the group. Its pods end by themselves, also on nodes that wait for their
+// drain. The status of nodes can then be checked against what the cloud does. It draws from its own generator, so that all other
+// worlds stay the same.
 func jobs(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6a6f6273))}
 	if !p.delegated() || !p.quiet() || !d.chance(75) {
@@ -69,12 +70,12 @@ func jobs(p *Plan) {
 
 func (p *Plan) delegated() bool { return p.Request.Strategy == record.Delegated }
 
-// otherCloud is a made-up provider that upgrades its groups by itself in another way than EKS does: with numbers and limits of its own, pods
-// that are left are deleted, the request may name a width, and its operation can be cancelled.
+// otherCloud is a made-up provider that upgrades its groups by itself, in another way than EKS does. It has its own numbers and limits
+// and deletes pods that are left. A request may set the width, and its operations can be cancelled.
 const otherCloud = "othercloud"
 
-// upgradeElsewhere moves half of the groups that their own cloud upgrades to the other cloud. It has dice of its own, so that all other
-// worlds stay as they are.
+// upgradeElsewhere moves half of the groups that their own cloud upgrades to otherCloud. It draws from its own generator, so that all
+// other worlds stay the same.
 func upgradeElsewhere(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6f746865))}
 	if !p.delegated() || !d.chance(50) {
@@ -91,7 +92,7 @@ func upgradeElsewhere(p *Plan) {
 	}
 }
 
-// operationName is what the group's cloud calls an upgrade of its own.
+// operationName returns the word by which the group's cloud calls its own upgrade.
 func (p *Plan) operationName() string {
 	if p.byOtherCloud() {
 		return "operation"
@@ -101,7 +102,7 @@ func (p *Plan) operationName() string {
 
 func (p *Plan) byOtherCloud() bool { return p.Provider == otherCloud }
 
-// bygone is the operation that was over before the world began.
+// bygone returns the operation that was over before the world began, if there was one.
 func (p *Plan) bygone() []*operation {
 	switch p.Past {
 	case nodegroup.OperationFailed:
@@ -113,7 +114,7 @@ func (p *Plan) bygone() []*operation {
 	}
 }
 
-// begins is another actor who has the cloud change the group: to the wanted revision, to another, or its configuration.
+// begins acts as another actor, who makes the cloud change the group: to the wanted revision, to another, or its configuration.
 func (u *user) begins(chosen int) bool {
 	if !u.c.plan.delegated() || u.c.runningOperation() != nil {
 		return false
@@ -122,13 +123,13 @@ func (u *user) begins(chosen int) bool {
 	return true
 }
 
-// replans reports whether whoever runs the command again has it continue to the target as it is by now. After a failure
-// of the cloud the command does so by itself; else some pass --replan at once.
+// replans reports whether the user continues the upgrade to the current target. After a failed operation the command does so by
+// itself; otherwise some users pass --replan at once.
 func (u *user) replans(record *record.Record) bool {
 	return u.replan || record.HasFailedOperation() || (u.c.plan.delegated() && u.c.chance(50))
 }
 
-// loosen takes the budgets away that kept the cloud from draining a node, as their owners do after a failure.
+// loosen deletes the budgets that kept the cloud from draining a node, as their owners do after a failure.
 func (u *user) loosen(rec record.Record) {
 	if u.c.plan.delegated() && rec.Result == record.PodEvictionFailure && u.c.chance(50) {
 		for _, name := range sortedKeys(u.c.budgets) {
@@ -137,20 +138,21 @@ func (u *user) loosen(rec record.Record) {
 	}
 }
 
-// delegations is what the rules of delegated upgrades have to remember: what each token was sent for, the token that the upgrade
-// has sent since it last came to rest otherwise than by Ctrl-C, which operation was the newest then, and the operations whose end was told as a failure.
+// delegations is the state of the rules about delegated upgrades. tokens has the request that each token was sent for. token is the
+// last token that the upgrade sent since it stopped for another reason than Ctrl-C, and newest is the newest operation at that time.
+// told has the operations whose end was reported as a failure.
 type delegations struct {
 	tokens map[string]nodegroup.Delegate
 	token  string
 	newest string
 	told   map[string]bool
-	// seen is when the newest operation began that this process was told of.
+	// seen is when the newest operation began that this process knows of.
 	seen time.Time
-	// read is when the group was read that the last decision looked at.
+	// read is when the group was read on which the last decision is based.
 	read time.Time
 }
 
-// delegated holds one decision about a group that its cloud upgrades to the rules.
+// delegated checks one decision about a group that its cloud upgrades.
 func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 	record := &step.Record
 	if record.Run != "" && record.Replaced > record.Total {
@@ -173,14 +175,14 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.explains(w, step)
 }
 
-// cancels holds that only the operation that is followed is cancelled, where its cloud can and a pause was asked for.
+// cancels checks that only the followed operation is cancelled, where its cloud can do that and a user requested a pause.
 func (r *rules) cancels(w *upgrade.World, step *upgrade.Step, cancel nodegroup.CancelOperation) {
 	if followed := step.Record.Delegation; !r.c.plan.byOtherCloud() || w.Asked.Verb != record.VerbPause || followed == nil || followed.ID != cancel.Operation {
 		r.fail("delegated", "%s, and the request is %+v of the record %+v", cancel, w.Asked, followed)
 	}
 }
 
-// givesUp holds that only an operation is given up for lost that readings have not told of for five minutes.
+// givesUp checks that an operation is given up as lost only after readings have not shown it for five minutes.
 func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
 	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not told of "+r.c.plan.operationName()) {
 		return
@@ -194,7 +196,7 @@ func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
 	r.fail("lost", "operation %s is given up, which was told of: %s", followed, step.Record.Message)
 }
 
-// startsOperation is I7 and I10 for the request that has the cloud begin.
+// startsOperation checks I7 and I10 for the request that makes the cloud begin an operation.
 func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.Delegate) {
 	stored := &p.stored.record
 	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
@@ -225,7 +227,7 @@ func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.De
 	}
 }
 
-// follows holds what is said of the operation to the one that there is.
+// follows checks what the step says about the operation against the operation itself.
 func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 	rec, m := &step.Record, w.Group.Managed
 	if rec.Delegation == nil || m == nil {
@@ -258,7 +260,8 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// followsLatest holds that no operation is begun to be followed that was over before another one began that this process was told of.
+// followsLatest checks that the upgrade does not begin to follow an operation that ended before a newer one began that this process
+// knows of.
 func (r *rules) followsLatest(w *upgrade.World, step *upgrade.Step, op *nodegroup.Operation) {
 	begins := w.Record.Delegation != nil && w.Record.Delegation.ID == "" && step.Record.Delegation.ID == op.ID
 	if begins && op.ID != "" && op.Began.Before(r.delegations.seen) && op.State != nodegroup.OperationRunning {
@@ -269,7 +272,7 @@ func (r *rules) followsLatest(w *upgrade.World, step *upgrade.Step, op *nodegrou
 	}
 }
 
-// tellsOnce is E31: the same command begins another operation, and does not tell the failure of the one before as its own.
+// tellsOnce checks E31: the same command begins another operation, and does not report the previous failure as its own.
 func (r *rules) tellsOnce(op *nodegroup.Operation) {
 	if r.delegations.told[op.ID] || (op.ID == "u1" && r.c.plan.Past != "") {
 		r.fail("E31", "the end of %s is told, which was known before", op.ID)
@@ -277,19 +280,19 @@ func (r *rules) tellsOnce(op *nodegroup.Operation) {
 	r.delegations.told[op.ID] = true
 }
 
-// explains holds what is said of nodes and pods to what the cloud does, where all of it is seen.
+// explains checks the status of nodes and pods against what the cloud does, where the process sees all of it.
 func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
 	if !r.quiet || op == nil || step.Record.Phase != record.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.names(w, step, op)
-	if !r.c.calm { // when the pods in the way are deleted by their owners
+	if !r.c.calm { // then the owners delete the pods in the way
 		r.tellsDrains(step, op)
 	}
 }
 
-// tellsDrains is E52: a node is said to be in drain when the cloud drains it, and not when its pods end by themselves.
+// tellsDrains checks E52: a node is shown as draining only when the cloud drains it, and not when its pods end by themselves.
 func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
 	for _, n := range step.Status.Nodes {
 		node := r.c.nodes[n.Name]
@@ -306,7 +309,7 @@ func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
 	}
 }
 
-// names is E52: pods that keep the cloud from draining a node for a minute are named.
+// names checks E52: a pod that has kept the cloud from draining a node for a minute is named.
 func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 	for _, id := range sortedKeys(op.drains) {
 		if w.Now.Sub(op.drains[id]) < time.Minute {
@@ -322,7 +325,7 @@ func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 	}
 }
 
-// restDelegated holds an upgrade that came to rest to what its cloud does.
+// restDelegated checks an upgrade that stopped against what its cloud does.
 func (r *rules) restDelegated(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
@@ -353,20 +356,20 @@ func (r *rules) restDelegated(rec record.Record) {
 	}
 }
 
-// pausedElsewhere holds that nothing is under way after a pause but what another actor has begun.
+// pausedElsewhere checks that after a pause only operations by other actors are under way.
 func (r *rules) pausedElsewhere(rec record.Record) {
 	op := r.c.runningOperation()
 	read := r.delegations.read.Add(-r.c.plan.CloudLag)
 	if op == nil || op.shown.After(read) || !op.lostAt.IsZero() {
-		return // the cloud did not tell of it
+		return // the cloud did not show it
 	}
 	if rec.Delegation.ID == op.id || strings.HasPrefix(op.token, rec.Run+"-") {
 		r.fail("G25", "it is paused, and the cloud continues with %s", op.id)
 	}
 }
 
-// succeeded is E49: no node of an older configuration is left, and the operation that was followed did not fail. It may have been cancelled when
-// all was replaced.
+// succeeded checks E49: no node with an older configuration is left, and the followed operation did not fail. It may have been
+// cancelled once all nodes were replaced.
 func (r *rules) succeeded(record record.Record) {
 	if record.Run == "" {
 		return
@@ -377,7 +380,7 @@ func (r *rules) succeeded(record record.Record) {
 		}
 	}
 	if r.c.plan.hasActor(OperationBegun, TargetMoves) {
-		return // which may have begun another since
+		return // it may have begun another operation since
 	}
 	for _, i := range r.c.cloud.living() {
 		if i.revision != record.Target.ID {
@@ -386,7 +389,7 @@ func (r *rules) succeeded(record record.Record) {
 	}
 }
 
-// left is the rule that whoever stops here is told that the cloud continues.
+// left checks that a user who stops here is told that the cloud continues.
 func (r *rules) left(rec record.Record) {
 	op := r.c.runningOperation()
 	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(rec.Message, "continues with "+r.c.plan.operationName()+" "+op.id) {

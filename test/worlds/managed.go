@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// operationTick is how often an operation looks at its nodes.
+	// operationTick is how often an operation checks its nodes.
 	operationTick = 5 * time.Second
-	// nodeLimit is how long it tries to drain a node (EKS E41), nodeSettle how long it waits then (EKS E44).
+	// nodeLimit is how long the operation tries to drain a node (EKS E41). nodeSettle is how long it then waits (EKS E44).
 	nodeLimit, nodeSettle = 15 * time.Minute, time.Minute
-	// bootLimit is how long it waits for new nodes.
+	// bootLimit is how long the operation waits for new nodes.
 	bootLimit = 20 * time.Minute
 
 	evictionFailure = "PodEvictionFailure"
 	creationFailure = "NodeCreationFailure"
 )
 
-// operation is one change of the group that its cloud carries out by itself: an upgrade to a revision, or, where
-// that is "", a change of its configuration.
+// operation is one change of the group that its cloud carries out by itself: an upgrade to the revision to or, where to is "", a
+// change of the configuration.
 type operation struct {
 	id, token, to string
 	force         bool
@@ -32,17 +32,18 @@ type operation struct {
 	code          string
 	resources     []string
 	began, shown  time.Time
-	// lost says that readings do not tell of it any more, lostAt is since when they did not for the first time.
+	// lost is true while readings do not show the operation. lostAt is when they did not show it for the first time.
 	lost   bool
 	lostAt time.Time
-	// booting is since when new nodes are awaited; drains since when each instance is drained, emptied since when it is empty.
+	// booting is the time since when the operation waits for new nodes. drains is, by instance, the time since when it is drained.
+	// emptied is the time since when it is empty.
 	booting         time.Time
 	drains, emptied map[string]time.Time
 }
 
 func (o *operation) running() bool { return o.state == nodegroup.OperationRunning }
 
-// delegate begins an operation for whoever asks the cloud to upgrade the group. A token that was used is answered by what it began.
+// delegate begins an operation for a request to upgrade the group. A token that was used before gets the operation that it began.
 func (c *cluster) delegate(a nodegroup.Delegate) error {
 	for _, op := range c.cloud.operations {
 		if op.token != a.Token {
@@ -63,7 +64,7 @@ func (c *cluster) delegate(a nodegroup.Delegate) error {
 	return nil
 }
 
-// cancelOperation has an operation end a while after it is asked for. Nodes that are being drained may be given back.
+// cancelOperation ends an operation a while after the request. Nodes that are being drained may be made schedulable again.
 func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 	op := c.runningOperation()
 	switch {
@@ -76,7 +77,7 @@ func (c *cluster) cancelOperation(a nodegroup.CancelOperation) error {
 	return nil
 }
 
-// cloudSurge is how many nodes the group's own cloud adds first, at the most.
+// cloudSurge returns the highest number of nodes that the group's own cloud adds first.
 func (p *Plan) cloudSurge() int {
 	if p.byOtherCloud() {
 		return p.Request.Surge
@@ -91,7 +92,7 @@ func (c *cluster) runningOperation() *operation {
 	return nil
 }
 
-// operate begins an operation. Readings tell of it a moment later, and what it does takes its time.
+// operate begins an operation. Readings show it a moment later, and its work takes time.
 func (c *cluster) operate(o operation) {
 	op := &o
 	op.id, op.state, op.began, op.shown = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
@@ -124,8 +125,8 @@ func (c *cluster) operate(o operation) {
 	c.after(c.draw(time.Minute), func() { c.scaleUp(op) })
 }
 
-// overtake has an operation fail at once. Another actor changes the group's configuration before a reading tells of the failure. Some readings tell
-// of that change no more while it is carried out.
+// overtake makes an operation fail at once. Another actor changes the group's configuration before a reading shows the failure. Some
+// readings stop showing that change while it is carried out.
 func (c *cluster) overtake(op *operation) {
 	c.endOperation(op, nodegroup.OperationFailed, "AccessDenied")
 	op.shown = c.now.Add(time.Second)
@@ -140,7 +141,7 @@ func (c *cluster) overtake(op *operation) {
 	})
 }
 
-// loseOperation has readings tell of an operation no more, for good or for a while. What it does it does all the same.
+// loseOperation hides an operation from readings, for good or for a while. The operation continues.
 func (c *cluster) loseOperation(op *operation) {
 	op.lost, op.lostAt = true, c.now
 	if c.chance(50) {
@@ -148,7 +149,7 @@ func (c *cluster) loseOperation(op *operation) {
 	}
 }
 
-// endOperation ends one that runs. What becomes of closed nodes after a failure is not documented: here they may stay closed.
+// endOperation ends a running operation. It is not documented what happens to closed nodes after a failure: here they may stay closed.
 func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, code string) {
 	if !op.running() {
 		return
@@ -173,7 +174,7 @@ func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, co
 	}
 }
 
-// scaleUp makes the group larger, unless MINIMAL says not to (EKS E02, E03, E09, E21).
+// scaleUp enlarges the group, except under MINIMAL (EKS E02, E03, E09, E21).
 func (c *cluster) scaleUp(op *operation) {
 	if !op.running() {
 		return
@@ -191,7 +192,7 @@ func (c *cluster) outdatedFor(op *operation) []*instance {
 	return slices.DeleteFunc(c.cloud.living(), func(i *instance) bool { return i.revision == op.to })
 }
 
-// advance takes the operation one step further, and comes back for the next.
+// advance takes the operation one step further, and schedules the next step.
 func (c *cluster) advance(op *operation) {
 	if !op.running() {
 		return
@@ -214,7 +215,8 @@ func (c *cluster) advance(op *operation) {
 	c.after(operationTick, func() { c.advance(op) })
 }
 
-// newNodesUp reports whether the group has all its nodes, and those of the operation's revision are Ready with their labels (EKS E26, E27).
+// newNodesUp reports whether the group has all its nodes, and the nodes of the operation's revision are Ready and labelled (EKS E26,
+// E27).
 func (c *cluster) newNodesUp(op *operation) bool {
 	living := c.cloud.living()
 	return len(living) >= c.cloud.desired && !slices.ContainsFunc(living, func(i *instance) bool {
@@ -223,8 +225,8 @@ func (c *cluster) newNodesUp(op *operation) bool {
 	})
 }
 
-// drainNodes closes all old nodes, picks some of them at random, and drains those (EKS E30, E40). MINIMAL closes
-// each in its turn (EKS E50).
+// drainNodes closes all old nodes, picks some of them at random, and drains these (EKS E30, E40). MINIMAL closes each node only when
+// it is drained (EKS E50).
 func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
@@ -245,7 +247,7 @@ func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
 	}
 }
 
-// close keeps new pods off a node. Whether by the taint or by the cordon is not documented.
+// close keeps new pods off a node. It is not documented whether by the taint or by the cordon.
 func (c *cluster) close(name string) {
 	if node := c.nodes[name]; node == nil || nodegroup.IsClosed(node) {
 		return
@@ -257,8 +259,8 @@ func (c *cluster) close(name string) {
 	})
 }
 
-// drainNode evicts the pods of a node for as long as it has, and then fails or deletes them; a node without pods is
-// terminated a while later (EKS E41 to E44).
+// drainNode evicts the pods of a node until the drain limit, and then fails or deletes them. A node without pods is terminated a while
+// later (EKS E41 to E44).
 func (c *cluster) drainNode(op *operation, i *instance) {
 	name := c.nodeOf(i)
 	left := c.leaving(name)
@@ -280,19 +282,19 @@ func (c *cluster) drainNode(op *operation, i *instance) {
 	default:
 		for _, pod := range left {
 			if pod.DeletionTimestamp == nil {
-				_ = c.evict(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // it is asked again
+				_ = c.evict(schedule.Eviction{Pod: pod.Name, UID: pod.UID, Node: name}) // the next step tries again
 			}
 		}
 	}
 }
 
-// leaving are the pods that the cloud waits for on a node. On one that is silent it does not wait for those that are deleted.
+// leaving returns the pods that the cloud waits for on a node. On a silent node it does not wait for deleted pods.
 func (c *cluster) leaving(name string) []*corev1.Pod {
 	lost := silent(c.nodes[name], c.now)
 	return slices.DeleteFunc(c.on(name), func(pod *corev1.Pod) bool { return !mustGo(pod, lost) })
 }
 
-// replace terminates an old node; the last ones make the group as large as it was (EKS E48, E60).
+// replace terminates an old node. The last replacements shrink the group to its size before (EKS E48, E60).
 func (c *cluster) replace(op *operation, i *instance) {
 	k := &c.cloud
 	if k.extra >= len(c.outdatedFor(op)) {
@@ -303,7 +305,7 @@ func (c *cluster) replace(op *operation, i *instance) {
 	c.fill()
 }
 
-// scaleDown gives back what is left of the surge, and ends the operation a while later.
+// scaleDown removes the rest of the surge, and ends the operation a while later.
 func (c *cluster) scaleDown(op *operation) {
 	k := &c.cloud
 	k.desired, k.max, k.extra = k.desired-k.extra, k.max-k.extra, 0
@@ -311,7 +313,7 @@ func (c *cluster) scaleDown(op *operation) {
 	c.after(c.draw(2*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 }
 
-// managed is what a reading tells of the cloud's operations: the newest that is shown.
+// managed returns what a reading shows of the cloud's operations: the newest visible one.
 func (c *cluster) managed() *nodegroup.Managed {
 	m := &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",

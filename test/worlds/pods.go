@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maker is a workload as it continues: what it wants and what is in the way of its pods.
+// maker is a workload's controller in its current state: what it wants, and what is wrong with its pods.
 type maker struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
@@ -20,15 +20,15 @@ type maker struct {
 	slow, flaps, rejected             time.Duration
 	role                              Role
 	serial                            int
-	// scale is how many pods its owner wants.
+	// scale is the number of pods that its owner wants.
 	scale int
-	// away is true when no one makes its pods any more.
+	// away is true when nothing creates its pods any more.
 	away bool
-	// deployment is nil where there is none.
+	// deployment is nil if the workload has no Deployment.
 	deployment *deployment
 }
 
-// deal gives the workload its first pods, in turn to the nodes of the group that take pods.
+// deal creates the workload's first pods, in turn on the group's nodes that take pods.
 func (c *cluster) deal(w *Workload) {
 	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, stranded: w.Stranded, rejected: w.Rejected, role: w.Role, scale: w.Replicas, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
@@ -68,7 +68,7 @@ func (c *cluster) deal(w *Workload) {
 	c.fallLater(m)
 }
 
-// settlePod makes a pod of the start one that has been there for long.
+// settlePod makes a first pod look as if it had been running for a long time.
 func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
 	if pod.Spec.NodeName == "" {
@@ -96,7 +96,8 @@ func podReady(ready bool) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 }
 
-// ordinal is the number of the first pods' StatefulSet ordinal, or of their ReplicaSet among those of their Deployment.
+// ordinal returns the ordinal of the i-th of the first pods in its StatefulSet. For a Deployment it returns the number of the first
+// ReplicaSet.
 func (m *maker) ordinal(i int) int {
 	if m.deployment != nil {
 		return 0
@@ -104,7 +105,7 @@ func (m *maker) ordinal(i int) int {
 	return i
 }
 
-// newPod makes a pod that no node has; its ordinal is that in a StatefulSet, or its ReplicaSet's among those of a Deployment.
+// newPod creates a pod without a node. ordinal is its ordinal in a StatefulSet, or the number of its ReplicaSet in a Deployment.
 func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 	m.serial++
 	pod := &corev1.Pod{
@@ -163,15 +164,15 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 	m := c.makers[pod.Labels["app"]]
 	c.rollSoon(m)
 	if m.Ordered && podIsReady(pod) {
-		c.after(10*time.Millisecond, func() { c.make(m) }) // the next one may have waited for this
+		c.after(10*time.Millisecond, func() { c.make(m) }) // the next pod may have waited for this
 	}
 }
 
-// delete begins a pod's end, as the API server does; its maker brings another up at once, or after the
-// end where names are kept.
+// delete starts to delete a pod, as the API server does. Its controller creates another at once, or after the pod's end where names
+// are kept.
 func (c *cluster) delete(uid types.UID) { c.deleteWithin(uid, 0) }
 
-// deleteWithin is delete with another grace period than the pod's own, in seconds; 0 for its own.
+// deleteWithin deletes a pod as delete does, with the given grace period in seconds; 0 means the pod's own.
 func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil {
@@ -196,7 +197,7 @@ func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 	c.after(m.Gone, func() { c.finish(uid) })
 }
 
-// finish is the kubelet's word that a deleted pod is over. Undead pods, and those of silent kubelets, continue.
+// finish acts as the kubelet that reports a deleted pod's end. Undead pods continue, and so do pods of silent kubelets.
 func (c *cluster) finish(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
@@ -210,7 +211,7 @@ func (c *cluster) finish(uid types.UID) {
 	c.end(uid)
 }
 
-// end takes a pod away, and has its maker see to it.
+// end removes a pod and lets its controller replace it.
 func (c *cluster) end(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {
@@ -230,7 +231,7 @@ func (c *cluster) end(uid types.UID) {
 	c.make(c.makers[pod.Labels["app"]])
 }
 
-// detach shows the pod's volume on its node for a while after it.
+// detach keeps the pod's volume attached to its node for a while after the pod's end.
 func (c *cluster) detach(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	if len(pod.Spec.Volumes) == 0 || c.nodes[node] == nil {
@@ -247,7 +248,7 @@ func (c *cluster) detach(pod *corev1.Pod) {
 	})
 }
 
-// make has the maker bring up what it lacks.
+// make creates the pods that the controller lacks.
 func (c *cluster) make(m *maker) {
 	if m.away || (m.refused && m.spare == 0 && m.Kind != DaemonSet) || c.ending {
 		return
@@ -304,7 +305,7 @@ func (c *cluster) isUp(m *maker, ordinal int) bool {
 	return false
 }
 
-// bound has a pod come up on its node.
+// bound starts a pod on its node.
 func (c *cluster) bound(m *maker, pod *corev1.Pod) {
 	pod.Status.Conditions = append(pod.Status.Conditions, scheduledCondition(c.now))
 	c.putPod(pod)
@@ -320,7 +321,7 @@ func (c *cluster) bound(m *maker, pod *corev1.Pod) {
 	})
 }
 
-// turn makes a pod that is not being deleted ready, or not. One that crashes where it is stays as it is.
+// turn changes whether a pod is ready, unless the pod is being deleted. A pod that crashes on its node stays unready.
 func (c *cluster) turn(uid types.UID, ready bool) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil || old.Status.Phase == corev1.PodSucceeded {
@@ -332,7 +333,7 @@ func (c *cluster) turn(uid types.UID, ready bool) {
 	c.putPod(pod)
 }
 
-// place has the scheduler bind the pods that wait, a moment later.
+// place schedules a run of the scheduler for the waiting pods, a moment later.
 func (c *cluster) place() {
 	if c.placing {
 		return
@@ -344,7 +345,7 @@ func (c *cluster) place() {
 	})
 }
 
-// bind gives each waiting pod to the node with the fewest pods among those that take it.
+// bind binds each waiting pod to the node with the fewest pods among those that take it.
 func (c *cluster) bind() {
 	load := map[string]int{}
 	var waiting []*corev1.Pod
@@ -365,7 +366,7 @@ func (c *cluster) bind() {
 			}
 		}
 		if best == "" {
-			if targetOf(old) == "" { // autoscalers leave the others to their nodes
+			if targetOf(old) == "" { // autoscalers ignore pods that are for one node
 				c.unplaced()
 			}
 			continue
@@ -383,7 +384,8 @@ func (c *cluster) bind() {
 	}
 }
 
-// takes is the scheduler's filter of cordons and taints: here a pod tolerates all of them or none.
+// takes reports whether the node's cordon and taints admit the pod, as in the scheduler's filter. Here a pod tolerates all taints or
+// none.
 func takes(node *corev1.Node, pod *corev1.Pod) bool {
 	switch {
 	case !isReady(node):

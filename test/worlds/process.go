@@ -28,8 +28,8 @@ const (
 	idleAfter  = time.Minute
 )
 
-// process is one run of the command, and does what package runner does: it sees the world late, decides,
-// stores, acts, and may die at any moment.
+// process is one run of the command. It does what package runner does: it sees the world late, decides, stores, and acts. It may crash
+// at any time.
 type process struct {
 	c       *cluster
 	rules   *rules
@@ -43,22 +43,22 @@ type process struct {
 	open    map[string]nodegroup.Attempt
 	flying  int
 	stop    bool
-	// heard is what the process knows to be asked of it.
+	// heard is the user request that the process knows of.
 	heard record.Asked
-	// movable is what was read of Deployments when the process began, read the same by itself.
+	// movable is what was read about Deployments when the process began. read is the same, read by the world itself.
 	movable drain.Movable
 	read    reading
-	// controllers are what was read of them, readingOf those that are being read.
+	// controllers contains what was read about controllers. readingOf contains those that are being read.
 	controllers map[drain.Workload]drain.Controller
 	readingOf   map[drain.Workload]bool
-	// dead processes do nothing more; ended is told the last record, once.
+	// dead is true once the process has ended. ended is then called once with the last record.
 	dead  bool
 	ended func(record.Record)
-	// killAfter is how many actions of the next turn are still begun before the process dies; negative for never.
+	// killAfter is the number of actions that the process still begins in its next turn before it crashes; negative for no crash.
 	killAfter int
-	// until is when a sleeping laptop wakes, or a record that is being stored is.
+	// until is when a sleeping laptop wakes, or when the record has been stored.
 	until time.Time
-	// looking is true while a look is due; turns numbers the looks.
+	// looking is true while a turn is scheduled. turns counts the turns.
 	looking, polling bool
 	turns            int
 	asked, soon      time.Time
@@ -67,15 +67,15 @@ type process struct {
 	delivered        [3]time.Time
 }
 
-// stored is what outlives a process.
+// stored is the state that survives a process.
 type stored struct {
 	record record.Record
 	asked  record.Asked
-	// worked is when a process decided last, as renewals of a lease tell.
+	// worked is when a process last decided, as the renewals of a lease show.
 	worked time.Time
 }
 
-// found is what a process begins with.
+// found is the state with which a process begins.
 type found struct {
 	request record.Request
 	record  record.Record
@@ -96,14 +96,14 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	return p
 }
 
-// readMovable reads what may be restarted, where that is asked for.
+// readMovable reads which Deployments can be restarted, if the request asks for restarts.
 func (p *process) readMovable() {
 	if p.request.Move == record.MoveBySurge {
 		p.movable, p.read = drain.NewMovable(p.c.listDeployments()), p.c.readDeployments()
 	}
 }
 
-// hear is an event of a watch; it reaches the process late, and in the order of its kind.
+// hear delivers a watch event to the process, late but in order among events of its kind.
 func (p *process) hear(ch change) {
 	if p.dead {
 		return
@@ -141,12 +141,12 @@ func (p *process) notice(ch change) {
 		p.soon = p.c.now.Add(cloudSoon)
 	}
 	if ch.pod != nil && ch.pod.Spec.NodeName == "" {
-		return // it changes no decision by itself
+		return // by itself it changes no decision
 	}
 	p.look()
 }
 
-// look has the process take a turn in a moment.
+// look schedules a turn of the process a moment later.
 func (p *process) look() {
 	if p.looking || p.dead {
 		return
@@ -155,7 +155,7 @@ func (p *process) look() {
 	p.awake(coalesce, p.turn)
 }
 
-// awake has the process do something after the time, or when it wakes.
+// awake runs do after the given time, or when the process wakes if that is later.
 func (p *process) awake(after time.Duration, do func()) {
 	if left := p.until.Sub(p.c.now); left > after {
 		after = left
@@ -192,7 +192,7 @@ func (p *process) world() upgrade.World {
 	}
 }
 
-// idle is for how long no one was at work: since the last turn of the process before, or of this one, where it slept.
+// idle returns for how long no process was at work: since the last turn of the previous process, or of this one if it slept.
 func (p *process) idle() time.Duration {
 	gap := p.c.now.Sub(p.stored.worked)
 	if p.stored.worked.IsZero() || (p.turns > 1 && gap <= idleAfter) {
@@ -201,7 +201,7 @@ func (p *process) idle() time.Duration {
 	return gap
 }
 
-// turn is one pass of the loop.
+// turn runs one iteration of the loop.
 func (p *process) turn() {
 	p.looking = false
 	p.turns++
@@ -212,7 +212,7 @@ func (p *process) turn() {
 		p.carryOut(w, step)
 		return
 	}
-	p.looking = true // nothing is looked at while the record is stored
+	p.looking = true // no turn is taken while the record is stored
 	p.awake(p.c.draw(30*time.Second), func() {
 		p.looking = false
 		p.carryOut(w, step)
@@ -253,13 +253,13 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 	p.readControllers(&step)
 }
 
-// die ends the process without a word.
+// die ends the process without a result.
 func (p *process) die() {
 	p.dead = true
 	p.ended(record.Record{})
 }
 
-// begin sends an action's request on its way.
+// begin sends an action's request.
 func (p *process) begin(action nodegroup.Action) {
 	key := action.Key()
 	p.open[key] = nodegroup.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
@@ -292,7 +292,7 @@ func (p *process) begin(action nodegroup.Action) {
 	})
 }
 
-// stray is the writer's last look: what it knows to have changed it does not ask for.
+// stray reports whether the process knows that the action's object has changed, as the writer checks before it sends a request.
 func (p *process) stray(action nodegroup.Action) bool {
 	switch a := action.(type) {
 	case schedule.Eviction:
@@ -318,7 +318,7 @@ func (p *process) stray(action nodegroup.Action) bool {
 	}
 }
 
-// settle books the answer to an action.
+// settle records the answer to an action.
 func (p *process) settle(action nodegroup.Action, err error) {
 	if p.dead {
 		return
@@ -355,8 +355,8 @@ func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
 	}
 }
 
-// ask has the cloud asked when it is due: every so often while something of ours is under way there, 0
-// while nothing is.
+// ask schedules the next poll of the cloud. every is the interval while requests of the upgrade are under way there, and 0 while none
+// is.
 func (p *process) ask(every time.Duration) {
 	if p.polling || !p.c.plan.listed() {
 		return
@@ -394,10 +394,10 @@ func (p *process) poll() {
 	})
 }
 
-// wanted is the revision that the process has the group observed with: on the way back it was typed, and a blue-green upgrade keeps it.
+// wanted returns the revision against which the process has the group read. A rollback and a blue-green upgrade keep their own target.
 func (p *process) wanted() string { return p.c.plan.wantedBy(&p.record, p.c.cloud.wanted) }
 
-// wantedBy returns the revision that an upgrade brings nodes to, where the group's template has the one that is given.
+// wantedBy returns the revision to which an upgrade brings nodes. template is the revision of the group's template.
 func (p *Plan) wantedBy(record *record.Record, template string) string {
 	if record.Back || (record.Run != "" && p.pins()) {
 		return record.Target.ID
@@ -405,7 +405,7 @@ func (p *Plan) wantedBy(record *record.Record, template string) string {
 	return template
 }
 
-// reread is the record as it comes back from the cluster.
+// reread returns the record as it is read back from the cluster.
 func reread(rec record.Record) (record.Record, error) {
 	text, err := json.Marshal(rec)
 	if err != nil {

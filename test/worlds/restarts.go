@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// What becomes of restarts.
+// The results of restarts.
 const (
 	restarts   = "restarts a Deployment"
 	repeated   = "is asked for again"
@@ -30,16 +30,16 @@ func allMoves() []string {
 	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
 }
 
-// mostRestarts is how often a restart is asked for of a Deployment that has changed.
+// mostRestarts is how often the upgrade asks for the restart of a Deployment that has changed.
 const mostRestarts = 3
 
-// moving is what the rules about restarts have to remember.
+// moving is the state of the rules about restarts.
 type moving struct {
 	// done counts, by Deployment and pod, the restarts that had an effect.
 	done map[[2]types.UID]int
-	// pods are the last ones, by workload, of those with one pod that an eviction or a restart moved.
+	// pods contains, by workload with a single pod, the last pod that an eviction or a restart moved.
 	pods map[string]types.UID
-	// most is how many pods this process saw at once of each controller.
+	// most is the highest number of pods of each controller that this process saw together.
 	most map[types.UID]int
 }
 
@@ -47,7 +47,7 @@ func newMoving() moving {
 	return moving{done: map[[2]types.UID]int{}, pods: map[string]types.UID{}, most: map[types.UID]int{}}
 }
 
-// reading is the Deployments as a process read them when it began.
+// reading contains the Deployments as a process read them when it began.
 type reading map[string]deployment
 
 func (c *cluster) readDeployments() reading {
@@ -60,13 +60,13 @@ func (c *cluster) readDeployments() reading {
 	return read
 }
 
-// moves reports whether a restart moves pods of the workload without a gap, as far as was read.
+// moves reports whether a restart moves the workload's pods without a gap, according to what was read.
 func (d reading) moves(w *Workload) bool {
 	o, known := d[w.Name]
 	return known && o.rollout.surges() && !w.Claims && w.Rollout != OneNode
 }
 
-// sees notes how many pods there are at once, and that some of those crash which a restart led to.
+// sees records how many pods each controller has together. It counts pods that crash after a restart created them.
 func (r *rules) sees(p *process) {
 	if r.c.plan.Request.Move != record.MoveBySurge {
 		return
@@ -85,7 +85,8 @@ func (r *rules) sees(p *process) {
 	}
 }
 
-// restart is L23: a Deployment is restarted for its only ready pod, on a node in drain, where another comes up before that goes.
+// restart checks L23: a Deployment is restarted only for its only ready pod on a draining node. Its rollout must create another pod
+// before that one goes.
 func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a schedule.Restart) {
 	stored := &p.stored.record
 	pod := r.pod(w, stored, a.Node, string(a.Pod), a)
@@ -106,7 +107,7 @@ func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a sche
 		r.fail("E51", "%s, which came up there after the drain began", a)
 	case !podIsReady(pod):
 		r.fail("L23", "%s, and the pod is not ready", a)
-	case !w.Now.Equal(r.c.now): // answers came while it was stored
+	case !w.Now.Equal(r.c.now): // answers arrived while the record was stored
 	case !p.open[a.Key()].Begun.IsZero():
 		if before := p.open[a.Key()].Outcome; before == nodegroup.OutcomeDone || before == nodegroup.OutcomeFatal {
 			r.fail("L23", "%s again, and the last answer was %q", a, before)
@@ -116,7 +117,8 @@ func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a sche
 	}
 }
 
-// isOnly holds the first restart for a pod to it being the only ready one, and to have waited for another where there were others.
+// isOnly checks the first restart for a pod: the pod is the only ready one. If there were others, it has waited for another to become
+// ready.
 func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a schedule.Restart) {
 	ready := countReady(living(w, m.Workload))
 	several := r.moving.most[drain.ControllerOf(pod)] > 1
@@ -131,14 +133,14 @@ func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a schedule.R
 	}
 }
 
-// cameBack reports whether the pod came up on the node after its drain began, as those do that tolerate its fence: a restart would bring up
-// another there.
+// cameBack reports whether the pod was created on the node after its drain began. Such a pod tolerates the fence, and a restart would
+// create another one there.
 func cameBack(stored *record.Record, node string, pod *corev1.Pod) bool {
 	return pod.CreationTimestamp.After(stored.Nodes[node].Began)
 }
 
-// notMoved is L23 from the other end: a pod for which a restart is under way is not evicted, and neither is the only ready pod of a Deployment
-// that can be restarted, unless that was refused.
+// notMoved checks L23 for evictions: a pod that a restart is moving is not evicted. Nor is the only ready pod of a Deployment that can
+// be restarted, unless the restart was refused.
 func (r *rules) notMoved(p *process, w *upgrade.World, stored *record.Record, pod *corev1.Pod, a schedule.Eviction) {
 	m := r.c.makers[pod.Labels["app"]]
 	if m.deployment == nil || stored.Request.Move != record.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
@@ -157,7 +159,7 @@ func (r *rules) notMoved(p *process, w *upgrade.World, stored *record.Record, po
 	}
 }
 
-// restarted is told of each request to restart a Deployment that reached it.
+// restarted is called for each request to restart a Deployment that reached it.
 func (r *rules) restarted(m *maker, a schedule.Restart, what string) {
 	r.tally.met("move", what)
 	if what != restarts {
@@ -172,8 +174,8 @@ func (r *rules) restarted(m *maker, a schedule.Restart, what string) {
 	}
 }
 
-// movesOnly holds the only pod of a Deployment, whatever its name, to be moved once. One that is restarted may be evicted as well when
-// another is ready.
+// movesOnly checks that the only pod of a Deployment is moved once, whatever its name. A pod that is moved by a restart may also be
+// evicted once another is ready.
 func (r *rules) movesOnly(m *maker, pod types.UID) {
 	if r.moving.pods[m.Name] != pod {
 		r.moving.pods[m.Name] = pod
@@ -181,10 +183,10 @@ func (r *rules) movesOnly(m *maker, pod types.UID) {
 	}
 }
 
-// landed is E62: what takes over from a pod that a restart moves is not to be moved again.
+// landed checks E62: the pod that takes over from a moved pod will not have to move again.
 func (r *rules) landed(p *process, pod *corev1.Pod) {
 	m := r.c.makers[pod.Labels["app"]]
-	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // and outdated nodes take pods again
+	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // then outdated nodes take pods again
 	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == hashOf(0) {
 		return
 	}
@@ -194,7 +196,8 @@ func (r *rules) landed(p *process, pod *corev1.Pod) {
 	}
 }
 
-// departs is I13: the end of a pod, by whatever but the limit of its node's drain, leaves no Deployment without a ready pod that restarts move.
+// departs checks I13: the end of a pod leaves no Deployment without a ready pod if restarts can move its pods. Only the drain limit of
+// the pod's node may do that.
 func (r *rules) departs(pod *corev1.Pod) {
 	m := r.c.makers[pod.Labels["app"]]
 	if r.recovery.left[drain.WorkloadOf(pod)] = true; m == nil || m.deployment == nil {
@@ -215,10 +218,10 @@ func (r *rules) departs(pod *corev1.Pod) {
 	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
 }
 
-// saysDenial is E52: of a pod whose Deployment may not be restarted now that is said.
+// saysDenial checks E52: if a pod's Deployment may not be restarted now, the pod's entry in Blocked gives the reason.
 func (r *rules) saysDenial(w *upgrade.World, step *upgrade.Step) {
 	if !w.Now.Equal(r.c.now) {
-		return // answers came while it was stored
+		return // answers arrived while the record was stored
 	}
 	for _, attempt := range w.Open {
 		a, restart := attempt.Action.(schedule.Restart)
@@ -238,7 +241,7 @@ func isNamed(pods []*corev1.Pod, uid types.UID, name string) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == uid && pod.Name == name })
 }
 
-// isMoving reports whether the step says that a pod leaves by a restart, for which it does not wait for other nodes.
+// isMoving reports whether the step reports that a restart is moving the pod. Such a pod does not wait for other nodes.
 func isMoving(step *upgrade.Step, pod *corev1.Pod) bool {
 	for _, b := range step.Blocked {
 		if b.Kind == drain.Moving && b.Pod.Name == pod.Name {

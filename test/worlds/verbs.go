@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// verbs adds to a world people on other machines who ask something of the upgrade. Half of them are in worlds in which nothing
-// else goes wrong, where what they are promised can be held to the letter. It has dice of its own, as rare has.
+// verbs adds users on other machines who request something of the upgrade. Half of them are in worlds in which nothing else goes
+// wrong, so that every promise made to them can be checked exactly. It draws from its own generator, as rare does.
 func verbs(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x76657262))}
 	if !d.chance(20) {
@@ -26,18 +26,18 @@ func verbs(p *Plan) {
 	for range 1 + d.IntN(2) {
 		p.Actors = append(p.Actors, Actor{Kind: pick(d, verbActors()...), At: d.between(0, most), Pick: d.IntN(1000)})
 	}
-	for range min(d.IntN(4), d.IntN(4)) { // whoever carries the verb out may die of it
+	for range min(d.IntN(4), d.IntN(4)) { // the process that carries out the verb may crash
 		p.Actors = append(p.Actors, Actor{Kind: pick(d, Kill, KillMidStep), At: d.between(0, most+10*time.Minute), Pick: d.IntN(1000)})
 	}
 }
 
 func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 
-// ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
+// ask leaves a verb for an upgrade that is running or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb record.Verb) bool {
 	rec := &u.stored.record
 	if (u.c.plan.delegated() || u.c.plan.pins()) && upgrade.Allows(rec, verb) != nil {
-		return false // as the command does
+		return false // the command refuses it, too
 	}
 	if u.way == record.VerbAbort || !rec.IsResumable() || (verb == record.VerbRollback && u.way != "") {
 		return false
@@ -49,7 +49,7 @@ func (u *user) ask(verb record.Verb) bool {
 	return true
 }
 
-// leave stores what is asked, which a process hears of as late as of anything else that is stored.
+// leave stores a request. A process hears of it as late as of anything else that is stored.
 func (u *user) leave(asked record.Asked) {
 	u.stored.asked = asked
 	if process := u.process; !process.dead {
@@ -60,7 +60,7 @@ func (u *user) leave(asked record.Asked) {
 	}
 }
 
-// pause asks for a pause, and a while later another actor has the upgrade resumed.
+// pause requests a pause. A while later another user resumes the upgrade.
 func (u *user) pause(minutes int) bool {
 	if !u.ask(record.VerbPause) {
 		return false
@@ -81,7 +81,7 @@ func (u *user) pause(minutes int) bool {
 	return true
 }
 
-// undo asks for an abort or a rollback; who asked carries it out once the process that upgrades has given way.
+// undo requests an abort or a rollback. The user who asked carries it out once the upgrading process has stopped.
 func (u *user) undo(verb record.Verb) bool {
 	if !u.ask(verb) {
 		return false
@@ -94,7 +94,7 @@ func (u *user) undo(verb record.Verb) bool {
 	return true
 }
 
-// adopt is the record and the revision that the command continues with, as it was typed: to continue, or the verb.
+// adopt returns the record and the revision with which the command continues: the same upgrade, or the verb that undoes it.
 func (u *user) adopt(rec record.Record) (record.Record, string) {
 	if u.way == record.VerbAbort {
 		aborting := rec.Aborting()
@@ -105,7 +105,7 @@ func (u *user) adopt(rec record.Record) (record.Record, string) {
 	}
 	to, err := upgrade.WayBack(&rec)
 	if err != nil && rec.Phase == record.PhaseDeleteBlue {
-		u.way = "" // it is refused, since no one who might have heard of it was left
+		u.way = "" // it is refused, since no process was left that could have heard of it
 	}
 	if u.way != record.VerbRollback {
 		return u.reopen(rec)
@@ -116,8 +116,8 @@ func (u *user) adopt(rec record.Record) (record.Record, string) {
 	return upgrade.RollingBack(&rec, revision(to), u.c.now), to
 }
 
-// found is the group as whoever undoes the upgrade finds it. That is soon after the process before has given way, so that the
-// reading may be older than what that did.
+// found returns the group as the command that undoes the upgrade finds it. The previous process has just stopped, so the reading may
+// be older than that process's last requests.
 func (u *user) found() nodegroup.Group {
 	if u.way != "" {
 		if group, err := u.c.describe(); err == nil {
@@ -127,7 +127,7 @@ func (u *user) found() nodegroup.Group {
 	return u.c.group()
 }
 
-// retarget is the group as it is observed with another revision as the one wanted.
+// retarget returns the group as it is observed when another revision is the wanted one.
 func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	if !g.Can.ListInstances || g.Wanted.ID == wanted {
 		return g
@@ -140,7 +140,7 @@ func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	return g
 }
 
-// verb holds a decision to what was asked: a pause begins no node (GKE G25), and an abort begins nothing at all.
+// verb checks a decision against the user's request: during a pause no node is started (GKE G25).
 func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 	asked := w.Asked
 	if asked.Run == "" || asked.Run != step.Record.Run {
@@ -157,7 +157,7 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// paused is G25: an upgrade that was asked to pause comes to rest with no node half-way.
+// paused checks G25: an upgrade that was asked to pause stops with no node half-way.
 func (r *rules) paused(rec record.Record) {
 	for name, n := range rec.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained && n.State != record.NodeParked {
@@ -169,7 +169,7 @@ func (r *rules) paused(rec record.Record) {
 	}
 }
 
-// aborted holds a group whose upgrade was aborted to the rules: nothing of ours is left but nodes that carry pods, and they are named.
+// aborted checks a group whose upgrade was aborted: the upgrade leaves nothing behind except nodes with pods, and names them.
 func (r *rules) aborted(record record.Record) {
 	for name, node := range r.c.nodes {
 		if i := r.c.instanceOf(node); r.c.plan.listed() && (i == nil || i.leaving) {
@@ -205,9 +205,9 @@ func (r *rules) abortedSize(record record.Record) {
 	switch {
 	case owed < 0 && !strings.Contains(record.Message, "fewer node"), owed > 0 && k.desired > r.desired && !more:
 		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
-	case more && r.quiet && k.desired <= r.desired: // others took as many away
+	case more && r.quiet && k.desired <= r.desired: // others removed as many
 		r.fail("I9", "it is aborted with %d nodes, of %d before, and says %q", k.desired, r.desired, record.Message)
-	case !r.verbsOnly() || record.Back: // from which nodes stay that are new, but not new to the way back
+	case !r.verbsOnly() || record.Back: // a way back leaves nodes that are new, but not new to it
 	case owed < 0:
 		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)
 	case owed > 0:
@@ -215,10 +215,10 @@ func (r *rules) abortedSize(record record.Record) {
 	}
 }
 
-// verbsOnly reports whether nothing goes wrong in the world but that people ask for things and processes die.
+// verbsOnly reports whether the world's only disturbances are users' requests and crashes of processes.
 func (r *rules) verbsOnly() bool { return r.c.plan.Denial.Kind == "" && r.c.plan.peopleOnly() }
 
-// peopleOnly reports whether there are no faults and no lags, and no actors but people who ask for things and what ends a process.
+// peopleOnly reports whether there are no faults and no lags, and the only actors make requests or end a process.
 func (p *Plan) peopleOnly() bool {
 	return len(p.Faults) == 0 && p.WatchLag == 0 && p.CloudLag == 0 && !slices.ContainsFunc(p.Actors, func(a Actor) bool {
 		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, EndsSoak, Kill, KillMidStep, Interrupt}, a.Kind)
