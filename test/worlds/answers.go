@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// befalls draws whether a fault of the kind strikes now.
+// befalls draws whether a fault of the given kind strikes now.
 func (c *cluster) befalls(kind FaultKind) bool {
 	if c.calm {
 		return false
@@ -30,17 +30,17 @@ func (c *cluster) befalls(kind FaultKind) bool {
 	return false
 }
 
-// flight is a request on its way: whether and when it has its effect, and when and with what it is answered.
+// flight is a request under way: whether and when it has its effect, and when and with what it is answered.
 type flight struct {
 	effect bool
 	there  time.Duration
 	back   time.Duration
-	// lost answers say nothing of the effect; refusal is the answer of a request that had none.
+	// lost is true if the answer is lost, so that the effect is unknown. refusal is the answer to a request without effect.
 	lost    bool
 	refusal error
 }
 
-// flightOf draws what becomes of a request.
+// flightOf draws the course of a request.
 func (c *cluster) flightOf(action nodegroup.Action) flight {
 	f := flight{effect: true, there: c.draw(200 * time.Millisecond), back: c.draw(200 * time.Millisecond)}
 	if c.denies(action) {
@@ -77,7 +77,7 @@ func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	_, evict := action.(schedule.Eviction)
 	_, unfence := action.(nodemark.Unfence)
 	_, free := action.(nodemark.FreeNode)
-	unfence = unfence || free // what is taken away by whom may do nothing else would be left behind
+	unfence = unfence || free // a user who may write nothing else could not remove the marks either
 	refuse := func(err error) { f.effect, f.refusal = false, err }
 	if _, restart := action.(schedule.Restart); restart && c.restartFaults(f) {
 		return
@@ -104,7 +104,7 @@ func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	}
 }
 
-// restartFaults draws what becomes of a request to restart a Deployment, beside what may befall any request; false for nothing.
+// restartFaults draws faults that strike only requests to restart a Deployment. It returns false if none does.
 func (c *cluster) restartFaults(f *flight) bool {
 	deployments := appsv1.Resource("deployments")
 	refuse := func(err error) { f.effect, f.refusal = false, err }
@@ -121,7 +121,7 @@ func (c *cluster) restartFaults(f *flight) bool {
 	return true
 }
 
-// kills draws whether the process dies of sending the request, which may have its effect all the same.
+// kills draws whether the process crashes when it sends the request. The request may still have its effect.
 func (c *cluster) kills(action nodegroup.Action) bool {
 	switch action.(type) {
 	case schedule.Restart:
@@ -133,14 +133,14 @@ func (c *cluster) kills(action nodegroup.Action) bool {
 	}
 }
 
-// do has a request's effect, and returns its answer. run is the run of the process that sent it.
+// do carries out a request and returns its answer. run is the run of the process that sent it.
 func (c *cluster) do(action nodegroup.Action, run string) error {
 	switch a := action.(type) {
 	case nodemark.NodeAction:
 		target := a.Target()
 		return c.patch(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
 			if err := a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider)); err != nil {
-				return err //nolint:wrapcheck // as the writer of package cluster
+				return err //nolint:wrapcheck // as in the writer of package cluster
 			}
 			switch action.(type) {
 			case nodemark.Fence, nodemark.HoldNode:
@@ -170,7 +170,7 @@ func (c *cluster) do(action nodegroup.Action, run string) error {
 	}
 }
 
-// patch changes a node, provided it is the one and at the version that the patch was made for.
+// patch changes a node, if the node has the UID and the version that the patch was made for.
 func (c *cluster) patch(name string, uid types.UID, version string, by func(*corev1.Node) error) error {
 	old, ok := c.nodes[name]
 	switch {
@@ -188,8 +188,8 @@ func (c *cluster) patch(name string, uid types.UID, version string, by func(*cor
 	return nil
 }
 
-// errNoPolicy is why the API server refuses what no role allows.
+// errNoPolicy is the API server's reason when no role allows a request.
 var errNoPolicy = errors.New("no RBAC policy matched")
 
-// errLost is what a client says of an answer that never came.
+// errLost returns a client's error for an answer that never came.
 func errLost() error { return context.DeadlineExceeded }

@@ -15,17 +15,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostGrace is how long a pod's grace period may be (GKE G75).
+// mostGrace is the longest grace period that a pod gets (GKE G75).
 const mostGrace = 24 * time.Hour
 
-// autoscaled makes some of the worlds that have a cloud which this tool drives ones whose new nodes an autoscaler brings up. It has dice of
-// its own, so that all other worlds stay as they are.
+// autoscaled makes an autoscaler launch the new nodes in some worlds with a cloud that this tool drives. It draws from its own
+// generator, so that all other worlds stay the same.
 func autoscaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6175746f))}
 	if !p.sized() || p.delegated() || p.blueGreen() || p.shortLived() || !d.chance(7) {
 		return
 	}
-	if d.chance(8) { // more than are drained at once
+	if d.chance(8) { // more than are drained at the same time
 		for len(p.Nodes) < 26 {
 			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
 		}
@@ -51,7 +51,8 @@ func autoscaled(p *Plan) {
 	d.visitors(p)
 }
 
-// visitors are those who come by while an autoscaled blue-green upgrade waits: in half of these worlds people who ask for something alone.
+// visitors adds actors to an autoscaled blue-green upgrade that waits. In half of these worlds they are only users who request
+// something.
 func (d dice) visitors(p *Plan) {
 	if d.chance(30) {
 		return
@@ -73,10 +74,10 @@ func (d dice) visitors(p *Plan) {
 
 func (p *Plan) autoscaled() bool { return p.Request.Strategy == record.AutoscaledBlueGreen }
 
-// pins reports whether the upgrade keeps the target that it begins with, and its fences where it stops.
+// pins reports whether the upgrade keeps its first target, and keeps its fences when it stops.
 func (p *Plan) pins() bool { return p.blueGreen() || p.autoscaled() }
 
-// scaleUp is cluster-autoscaler's answer to pods that wait: the group is larger by a node or two, as far as it may be.
+// scaleUp acts as cluster-autoscaler when pods wait: it adds a node or two, up to the group's maximum.
 func (u *user) scaleUp() {
 	u.answerPods(func() {
 		k := &u.c.cloud
@@ -90,8 +91,8 @@ func (u *user) scaleUp() {
 	})
 }
 
-// changed is how much larger the group is than at first without anything that is owed: because of others and, where an autoscaler makes up
-// for what is removed, of that.
+// changed returns by how many nodes other actors changed the group's size. An autoscaler replaces what is removed, so it also counts
+// the upgrade's own removals there.
 func (r *rules) changed() int {
 	n := r.others
 	if r.c.plan.autoscaled() {
@@ -102,10 +103,10 @@ func (r *rules) changed() int {
 	return n
 }
 
-// waited is what the rules of an autoscaled blue-green upgrade have to remember: that its wait was begun.
+// waited is the state of the rules about autoscaled blue-green upgrades: whether the wait has begun.
 type waited struct{ begun bool }
 
-// autoscales holds one decision of an autoscaled blue-green upgrade to the rules.
+// autoscales checks one decision of an autoscaled blue-green upgrade.
 func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Run == "" || !r.c.plan.autoscaled() {
@@ -127,8 +128,8 @@ func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// byAutoscaler holds one action: nothing is launched (G70), room is made by as many nodes as are outdated (G77), pods leave when the wait is
-// over (G71), with a day of grace at the most (G75), and what asks autoscalers to stay does until then (G72).
+// byAutoscaler checks one action. Nothing is launched (G70). The maximum is raised by the number of outdated nodes (G77). Pods leave
+// when the wait is over (G71), with a day of grace at most (G75). Pods that ask autoscalers to leave them alone stay until then (G72).
 func (r *rules) byAutoscaler(w *upgrade.World, rec *record.Record, action nodegroup.Action) {
 	drains := rec.Phase == record.PhaseDrainBlue || rec.Phase == record.PhaseDeleteBlue
 	switch a := action.(type) {
@@ -184,7 +185,8 @@ func (r *rules) gracedForADay(w *upgrade.World, a schedule.Deletion, drains bool
 	}
 }
 
-// awaitsDrain is G71, G74 and G82: the wait takes its time from the fence, once, and ends before only where no outdated node is left.
+// awaitsDrain checks G71, G74 and G82: the wait takes its time from the fence, and begins only once. It ends early only if no outdated
+// node is left.
 func (r *rules) awaitsDrain(w *upgrade.World, rec *record.Record) {
 	before, now := w.Record.Soak, rec.Soak
 	left := outdatedLeft(w)
@@ -224,8 +226,8 @@ func (r *rules) awaitsDrain(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// outdatedLeft counts the outdated members, those included that the upgrade is removing and still waits for, but none that others took: it goes
-// by itself.
+// outdatedLeft counts the outdated members that are left. A node that the upgrade is removing and still waits for counts. A node that
+// another actor removed does not: it goes by itself.
 func outdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
@@ -240,8 +242,8 @@ func outdatedLeft(w *upgrade.World) (n int) {
 	return n
 }
 
-// leavesIdle is G72 to G74 from the other end: an outdated node with nothing on it does not stay while the group may shrink, and when none
-// is left nothing is waited for.
+// leavesIdle checks the reverse of G72 to G74: an outdated node without pods does not stay while the group may shrink. When no
+// outdated node is left, the upgrade does not wait.
 func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Phase != record.PhaseWait || w.Record.Phase != record.PhaseWait {
@@ -262,7 +264,8 @@ func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// heldInDrain is G81: autoscalers are kept from outdated nodes while these are drained, and not while it waits; from new ones never.
+// heldInDrain checks G81: autoscalers are kept from outdated nodes while these are drained, and not during the wait. They are never
+// kept from new nodes.
 func (r *rules) heldInDrain(w *upgrade.World, rec *record.Record) {
 	if drains := rec.Phase == record.PhaseDrainBlue; (!drains && rec.Phase != record.PhaseWait) || w.Now.Before(rec.PhaseBegan.Add(time.Minute)) {
 		return

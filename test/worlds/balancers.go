@@ -17,19 +17,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Balancer is a load balancer before the group; the zero value is none.
+// Balancer is a load balancer in front of the group. The zero value means none.
 type Balancer struct {
-	// Delay is for how long a target drains.
+	// Delay is how long a target drains.
 	Delay time.Duration
-	// Bound is true where a controller in the cluster takes targets out, within Late of a node's label or of a pod's deletion; otherwise Auto
-	// Scaling does so as it ends a machine, and waits. Stuck controllers do nothing, until Calm.
+	// Bound is true where a controller in the cluster deregisters targets, within Late of a node's label or of a pod's deletion.
+	// Otherwise Auto Scaling deregisters a machine when it terminates it, and waits. A Stuck controller does nothing until Calm.
 	Bound, Stuck bool
 	Late         time.Duration
-	// Pods is true where the targets are pods behind Services, and not machines.
+	// Pods is true where the targets are pods behind Services instead of machines.
 	Pods bool
 }
 
-// balancers puts some groups of AWS behind a load balancer. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+// balancers puts some AWS groups behind a load balancer. It draws from its own generator, so that all other draws stay the same.
 func balancers(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x62616c61))}
 	if p.Provider != "aws" || p.delegated() || p.shortLived() || !d.chance(30) {
@@ -44,8 +44,9 @@ func balancers(p *Plan) {
 	}
 }
 
-// putInAgain has admins make nodes schedulable in some of the worlds whose machines are targets. The same command fences them again, and their
-// machines leave the load balancer once more. It has dice of its own, so that all other worlds stay as they are.
+// putInAgain adds admins who uncordon nodes, in some worlds whose machines are targets. Running the same command again fences these
+// nodes again, and their machines leave the load balancer once more. It draws from its own generator, so that all other worlds stay
+// the same.
 func putInAgain(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7075746e))}
 	if b := &p.Balancer; !p.balanced() || b.Pods || !b.Bound || p.Request.Strategy != record.Surge || !d.chance(25) {
@@ -57,8 +58,8 @@ func putInAgain(p *Plan) {
 	}
 }
 
-// diesBeforeTargets has the process die, again and again, in some of the worlds whose pods are targets that drain for longer than the command takes
-// to be run again. It has dice of its own, so that all other worlds stay as they are.
+// diesBeforeTargets kills the process again and again in some worlds whose targets are pods. The targets drain for longer than it
+// takes until the command runs again. It draws from its own generator, so that all other worlds stay the same.
 func diesBeforeTargets(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64696573))}
 	if b := &p.Balancer; !p.balanced() || !b.Pods || !b.Bound || b.Stuck || p.Request.Strategy != record.Surge || !d.chance(30) {
@@ -75,7 +76,7 @@ func diesBeforeTargets(p *Plan) {
 
 func (p *Plan) balanced() bool { return p.Balancer.Delay > 0 }
 
-// targetGroups are the target groups as their cloud tells of them.
+// targetGroups returns the target groups as their cloud shows them.
 func (p *Plan) targetGroups() []nodegroup.TargetGroup {
 	if !p.balanced() {
 		return nil
@@ -83,7 +84,7 @@ func (p *Plan) targetGroups() []nodegroup.TargetGroup {
 	return []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: p.Balancer.Delay, Bound: p.Balancer.Bound}}
 }
 
-// addressOf is the address that a pod gets which is to be a target, "" for all others.
+// addressOf returns the address of a pod that will be a target, and "" for all others.
 func (c *cluster) addressOf(pod *corev1.Pod) string {
 	m := c.makers[pod.Labels["app"]]
 	if !c.plan.balanced() || !c.plan.Balancer.Pods || m == nil || !m.Served {
@@ -92,7 +93,7 @@ func (c *cluster) addressOf(pod *corev1.Pod) string {
 	return "ip-" + string(pod.UID)
 }
 
-// deregister has the controller take a target out, if it is one.
+// deregister makes the controller take a target out, if the ID is that of a target.
 func (c *cluster) deregister(id string) {
 	b := &c.plan.Balancer
 	if _, known := c.taken[id]; known || id == "" || !b.Bound || (b.Stuck && !c.calm) {
@@ -101,7 +102,7 @@ func (c *cluster) deregister(id string) {
 	c.taken[id] = c.now.Add(c.draw(b.Late))
 }
 
-// excludeNode has a node's machine be a target as its label says.
+// excludeNode registers or deregisters a node's machine as the node's label says.
 func (c *cluster) excludeNode(node *corev1.Node) {
 	i := c.instanceOf(node)
 	switch _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; {
@@ -124,7 +125,7 @@ const (
 	targetDraining
 )
 
-// stateOf is what a target is at the moment. A machine that ended is none, and a pod is one until it was taken out.
+// stateOf returns the current state of a target. A machine that ended is no target, and a pod is one until it is taken out.
 func (c *cluster) stateOf(id string) int {
 	taken, out := c.taken[id]
 	switch {
@@ -133,20 +134,20 @@ func (c *cluster) stateOf(id string) int {
 	case out && !c.now.Before(taken):
 		return targetDraining
 	case !out && c.calm && c.plan.Balancer.Pods && !c.serves(types.UID(strings.TrimPrefix(id, "ip-"))):
-		return targetNone // a controller that was stuck has caught up
+		return targetNone // a stuck controller has caught up
 	case c.plan.Balancer.Pods == (c.cloud.instances[id] == nil):
 		return targetRegistered
 	}
 	return targetNone
 }
 
-// serves reports whether the pod is there and has not completed.
+// serves reports whether the pod exists and has not completed.
 func (c *cluster) serves(uid types.UID) bool {
 	pod := c.pods[uid]
 	return pod != nil && pod.Status.Phase != corev1.PodSucceeded
 }
 
-// listTargets answers the question for targets.
+// listTargets returns the targets among the IDs.
 func (c *cluster) listTargets(ids []string) ([]nodegroup.Target, error) {
 	if c.befalls(CloudBlind) || c.befalls(BalancersBlind) {
 		return nil, errors.New("load balancers cannot be read")
@@ -160,16 +161,16 @@ func (c *cluster) listTargets(ids []string) ([]nodegroup.Target, error) {
 	return all, nil
 }
 
-// targetPolls are a process's questions about load balancers.
+// targetPolls are a process's polls of load balancers.
 type targetPolls struct {
 	read   nodegroup.Targets
 	asked  time.Time
 	asking bool
-	// planned numbers the times at which it is to ask: the last one counts.
+	// planned is the number of the last time at which a poll is planned. Only the last one counts.
 	planned int
 }
 
-// askTargets has load balancers read when they are due.
+// askTargets schedules the next poll of the load balancers.
 func (p *process) askTargets(watch upgrade.TargetWatch) {
 	t := &p.targets
 	t.planned++
@@ -198,7 +199,7 @@ func (p *process) readTargets(ids []string) {
 	})
 }
 
-// What is met of load balancers.
+// The names of what is met about the targets of load balancers.
 const (
 	ofMachines = "are machines"
 	ofPods     = "are pods"
@@ -224,7 +225,7 @@ func (t Tally) balancer(b *Balancer) {
 	}
 }
 
-// targets counts what keeps an empty node.
+// targets counts the reasons for which an empty node is kept.
 func (t Tally) targets(step *upgrade.Step) {
 	switch why := step.Status.Waiting; {
 	case strings.HasPrefix(why, "load balancers to be read"):
@@ -237,8 +238,8 @@ func (t Tally) targets(step *upgrade.Step) {
 	}
 }
 
-// letGo is E45 for load balancers: no machine is ended while a target that was seen to drain still does so, of the node or of a pod that the
-// upgrade sent away from it; and where nothing goes wrong, none that is still to be taken out.
+// letGo checks E45 for load balancers: no machine is terminated while a target that was seen to drain still drains. That includes the
+// pods that the upgrade evicted from the node. In worlds without faults, no target may still be registered either.
 func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
 	if !r.c.plan.balanced() {
 		return
@@ -255,7 +256,7 @@ func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
 	}
 }
 
-// forgetSent forgets the pods that left nodes which the record does not have any more: another drain follows the targets of its own pods.
+// forgetSent forgets the pods that left nodes which the record no longer has: another drain follows the targets of its own pods.
 func (r *rules) forgetSent(rec *record.Record) {
 	kept := map[types.UID]bool{}
 	for _, n := range rec.Nodes {
@@ -264,8 +265,8 @@ func (r *rules) forgetSent(rec *record.Record) {
 	maps.DeleteFunc(r.sent, func(node types.UID, _ []string) bool { return !kept[node] })
 }
 
-// saysOverdue is E45 for what is said of a machine that stays a target: it has had the time to leave since its node was taken out of the load
-// balancers last, and keeps the node for no longer than the node may take.
+// saysOverdue checks E45 for messages about a machine that stays a target. The machine had the time to leave since its node was last
+// taken out of the load balancers. It keeps the node for no longer than the node's limit.
 func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
 	lags := r.c.plan.WatchLag > 0 || r.c.plan.hasFault(WatchSlow)
 	for _, b := range step.Blocked {
@@ -286,7 +287,8 @@ func (r *rules) saysOverdue(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// sendAway notes the address of a pod that the process evicts. From then on the upgrade has to wait for the load-balancer target with that address.
+// sendAway records the address of a pod that the process evicts. From then on the upgrade must wait for the load-balancer target with
+// that address.
 func (r *rules) sendAway(node types.UID, pod *corev1.Pod) {
 	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.sent[node], address) {
 		r.sent[node] = append(r.sent[node], address)

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// mostSoak is how long all soaks of an upgrade may take (GKE G50), longWait what a process leaves at.
+	// mostSoak is how long all soaks of an upgrade may take (GKE G50). If a wait is longer than longWait, the process exits.
 	mostSoak = 7 * 24 * time.Hour
 	longWait = 15 * time.Minute
-	// mostDeleted is how many outdated nodes are deleted at once.
+	// mostDeleted is how many outdated nodes are deleted at the same time.
 	mostDeleted = 20
-	// absence is how much later than a soak's end the command may be run again.
+	// absence is how long after the end of a soak the command may run again, at most.
 	absence = 3 * 24 * time.Hour
 )
 
-// blueGreen makes one in ten of the worlds that have a cloud which this tool drives one whose upgrade keeps both colours. It has dice of
-// its own, so that all other worlds stay as they are.
+// blueGreen makes the upgrade a blue-green one in one of ten worlds with a cloud that this tool drives. It draws from its own
+// generator, so that all other worlds stay the same.
 func blueGreen(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x626c7565))}
 	if !p.sized() || p.delegated() || !d.chance(10) {
 		return
 	}
-	if d.chance(5) { // more than are deleted at once
+	if d.chance(5) { // more than are deleted at the same time
 		for len(p.Nodes) < 24 {
 			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
 		}
@@ -44,8 +44,8 @@ func blueGreen(p *Plan) {
 	losesFrees(p)
 }
 
-// losesFrees has some processes of a blue-green upgrade die as they give the new nodes back to autoscalers, so that some nodes are kept from
-// autoscalers still when the last soak is over. It has dice of its own, so that all other worlds stay as they are.
+// losesFrees makes some processes of a blue-green upgrade crash when they give the new nodes back to autoscalers. Autoscalers are then
+// still kept from some nodes when the last soak is over. It draws from its own generator, so that all other worlds stay the same.
 func losesFrees(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66726565))}
 	if !d.chance(10) {
@@ -55,7 +55,7 @@ func losesFrees(p *Plan) {
 	p.Faults = append(p.Faults, Fault{Kind: FreeKills, To: mostSoak, Percent: pick(d, 30, 60)})
 }
 
-// colours makes the request one for a blue-green upgrade. Who stays waits for hours at the most.
+// colours makes the request a blue-green one. A process that stays during the soaks waits for hours at most.
 func (d dice) colours(p *Plan) {
 	r := &p.Request
 	r.Strategy, r.Surge, r.MaxUnavailable, r.BatchBarrier = record.BlueGreen, p.outdated(), 0, false
@@ -70,8 +70,8 @@ func (d dice) colours(p *Plan) {
 	r.Window = max(1, r.BlueGreen.Batch)
 }
 
-// passers are those who come by in the course of a blue-green upgrade, which takes longer than others: in half of these worlds people who ask
-// for something alone, where what they are promised can be held to the letter.
+// passers adds actors to a blue-green upgrade, which takes longer than others. In half of these worlds they are only users who request
+// something, so that every promise made to them can be checked exactly.
 func (d dice) passers(p *Plan) {
 	if d.chance(40) {
 		return
@@ -82,7 +82,7 @@ func (d dice) passers(p *Plan) {
 	} else {
 		kinds = append(kinds, ScalerGrows, ScalerGrows, ScalerShrinks, ScalerShrinks, ScalerShrinks, AdminUncordons, AdminProtects, AdminResumes, AdminTerminates, TargetMoves)
 	}
-	if len(p.Request.Current) > 0 { // the labels wanted would be another target's
+	if len(p.Request.Current) > 0 { // the labels would belong to another target
 		kinds = kinds[:min(len(kinds), 17)]
 	}
 	b := p.Request.BlueGreen
@@ -97,7 +97,8 @@ func (d dice) passers(p *Plan) {
 
 func (p *Plan) blueGreen() bool { return p.Request.Strategy == record.BlueGreen }
 
-// absences is how much longer an upgrade may take for its soaks, and for the days after each in which nobody runs the command.
+// absences returns how much longer an upgrade may take because of its soaks, and because of the days after each soak in which nobody
+// runs the command.
 func (p *Plan) absences() time.Duration {
 	switch {
 	case p.shortLived():
@@ -110,7 +111,7 @@ func (p *Plan) absences() time.Duration {
 	return mostSoak + absence*time.Duration(len(p.Nodes)+2)
 }
 
-// isBlueGreen reports whether both colours are kept: the way back is a surge.
+// isBlueGreen reports whether both colours are kept. The way back is a surge upgrade.
 func isBlueGreen(rec *record.Record) bool {
 	return rec.Run != "" && rec.Request.Strategy == record.BlueGreen && !rec.Back
 }
@@ -119,17 +120,17 @@ func isDeletingBlue(rec *record.Record) bool {
 	return isBlueGreen(rec) && rec.Phase == record.PhaseDeleteBlue
 }
 
-// keptFromScaler reports whether the node says that autoscalers are to leave it alone.
+// keptFromScaler reports whether the node has the annotation that tells autoscalers not to remove it.
 func keptFromScaler(node *corev1.Node) bool {
 	return node.Annotations[nodemark.AnnotationNoScaleDown] == "true"
 }
 
-// isWaiting reports whether nobody is at work until a soak is over.
+// isWaiting reports whether no process runs until a soak is over.
 func (u *user) isWaiting() bool {
 	return u.process.dead && u.stored.record.Result == record.Waiting
 }
 
-// wait runs the command again once the soak is over, which may be days later, and sometimes before.
+// wait schedules the next run of the command: after the soak, perhaps days later, and sometimes before.
 func (u *user) wait(record record.Record) {
 	u.runs--
 	u.late = max(0, u.late-1)
@@ -145,7 +146,7 @@ func (u *user) wait(record record.Record) {
 	u.again(left + pick(dice{u.c.rng}, 0, u.c.draw(time.Hour), u.c.draw(absence)))
 }
 
-// endSoak ends the soak before its time: by who holds the upgrade or, where nobody does, by running the command.
+// endSoak ends the soak early. The process that runs the upgrade does it, or the next run of the command if there is no process.
 func (u *user) endSoak(int) bool {
 	rec := &u.stored.record
 	if u.way != "" || !rec.IsResumable() || upgrade.Allows(rec, record.VerbComplete) != nil {
@@ -159,7 +160,7 @@ func (u *user) endSoak(int) bool {
 	return true
 }
 
-// markPaused pauses an upgrade that nobody carries out, as who asks for it does.
+// markPaused pauses an upgrade without a process, as the command of the user who asks for a pause does.
 func (u *user) markPaused() {
 	if u.isWaiting() {
 		u.planned++
@@ -167,7 +168,7 @@ func (u *user) markPaused() {
 	}
 }
 
-// reopen is the record and the revision that the same command continues with.
+// reopen returns the record and the revision with which the same command continues.
 func (u *user) reopen(rec record.Record) (record.Record, string) {
 	if u.completes {
 		rec.Soak.Until, u.completes = u.c.now, false

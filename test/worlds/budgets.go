@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
-// disruptedFor is how long the disruption controller believes an eviction whose pod is not deleted (disruption.go, DeletionTimeout).
+// disruptedFor is how long the disruption controller counts an eviction whose pod is not deleted (disruption.go, DeletionTimeout).
 const disruptedFor = 2 * time.Minute
 
 func budgetName(i int, b Budget) string { return fmt.Sprintf("%s-%d", b.Workload, i) }
@@ -64,7 +64,7 @@ func (c *cluster) dropBudget(name string) {
 	}
 }
 
-// covers is the API server's match of a budget and a pod. Only three forms of selectors are drawn.
+// covers reports whether the budget selects the pod, as the API server decides it. Only three forms of selectors are drawn.
 func covers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	selector := pdb.Spec.Selector
 	switch {
@@ -77,7 +77,7 @@ func covers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	}
 }
 
-// count has the disruption controller look at the budgets of a pod that came, changed or went, a moment later.
+// count makes the disruption controller recompute the budgets of a changed pod a moment later.
 func (c *cluster) count(pod *corev1.Pod) {
 	for _, name := range sortedKeys(c.budgets) {
 		if covers(c.budgets[name], pod) && !c.stale[name] {
@@ -91,7 +91,7 @@ func (c *cluster) count(pod *corev1.Pod) {
 	}
 }
 
-// sync is the disruption controller's computation of a status (Kubernetes K11).
+// sync computes a budget's status, as the disruption controller does (Kubernetes K11).
 func (c *cluster) sync(name string) {
 	c.stale[name] = false
 	old, ok := c.budgets[name]
@@ -143,7 +143,8 @@ func (c *cluster) status(pdb *policyv1.PodDisruptionBudget) policyv1.PodDisrupti
 	}
 }
 
-// expectation is how many pods a budget counts with and how many it wants healthy (disruption.go, getExpectedPodCount).
+// expectation returns the number of pods that a budget expects, and the number that it wants healthy (disruption.go,
+// getExpectedPodCount).
 func expectation(pdb *policyv1.PodDisruptionBudget, matched int, scale map[string]int) (expected, desired int) {
 	total := 0
 	for _, n := range scale {
@@ -183,8 +184,8 @@ func podIsReady(pod *corev1.Pod) bool {
 	return len(pod.Status.Conditions) > 0 && pod.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// verdict is the eviction API's answer, before anything is done, for a pod and the budgets there are (eviction.go).
-// spends names the budget that an accepted eviction takes from.
+// verdict returns the eviction API's answer for a pod and the budgets, before anything is done (eviction.go). spends names the budget
+// that an accepted eviction uses.
 func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, ending bool) (spends string, err error) {
 	if ending {
 		return "", forbidden("namespace is being terminated", corev1.NamespaceTerminatingCause)
@@ -217,7 +218,7 @@ func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, 
 	return pdb.Name, nil
 }
 
-// evict is the eviction API. An eviction that fails on its UID has spent the budget by then (Kubernetes K01).
+// evict acts as the eviction API. An eviction with the wrong UID fails only after it was charged to the budget (Kubernetes K01).
 func (c *cluster) evict(a schedule.Eviction) error {
 	var pod *corev1.Pod
 	for _, p := range c.pods {

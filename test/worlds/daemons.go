@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// refuseDaemons gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these lack. It
-// draws from its own generator.
+// refuseDaemons gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these nodes
+// lack. It draws from its own generator.
 func refuseDaemons(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6461656d))}
 	if p.delegated() || p.shortLived() || !d.chance(40) {
@@ -29,8 +29,8 @@ func refuseDaemons(p *Plan) {
 	}
 }
 
-// makeDaemons gives each node of the group its pod; it is there from the start, as far as anybody can tell. One whose node lacks a device
-// waits, as its controller binds it by its affinity only.
+// makeDaemons creates the pod of each node of the group. The pod is bound at once. If the node lacks a device or has the not-ready
+// taint, the pod waits: its controller binds it only by an affinity.
 func (c *cluster) makeDaemons(m *maker) {
 	for _, name := range c.bareNodes(m) {
 		isNew := c.nodes[name].Labels[imageLabel] != "1"
@@ -49,15 +49,15 @@ func (c *cluster) makeDaemons(m *maker) {
 	}
 }
 
-// awaitsTaint counts a pod that waits for the taint of its node's condition to go.
+// awaitsTaint counts a pod that waits until the taint of its node's condition is removed.
 func (c *cluster) awaitsTaint(m *maker, node string) {
 	if !m.homeless && isReady(c.nodes[node]) {
 		c.tainted()
 	}
 }
 
-// daemonTolerations are those of a DaemonSet's pod where nodes are tainted by their condition: it tolerates all taints that nodes have but
-// that one. Its controller creates it as soon as the node is Ready, and it waits there.
+// daemonTolerations returns the tolerations of a DaemonSet's pod where nodes are tainted by their condition. The pod tolerates all
+// taints that nodes have except that one. Its controller creates it as soon as the node is Ready, and it waits there.
 func daemonTolerations() []corev1.Toleration {
 	var all []corev1.Toleration
 	for _, key := range []string{corev1.TaintNodeUnschedulable, "dedicated", "maintenance", startTaint().Key, fenceTaint("aws").Key, fenceTaint("").Key} {
@@ -66,7 +66,7 @@ func daemonTolerations() []corev1.Toleration {
 	return all
 }
 
-// bareNodes are the Ready nodes of the group without a pod of the DaemonSet, by name.
+// bareNodes returns the names of the group's Ready nodes without a pod of the DaemonSet.
 func (c *cluster) bareNodes(m *maker) []string {
 	has := map[string]bool{}
 	for _, pod := range c.pods {
@@ -79,7 +79,7 @@ func (c *cluster) bareNodes(m *maker) []string {
 	})
 }
 
-// affinityTo is what a DaemonSet's controller gives a pod that is for a node.
+// affinityTo returns the affinity by which a DaemonSet's controller binds a pod to a node.
 func affinityTo(node string) *corev1.Affinity {
 	field := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -87,7 +87,7 @@ func affinityTo(node string) *corev1.Affinity {
 	}}}
 }
 
-// targetOf is the node that a DaemonSet's pod is for while it waits, "" for other pods.
+// targetOf returns the node that a DaemonSet's waiting pod is for, and "" for other pods.
 func targetOf(pod *corev1.Pod) string {
 	if pod.Spec.Affinity == nil {
 		return ""
@@ -95,7 +95,7 @@ func targetOf(pod *corev1.Pod) string {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 }
 
-// readDaemonSet is what a DaemonSet says of its scale.
+// readDaemonSet returns the scale of a DaemonSet as its controller reports it.
 func (c *cluster) readDaemonSet(m *maker) drain.Controller {
 	bare := len(c.bareNodes(m))
 	read := drain.Controller{Uncreated: bare}
@@ -110,7 +110,7 @@ func (c *cluster) readDaemonSet(m *maker) drain.Controller {
 	return read
 }
 
-// unbound are the pods that were seen and that no node has.
+// unbound returns the pods that were seen and that have no node.
 func (v *view) unbound() []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, uid := range sortedKeys(v.pods) {
@@ -121,7 +121,7 @@ func (v *view) unbound() []*corev1.Pod {
 	return pods
 }
 
-// waitingDaemons are the pods of the DaemonSet that wait for a current node which is Ready.
+// waitingDaemons returns the pods of the DaemonSet that wait for a current Ready node.
 func waitingDaemons(w *upgrade.World, app *Workload) []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(w.Pods[""]), func(pod *corev1.Pod) bool {
 		m := find(w, targetOf(pod))
@@ -134,10 +134,11 @@ func isStaying(m *nodegroup.Member) bool {
 	return !m.Outdated && m.Node != nil && isReady(m.Node) && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// createdLate is within how long a pod is created for a new node, at most, and its controller is asked about it.
+// createdLate is how long it takes, at most, until a new node's pod is created or the process knows why it is not.
 const createdLate = 20 * time.Second
 
-// isUncreated reports whether no pod of the DaemonSet was created for a current node for so long that its controller must be refused.
+// isUncreated reports whether a current node has had no pod of the DaemonSet for so long that the process must know that its pods are
+// refused.
 func (r *rules) isUncreated(w *upgrade.World, app *Workload) bool {
 	late, maker := false, r.c.makers[app.Name]
 	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.ending

@@ -17,17 +17,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Denial is one kind of request that is refused each time while it lasts, or until Calm. The zero value is none.
+// Denial is one kind of request that is refused each time while the denial lasts, or until Calm. The zero value means none.
 type Denial struct {
-	// Kind is what the keys of its actions begin with.
+	// Kind is the prefix of the keys of the refused actions.
 	Kind     string
 	From, To time.Duration
-	// Again is true where the answer says that the request may be accepted later, which it is not.
+	// Again is true where the answer says that the request may be accepted later. It never is.
 	Again bool
 }
 
-// denials draws a kind of request that is refused for good. It has dice of its own and draws last, so that what is drawn elsewhere
-// stays as it is.
+// denials draws a kind of request that is refused for good. It draws from its own generator, so that all other draws stay the same.
 func denials(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656e79))}
 	if !d.chance(12) {
@@ -61,13 +60,13 @@ func (c *cluster) denies(action nodegroup.Action) bool {
 	return keyKind(action) == d.Kind && !c.calm && at >= d.From && at < d.To
 }
 
-// keyKind is what the keys of actions of one kind begin with.
+// keyKind returns the prefix that the keys of all actions of one kind share.
 func keyKind(action nodegroup.Action) string {
 	kind, _, _ := strings.Cut(action.Key(), "/")
 	return kind
 }
 
-// denial is the answer to a request that is refused.
+// answer returns the answer to a request that is refused.
 func (d *Denial) answer(action nodegroup.Action) error {
 	switch cloud := nodegroup.OfCloud(action); {
 	case d.Again && cloud:
@@ -91,22 +90,22 @@ func (p *Plan) denied(kinds ...string) bool {
 	return false
 }
 
-// deniedOnly reports whether nothing goes wrong in the world but that requests are refused for good, people ask for things, and
-// processes die.
+// deniedOnly reports whether the world's only disturbances are refused requests, users' requests, and crashes of processes.
 func (p *Plan) deniedOnly() bool { return p.Denial.Kind != "" && p.peopleOnly() }
 
-// refusals is what the rule about requests that are refused for good has to remember of a process.
+// refusals is the state of the rule about requests that are refused for good, for one process.
 type refusals struct {
 	process *process
-	// since is when one was seen to be refused first, zero for never.
+	// since is when a refusal was first seen; zero for never.
 	since time.Time
-	// again is since when each request has been refused that is tried again, by its key.
+	// again is, by its key, the time since when each retried request has been refused.
 	again map[string]time.Time
-	// said is when one was named last.
+	// said is when a refused request was last named.
 	said time.Time
 }
 
-// tellsRetries is S21: a request that is tried again is named within half a minute, and stops the upgrade in the time that new nodes have.
+// tellsRetries checks S21: a retried request is named within half a minute. It stops the upgrade within the time that new nodes have
+// to boot.
 func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
 		return
@@ -131,7 +130,7 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	for _, key := range sortedKeys(since) {
 		tried := w.Now.Sub(since[key])
 		switch {
-		case min(tried, w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be seen a moment before its answer
+		case min(tried, w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be visible a moment before its answer
 			r.fail("S21", "%s has been refused again and again for %s, and that is not said", key, tried)
 		case tried > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
 			r.fail("S21", "%s has been refused again and again for %s, and the upgrade continues", key, tried)
@@ -139,7 +138,7 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// endsRefused is S20: a run ends soon after one of its requests was refused for good, and says which and why.
+// endsRefused checks S20: a run ends soon after one of its requests was refused for good. Its message says which request, and why.
 func (r *rules) endsRefused(p *process, w *upgrade.World, step *upgrade.Step) {
 	if !r.c.plan.deniedOnly() {
 		return
@@ -159,7 +158,7 @@ func (r *rules) endsRefused(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.fail("S20", "to %s was refused for good, and the end does not say so: %q", attempt.Action, step.Record.Message)
 		}
 	}
-	limit := 2*time.Minute + r.c.plan.Leave // machines that are given back end first
+	limit := 2*time.Minute + r.c.plan.Leave // machines that are given back must end first
 	if since := r.refusals.since; !since.IsZero() && !step.Finished && w.Now.Sub(since) > limit {
 		r.fail("S20", "a request was refused for good %s ago, and the run has not ended: it is stopping with %q", w.Now.Sub(since), step.Record.Stopping)
 	}

@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// flights is how many evictions of one budget may be in flight at once (Kubernetes K06).
+	// flights is how many evictions of one budget may be in flight at the same time (Kubernetes K06).
 	flights = 4
-	// distance is how far apart they are sent.
+	// distance is the time between two evictions of one budget.
 	distance = 100 * time.Millisecond
-	// evictionsAtOnce is how many evictions a process has in flight, whatever their budgets.
+	// evictionsAtOnce is how many evictions a process has in flight, of all budgets together.
 	evictionsAtOnce = 5
-	// visible is how long what was accepted may take to be seen.
+	// visible is how long an accepted request may take to become visible.
 	visible = 30 * time.Second
 )
 
-// duties is what the rules of order and of patience have to remember.
+// duties is the state of the rules of order and of patience.
 type duties struct {
-	// batches are the nodes of each batch, by name.
+	// batches contains the names of the nodes of each batch.
 	batches map[int]map[string]bool
-	// spends is the budget that each eviction takes from, by the action's key; sent counts those of one step.
+	// spends is the budget that each eviction uses, by the action's key. sent counts the evictions of one step, by budget.
 	spends map[string]string
 	sent   map[string]int
-	// waited is, by node UID, how long this process has seen it wait only for other nodes; waiting since when it does.
+	// waited is, by node UID, how long this process has seen the node wait only for other nodes. waiting is when it last saw that.
 	waited, waiting map[types.UID]time.Duration
-	// unanswered are the keys of launches of which an answer was lost, to this process or to the one before.
+	// unanswered contains the keys of launches whose answer was lost, to this process or to the previous one.
 	unanswered map[string]bool
-	// stopped is true once the upgrade came to a stop before its goal.
+	// stopped is true once the upgrade began to stop before its goal.
 	stopped bool
 }
 
@@ -46,12 +46,12 @@ func newDuties() duties {
 	return duties{batches: map[int]map[string]bool{}, spends: map[string]string{}, sent: map[string]int{}, unanswered: map[string]bool{}}
 }
 
-// reset begins a new process, which knows of none of the waits of the one before.
+// reset prepares for a new process, which knows nothing of the waits of the previous one.
 func (d *duties) reset() {
 	d.waited, d.waiting = map[types.UID]time.Duration{}, map[types.UID]time.Duration{}
 }
 
-// duty holds one decision to the rules of order and of patience.
+// duty checks one decision against the rules of order and of patience.
 func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duties.stopped = r.duties.stopped || step.Record.Stopping != ""
 	clear(r.duties.sent)
@@ -63,7 +63,7 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.quiesced(action)
 	}
 	if !w.Now.Equal(r.c.now) {
-		return // answers came while it was stored, after the decision
+		return // answers arrived while the record was stored, after the decision
 	}
 	for _, action := range step.Actions {
 		r.again(p, w, action)
@@ -71,7 +71,7 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, a := range w.Open {
 		switch a.Action.(type) {
 		case nodemark.HoldNode, schedule.Restart:
-			continue // whoever may not say it does without
+			continue // the upgrade continues without it
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
@@ -79,7 +79,7 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// noteUnanswered notes the launches of which an answer was lost.
+// noteUnanswered records the launches whose answer was lost.
 func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
 	for key, a := range w.Open {
 		if a.Outcome == nodegroup.OutcomeUnclear {
@@ -95,7 +95,7 @@ func (r *rules) noteUnanswered(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// again holds an action to the answer that its last try had: none yet, accepted, or to come back later.
+// again checks an action against the answer to its last try: none yet, accepted, or retry later.
 func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 	before, begun := p.open[action.Key()]
 	add, launch := action.(nodegroup.AddCapacity)
@@ -114,9 +114,9 @@ func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 	}
 }
 
-// relaunch holds a new launch to the last answer in its zone: what was refused is launched again, under a key of its own. A
-// zone without capacity is left alone for a while; and where the group as a whole was changed by another actor – by a launch of ours
-// whose answer was lost – what it became is read first.
+// relaunch checks a new launch against the last answer in its zone. A refused launch is made again under a new key, and in a zone
+// without capacity only after a while. A launch without a zone may be refused because the group's size has changed, perhaps by an
+// earlier launch whose answer was lost. Then the group is read again first.
 func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
 	for _, before := range p.open {
@@ -133,7 +133,7 @@ func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity
 	}
 }
 
-// quiesced is S4: before the group is changed the cloud is kept from changing it. What a stop resumed is suspended again in passing.
+// quiesced checks S4: before the upgrade changes the group, it suspends the cloud's own changes. After a stop this is not checked.
 func (r *rules) quiesced(action nodegroup.Action) {
 	if !r.quiet || !r.c.plan.sized() || r.duties.stopped {
 		return
@@ -149,7 +149,7 @@ func (r *rules) quiesced(action nodegroup.Action) {
 	}
 }
 
-// dealt is E20 and E25: the surge is dealt to the zones in turn, to none more than it has outdated nodes.
+// dealt checks E20 and E25: the surge is distributed over the zones in turn, and no zone gets more than it has outdated nodes.
 func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.inZones() {
 		return
@@ -175,8 +175,8 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// flight is K06: few evictions of one budget are in flight at once, and none is sent right after another that the budget has not been
-// charged for.
+// flight checks K06: few evictions of one budget are in flight at the same time. No eviction is sent right after another that the
+// budget was not charged for yet.
 func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget string) {
 	r.duties.spends[a.Key()] = budget
 	r.duties.sent[budget]++
@@ -212,13 +212,13 @@ func (r *rules) flight(p *process, now time.Time, a schedule.Eviction, budget st
 	}
 }
 
-// starts holds the nodes that are started to the rules of who is next and of how many.
+// starts checks the order and the number of the nodes that are started.
 func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
 	var started []string
 	batch, window := 0, step.Record.Request.Window
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
-		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // a surge node that is returned is in none
+		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // a surge node that is given back has no batch
 			started, batch = append(started, name), max(batch, n.Batch)
 			r.inBatch(name, n.Batch, window)
 		}
@@ -232,7 +232,7 @@ func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
 		}
 	}
-	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.autoscaled() { // whose batches are as they were asked for
+	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.autoscaled() { // the batches there are as requested
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
 	if len(inFlight(&w.Record)) == 0 && step.Record.Phase != record.PhaseWait {
@@ -250,7 +250,8 @@ func (r *rules) inBatch(name string, batch, window int) {
 	}
 }
 
-// inFlight are the started nodes that count against the window: until the cloud is known to have begun their end.
+// inFlight returns the started nodes that count against the window. A node counts until the cloud is known to have begun its
+// termination.
 func inFlight(rec *record.Record) []string {
 	var names []string
 	for _, name := range sortedKeys(rec.Nodes) {
@@ -266,7 +267,7 @@ func inFlight(rec *record.Record) []string {
 	return names
 }
 
-// unfit counts the group's nodes that were current before us and are not ready.
+// unfit counts the group's nodes that were current before the upgrade and are not ready.
 func unfit(w *upgrade.World) int {
 	n := 0
 	for i := range w.Members {
@@ -279,7 +280,7 @@ func unfit(w *upgrade.World) int {
 	return n
 }
 
-// begun reports whether the record has a member, by its node's name or by its instance, whose Node object may be gone.
+// begun reports whether the record has the member, by its node's name or by its instance. Its Node object may be gone.
 func begun(record *record.Record, m *nodegroup.Member) bool {
 	for name, n := range record.Nodes {
 		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
@@ -291,8 +292,8 @@ func begun(record *record.Record, m *nodegroup.Member) bool {
 
 func serves(m *nodegroup.Member) bool { return m.Node != nil && isReady(m.Node) }
 
-// first is the rule that outdated nodes which serve no one go before others. While nodes are in flight one may have to wait for them, and one
-// with pods of a workload that is to come up on another node first waits for that.
+// first checks that outdated nodes that are not Ready go before others. While nodes are in flight, such a node may have to wait for
+// them. A node with pods of a workload that must first come up elsewhere waits for that.
 func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
@@ -312,8 +313,8 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	}
 }
 
-// awaitsWorkload reports whether the member has pods of a workload that has not shown yet that it comes up on nodes which stay, or that has
-// fewer ready pods than before.
+// awaitsWorkload reports whether the member has pods of a workload that has fewer ready pods than before, or has not yet come up on a
+// node that stays.
 func (r *rules) awaitsWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
 		app := r.c.makers[pod.Labels["app"]]
@@ -322,10 +323,11 @@ func (r *rules) awaitsWorkload(record *record.Record, m *nodegroup.Member) bool 
 	})
 }
 
-// evenly is the rule that rebalancing is resumed only where it would not terminate nodes at once: the zones are as even as before, or differ by one.
+// evenly checks that rebalancing is resumed only if it would not terminate nodes at once. The zones must be as even as before, or
+// differ by at most one node.
 func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
 	if _, again := p.open[a.Key()]; again || !slices.Contains(a.Processes, rebalance) {
-		return // what it was decided on may be over
+		return // the state on which it was decided may have changed
 	}
 	zones := map[string]int{}
 	for i := range w.Group.Instances {
@@ -338,7 +340,7 @@ func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
 	}
 }
 
-// spread is by how many nodes the largest zone of the group exceeds the smallest.
+// spread returns by how many nodes the group's largest zone exceeds its smallest.
 func (r *rules) spread(zones map[string]int) int {
 	least, most := zones[zoneName(0)], zones[zoneName(0)]
 	for i := range r.c.plan.Zones {

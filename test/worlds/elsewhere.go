@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// elsewhere has another actor run the command for the same nodes, in some worlds: with another namespace for its records, or with a selector
-// that covers the group. It draws from its own generator.
+// elsewhere makes another user run the command for the same nodes in some worlds: with another namespace for its records, or with a
+// selector that covers the group. It draws from its own generator.
 func elsewhere(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656c7365))}
 	if d.chance(25) {
@@ -18,13 +18,13 @@ func elsewhere(p *Plan) {
 	}
 }
 
-// owner names the upgrade of the world's group.
+// owner returns the owner that the upgrade of the world's group writes on nodes.
 func owner() nodemark.Owner {
 	return nodemark.Owner{Namespace: "kube-system", Group: "workers", Epoch: 1}
 }
 
-// runElsewhere is S32: a command under another name finds the marks of the upgrade that is under way, and is refused. Where there are none
-// it does nothing here. Marks that cannot be read refuse it, too.
+// runElsewhere checks S32: a command under another name finds the marks of the running upgrade and is refused. Without marks it does
+// nothing here. Unreadable marks refuse it, too.
 func (u *user) runElsewhere() {
 	if u.done {
 		return
@@ -47,7 +47,7 @@ func (u *user) runElsewhere() {
 	}
 }
 
-// marked finds the members with a mark of an upgrade, and reports whether an annotation of ours cannot be read.
+// marked returns the members with a mark of an upgrade, and whether an annotation of this program is unreadable.
 func (u *user) marked(members []nodegroup.Member) (nodes map[string]bool, unreadable bool) {
 	nodes = map[string]bool{}
 	for i := range members {

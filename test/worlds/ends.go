@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// rest holds an upgrade that came to rest, at its goal or before, to the rules: there is a reason for its
-// result, nodes that were not started are as others left them, and nothing of ours is suspended.
+// rest checks an upgrade that stopped, at its goal or before. There is a reason for its result. Nodes that were not started are as
+// other actors left them. Nothing that the upgrade suspended stays suspended.
 func (r *rules) rest(rec record.Record) {
 	r.tally.met("result", string(rec.Result))
 	if r.c.plan.delegated() {
@@ -54,7 +54,7 @@ func (r *rules) rest(rec record.Record) {
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
 	kept := r.saysRefused(&rec, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || saysSuspended(&rec) && (!r.quiet || r.unbalanced())
-	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
+	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // the upgrade may not have seen what another actor resumed a moment ago
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
@@ -63,7 +63,7 @@ func (r *rules) rest(rec record.Record) {
 	}
 }
 
-// saysSuspended reports whether the message says that rebalancing stays suspended, alone or with the size's alarms.
+// saysSuspended reports whether the message says that rebalancing stays suspended, with or without the size's alarms.
 func saysSuspended(record *record.Record) bool {
 	return strings.Contains(record.Message, rebalance+" stays suspended") || strings.Contains(record.Message, rebalance+", "+alarm+" stay suspended")
 }
@@ -73,10 +73,10 @@ func (r *rules) saysRefused(record *record.Record, request string) bool {
 	return !r.quiet && strings.Contains(record.Message, "to "+request)
 }
 
-// abbreviated matches a message that counts the last of the requests, or of the nodes, that it is about.
+// abbreviated matches a message that gives only the number of the last requests or nodes that it is about.
 func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
 
-// saysMarked reports whether the message says that our marks could not be taken off the node.
+// saysMarked reports whether the message says that the upgrade's marks could not be removed from the node.
 func (r *rules) saysMarked(record *record.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
 		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || abbreviated().MatchString(refused)) {
@@ -86,7 +86,7 @@ func (r *rules) saysMarked(record *record.Record, node string) bool {
 	return false
 }
 
-// leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.
+// leavesBehind reports whether the record's message names leftovers of a refused request.
 func (r *rules) leavesBehind(record *record.Record) bool {
 	return slices.ContainsFunc([]string{"add ", "unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
 		return r.saysRefused(record, request)
@@ -108,7 +108,7 @@ func sameMarks(a, b *corev1.Node) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// reason holds a result to what there was in the world that leads to it, and to a message that names it.
+// reason checks that the world contains a cause of the result, and that the message names it.
 func (r *rules) reason(rec record.Record) {
 	p := r.c.plan
 	switch rec.Result {
@@ -178,16 +178,16 @@ func (r *rules) reason(rec record.Record) {
 	}
 }
 
-// returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back. On the way
-// back the nodes of the upgrade are those that are replaced.
+// returned checks S5: if new nodes did not come in time and no old node was touched, the empty new nodes are given back. On the way
+// back, the nodes of the upgrade are the outdated ones.
 func (r *rules) returned(rec record.Record) {
 	if rec.Phase != record.PhaseScaleUp || rec.Ledger.ConfirmedSurge() <= 0 || r.doubtful || rec.Back || r.c.plan.hasActor(TargetMoves) {
-		return // of launches without an answer it is not known whether the new nodes are theirs; those of an earlier target are outdated
+		return // the owner of a launch without an answer is unknown, and nodes of an earlier target are outdated
 	}
 	r.idle("S5", rec)
 }
 
-// idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
+// idle checks that an upgrade that gave its surge back has kept no empty new node.
 func (r *rules) idle(rule string, record record.Record) {
 	if strings.Contains(record.Message, "they are still to be launched") {
 		return // they may have been since
@@ -197,13 +197,14 @@ func (r *rules) idle(rule string, record record.Record) {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
-		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum a group gives none back
+		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum the group gives no node back
 			r.fail(rule, "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
 		}
 	}
 }
 
-// evictionFailure is E42 and E52: only where failing was asked for, naming the node, a pod and the reason.
+// evictionFailure checks E42 and E52: the upgrade fails only if the request says so. Its message names the node, a pod, and the
+// reason.
 func (r *rules) evictionFailure(rec record.Record) {
 	m := rec.Message
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has had no answer: "+space+"/"))
@@ -219,8 +220,8 @@ func (r *rules) evictionFailure(rec record.Record) {
 	}
 }
 
-// whole is I14: where nothing but workloads themselves is in the way, one that was whole before is whole when the upgrade ends well,
-// and one that stops because of it leaves it a ready pod, if it had several.
+// whole checks I14 in worlds without other obstacles than the workloads themselves. A workload that had all its pods before has them
+// when the upgrade succeeds. If the upgrade stops because of a workload that had several ready pods, that workload keeps one.
 func (r *rules) whole(rec record.Record) {
 	if !r.quiet || rec.Run == "" || rec.Request.NoImplicitBudgets || rec.Request.OnTimeout == record.Force {
 		return
@@ -237,19 +238,19 @@ func (r *rules) whole(rec record.Record) {
 		ready := 0
 		for _, pod := range r.c.pods {
 			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && (podIsReady(pod) || r.c.falling[pod.UID]) {
-				ready++ // one that falls where it is, and is ready again in a moment, is not the upgrade's doing
+				ready++ // a pod that is unready for a moment on its node is not the upgrade's doing
 			}
 		}
 		switch {
 		case rec.Result == record.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
-		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // else it waited for room
+		case rec.Result == record.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&rec) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(rec.Message, "no node takes it")): // otherwise it waited for room
 			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
 		}
 	}
 }
 
-// saysOutage is the rule that an upgrade which stops for workloads tells of each whether it has no ready pod still.
+// saysOutage checks that an upgrade that stops because of workloads reports correctly which of them have no ready pod.
 func (r *rules) saysOutage(rec record.Record) {
 	if !r.quiet || rec.Result != record.WorkloadUnhealthy {
 		return
@@ -272,7 +273,7 @@ func (r *rules) saysOutage(rec record.Record) {
 	}
 }
 
-// end holds a group whose upgrade reached its goal to the rules.
+// end checks a group whose upgrade reached its goal.
 func (r *rules) end(rec record.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]
@@ -295,7 +296,7 @@ func (r *rules) end(rec record.Record) {
 	if r.c.plan.sized() && rec.Run != "" && !r.doubtful {
 		r.endSize(rec)
 	}
-	if owed := rec.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && rec.Result == record.Succeeded && owed != 0 { // else the group launches more of the old revision itself
+	if owed := rec.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && rec.Result == record.Succeeded && owed != 0 { // otherwise the group itself launches more nodes of the old revision
 		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, rec.Back)
 	}
 	if serving := r.serving(rec); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
@@ -317,12 +318,12 @@ func (r *rules) outdated(node *corev1.Node, i *instance, record record.Record) b
 	return node.Labels[imageLabel] != target && !r.c.plan.hasActor(TargetMoves)
 }
 
-// endSize is I9 at the end: the group is as large as before and in the same zones, but for what others did
-// and for what is said to be owed.
+// endSize checks I9 at the end: the group has its size and zones from before, except for changes by other actors and for nodes that
+// the message says are owed.
 func (r *rules) endSize(rec record.Record) {
 	k, owed := &r.c.cloud, rec.Ledger.Contribution()
 	isSaid := strings.Contains(rec.Message, "more node")
-	if owed < 0 || (owed > 0 && !isSaid && r.taken == 0 && r.changed() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // others may have taken as many away
+	if owed < 0 || (owed > 0 && !isSaid && r.taken == 0 && r.changed() >= 0) || (isSaid && r.quiet && k.desired <= r.desired) { // other actors may have removed as many
 		r.fail("I9", "it ends owing %d nodes and says %q", owed, rec.Message)
 	}
 	if r.quiet && owed != 0 && rec.Result == record.Succeeded {
@@ -333,7 +334,7 @@ func (r *rules) endSize(rec record.Record) {
 	}
 	least, most := max(r.max, k.desired), max(r.max, k.desired)
 	if owed > 0 || r.c.plan.autoscaled() {
-		most += r.taken // another actor may have taken a node when the group was read the last time
+		most += r.taken // another actor may have taken a node during the last reading of the group
 	}
 	if !r.maxed && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fallPods gives some worlds a workload whose first pods are not ready for a moment, one after the other. They were ready for long before, and
-// are again. Of half of them one new pod is not created. It draws from its own generator.
+// fallPods gives some worlds a workload whose first pods become unready for a moment, one after the other. They were ready for a long
+// time before, and are ready again after. In half of these worlds one new pod of the workload is not created. It draws from its own
+// generator.
 func fallPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66616c6c))}
 	if p.delegated() || p.shortLived() || !d.chance(12) {
@@ -32,7 +33,7 @@ func fallPods(p *Plan) {
 	}
 }
 
-// fallLater has the workload's first pods be not ready for a moment, as planned.
+// fallLater schedules the moments at which the workload's first pods become unready.
 func (c *cluster) fallLater(m *maker) {
 	if m.Falls == 0 {
 		return
@@ -48,7 +49,7 @@ func (c *cluster) fallLater(m *maker) {
 	}
 }
 
-// fall has a pod be not ready, and ready again later.
+// fall makes a pod unready, and ready again later.
 func (c *cluster) fall(m *maker, uid types.UID) {
 	old, ok := c.pods[uid]
 	if !ok || !podIsReady(old) || old.DeletionTimestamp != nil {

@@ -26,7 +26,7 @@ func Found() ([]Plan, error) {
 	return plans, nil
 }
 
-// Line is the plan as a line of found.jsonl, without what is zero.
+// Line returns the plan as a line of found.jsonl, without zero values.
 func (p *Plan) Line() ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {

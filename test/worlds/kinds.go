@@ -1,9 +1,9 @@
 package worlds
 
-// FaultKind names what may go wrong with a request, a reading or a new node.
+// FaultKind names what can go wrong with a request, a reading or a new node.
 type FaultKind string
 
-// The faults. Those of evictions are the rows of Kubernetes K10.
+// The faults. The faults of evictions are the rows of Kubernetes K10.
 const (
 	EvictOverload   FaultKind = "429 priority and fairness"
 	EvictInternal   FaultKind = "500 after the effect"
@@ -50,12 +50,12 @@ const (
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
 
-// restartFaults are those of requests to restart a Deployment.
+// restartFaults returns the faults of requests to restart a Deployment.
 func restartFaults() []FaultKind {
 	return []FaultKind{RestartForbidden, RestartDenied, RestartLost, RestartKills, NodeConflict}
 }
 
-// operationFaults are those of a cloud that upgrades its groups itself.
+// operationFaults returns the faults of a cloud that upgrades its groups itself.
 func operationFaults() []FaultKind {
 	return []FaultKind{
 		OperationHidden, OperationHidden, OperationFails, OperationFails, OperationCancelled, OperationShort, OperationLost, OperationLost,
@@ -63,7 +63,7 @@ func operationFaults() []FaultKind {
 	}
 }
 
-// commonFaults are those that every world which is not quiet may have; their order is that of the draws.
+// commonFaults returns the faults that every world may have that is not quiet, in the order in which they are drawn.
 func commonFaults() []FaultKind {
 	return []FaultKind{
 		EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, NodeConflict, ClusterLost, ClusterRefused,
@@ -120,7 +120,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate, blueGreen, moves, crashes, aimRecord, scribbles and pointRecord add.
+// rareActors returns the actors that only rare, delegate, blueGreen, moves, crashes, aimRecord, scribbles and pointRecord add.
 func rareActors() []ActorKind {
 	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles, RecordPointed}
 }

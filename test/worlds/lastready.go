@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// cures gives some worlds a workload whose pods crash on nodes of the second revision only, and moves the target to the third soon. It draws from
-// its own generator.
+// cures gives some worlds a workload whose pods crash only on nodes of the second revision. The target moves to the third revision
+// soon. It draws from its own generator.
 func cures(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63757265))}
 	if !p.sized() || p.Request.Strategy != record.Surge || len(p.Request.Current) > 0 || !d.chance(5) {
@@ -28,7 +28,8 @@ func cures(p *Plan) {
 	p.Actors = append(p.Actors, Actor{Kind: TargetMoves, At: d.between(time.Minute, 8*time.Minute)})
 }
 
-// slowEnds makes some worlds small: one node, with both pods of a StatefulSet that take minutes to end. It draws from its own generator.
+// slowEnds makes some worlds small: one node that has both pods of a StatefulSet, which take minutes to end. It draws from its own
+// generator.
 func slowEnds(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656e6473))}
 	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
@@ -42,7 +43,8 @@ func slowEnds(p *Plan) {
 	})
 }
 
-// silences has nodes of some worlds fall silent for longer than a node may take to drain: their pods do not end. It draws from its own generator.
+// silences makes some nodes fall silent for longer than a node may take to drain, in some worlds. The pods of such nodes do not end.
+// It draws from its own generator.
 func silences(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73696c65))}
 	if !p.sized() || p.Request.Strategy != record.Surge || !d.chance(3) {
@@ -54,8 +56,8 @@ func silences(p *Plan) {
 	}
 }
 
-// standIns makes some worlds small: a current and an outdated node, a workload that does not recover, and another whose pod on the current node
-// was not ready before, like a standby. It draws from its own generator.
+// standIns makes some worlds small. They have a current and an outdated node, and a workload that does not recover. The pod of another
+// workload on the current node was not ready before, like a standby. It draws from its own generator.
 func standIns(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374696e))}
 	if p.delegated() || p.shortLived() || p.pins() || p.onStandby() > 0 || !d.chance(3) {
@@ -70,15 +72,15 @@ func standIns(p *Plan) {
 	p.Workloads = append(p.Workloads, lost, Workload{Name: "pairs", Kind: Deployment, Replicas: 2, Ready: d.between(time.Second, 30*time.Second), Served: true, Sick: 1})
 }
 
-// lastReadyMatters has the upgrade keep last ready pods, and gives each node the time for that.
+// lastReadyMatters sets the request so that the upgrade keeps last ready pods, and has enough time for it on each node.
 func (p *Plan) lastReadyMatters() {
 	r := &p.Request
 	r.NoImplicitBudgets, r.IgnoreUnready = false, nil
 	r.DrainTimeout.Duration = max(r.DrainTimeout.Duration, 20*time.Minute)
 }
 
-// keepsForOthers is I12 for the last ready pod that leaves: it waits while another of its StatefulSet has to end before a new one takes its place,
-// and while another workload does not recover, since the upgrade may stop for that.
+// keepsForOthers checks I12 for the last ready pod that leaves. It waits while another pod of its StatefulSet must end before a new
+// one takes its place. It also waits while another workload does not recover, since the upgrade may stop because of that.
 func (r *rules) keepsForOthers(w *upgrade.World, step *upgrade.Step, app *Workload, sent string) {
 	name := app.id().String()
 	if ending := r.endsInTime(w, app); ending != nil {
@@ -106,7 +108,8 @@ func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// awaitsFirst is I11: a pod waits for another of its workload to come up first only while one leaves, or has left since the target is as it is.
+// awaitsFirst checks I11: a pod waits until the first pod of its workload comes up elsewhere only if another pod of the workload is
+// leaving a node, or has left one since the target last changed.
 func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Back); goal != r.recovery.goal {
@@ -127,8 +130,8 @@ func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// remembers is I11 in a cluster with more workloads than the record names: were there 500 others that have recovered, the start of a node would
-// have the record forget those, and none whose pods are still to leave.
+// remembers checks I11 in a cluster with more workloads than the record can name. It adds 500 recovered workloads to the record. The
+// start of a node may make the record forget those, but no workload whose pods still have to leave.
 func (r *rules) remembers(w *upgrade.World, step *upgrade.Step) {
 	if !r.quiet || len(step.Record.Nodes) < 2 || len(step.Record.Nodes) <= len(w.Record.Nodes) {
 		return
@@ -138,7 +141,7 @@ func (r *rules) remembers(w *upgrade.World, step *upgrade.Step) {
 	if crowded.Record.Workloads == nil {
 		crowded.Record.Workloads = map[string]record.WorkloadRecord{}
 	}
-	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // others are forgotten before them
+	noticed := record.WorkloadRecord{Impact: record.Impact{None: record.Duration{Duration: week}}} // other workloads are forgotten before these
 	for i := range 500 {
 		crowded.Record.Workloads[fmt.Sprintf("%s/%s/other-%03d", space, Deployment, i)] = noticed
 	}

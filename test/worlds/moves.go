@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Rollout is how the Deployment of a workload brings up new pods; empty for a ReplicaSet that has none.
+// Rollout is how a workload's Deployment creates new pods; it is empty for a ReplicaSet without a Deployment.
 type Rollout string
 
 // The rollouts.
@@ -33,10 +33,10 @@ func allRollouts() []Rollout {
 	return []Rollout{Surges, SurgesByOne, ManyNodes, OneNode, Recreates, NoSurge, AllMissing, Halted}
 }
 
-// surges reports whether a restart brings another pod up before one goes.
+// surges reports whether a restart creates another pod before one goes.
 func (o Rollout) surges() bool { return o == Surges || o == SurgesByOne || o == ManyNodes }
 
-// bounds are by how many pods a rollout exceeds the replicas, and how many of them may be missing meanwhile.
+// bounds returns by how many pods a rollout exceeds the replicas, and how many pods may be missing during the rollout.
 func (o Rollout) bounds(replicas int) (surge, missing int) {
 	switch o {
 	case SurgesByOne:
@@ -45,17 +45,17 @@ func (o Rollout) bounds(replicas int) (surge, missing int) {
 		return 0, 1
 	case AllMissing:
 		return 1, replicas
-	default: // a quarter of each, of which one is rounded up
+	default: // a quarter of each: the surge is rounded up, the missing pods are rounded down
 		return (replicas + 3) / 4, replicas / 4
 	}
 }
 
-// moves has some requests ask for restarts instead of evictions of only ready pods, and gives their worlds Deployments to restart, of which
-// some have one pod. It has dice of its own, so that all other worlds stay as they are.
+// moves makes some requests ask for restarts instead of evictions of only ready pods. It gives their worlds Deployments to restart,
+// some of them with one pod. It draws from its own generator, so that all other worlds stay the same.
 func moves(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d6f7665))}
 	if p.delegated() || p.shortLived() || !d.chance(20) {
-		return // where nothing is evicted there is nothing to be moved
+		return // without evictions there is nothing to move
 	}
 	p.Request.Move = record.MoveBySurge
 	for i := range p.Workloads {
@@ -83,23 +83,23 @@ func moves(p *Plan) {
 	}
 }
 
-// pair is a workload of two pods that take longer to be ready than the last ready one waits for the other.
+// pair returns a workload of two pods. They take longer to become ready than the last ready pod waits for the other.
 func (d dice) pair() Workload {
 	w := Workload{Name: "pair", Kind: Deployment, Replicas: 2, Ready: d.between(lastReady, 5*time.Minute), Role: pick(d, "", Hook)}
 	w.Rollout = pick(d, Surges, SurgesByOne)
 	return w
 }
 
-// deploys gives a workload of a ReplicaSet a Deployment.
+// deploys gives a workload with a ReplicaSet a Deployment.
 func (d dice) deploys(w *Workload) {
 	if w.Kind != Deployment {
 		return
 	}
 	w.Rollout = pick(d, Surges, Surges, Surges, SurgesByOne, SurgesByOne, ManyNodes, OneNode, Recreates, NoSurge, AllMissing, Halted)
-	w.Claims = w.Claims && w.Rollout != ManyNodes && w.Rollout != OneNode // which say what they have
+	w.Claims = w.Claims && w.Rollout != ManyNodes && w.Rollout != OneNode // these two define their own volume
 }
 
-// disturbs adds what goes wrong with restarts.
+// disturbs adds faults and actors that affect restarts.
 func (d dice) disturbs(p *Plan) {
 	for range d.IntN(3) {
 		p.Faults = append(p.Faults, Fault{Kind: pick(d, restartFaults()...), To: d.between(10*time.Minute, time.Hour), Percent: pick(d, 50, 100)})
@@ -111,18 +111,18 @@ func (d dice) disturbs(p *Plan) {
 	}
 }
 
-// movable reports whether restarts move the workload's pods without a gap, as far as the plan goes.
+// movable reports whether restarts move the workload's pods without a gap, according to the plan.
 func (w *Workload) movable() bool { return w.Rollout.surges() && !w.Claims }
 
-// deployment is what makes the ReplicaSets of a workload.
+// deployment is a workload's Deployment, which creates ReplicaSets.
 type deployment struct {
 	rollout Rollout
 	uid     types.UID
-	// moved is the pod that its last restart of ours was for, as its annotation says.
+	// moved is the pod that the upgrade's last restart was for, as the annotation says.
 	moved types.UID
-	// sets are how many pods each of its ReplicaSets is to have, the newest last.
+	// sets is the number of pods that each ReplicaSet wants, the newest last.
 	sets []int
-	// syncing is true while its controller is due.
+	// syncing is true while a run of its controller is scheduled.
 	syncing bool
 }
 
@@ -133,12 +133,12 @@ func newDeployment(w *Workload) *deployment {
 	return &deployment{rollout: w.Rollout, uid: types.UID("deployment-" + w.Name), sets: []int{w.Replicas}}
 }
 
-// templateHash is the label by which a ReplicaSet of a Deployment knows its pods.
+// templateHash is the label by which a Deployment's ReplicaSet selects its pods.
 const templateHash = "pod-template-hash"
 
 func hashOf(set int) string { return fmt.Sprintf("t%d", set) }
 
-// own has a new pod be one of a ReplicaSet of the Deployment.
+// own makes a new pod belong to a ReplicaSet of the Deployment.
 func (o *deployment) own(m *maker, pod *corev1.Pod, set int) {
 	pod.Labels[templateHash] = hashOf(set)
 	owner := &pod.OwnerReferences[0]
@@ -150,7 +150,7 @@ func (o *deployment) own(m *maker, pod *corev1.Pod, set int) {
 	}
 }
 
-// object is the Deployment as the API server shows it.
+// object returns the Deployment as the API server shows it.
 func (o *deployment) object(m *maker) *appsv1.Deployment {
 	replicas := int32(m.Replicas)
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: m.Name, UID: o.uid}, Spec: appsv1.DeploymentSpec{Replicas: &replicas}}
@@ -174,7 +174,7 @@ func (o *deployment) object(m *maker) *appsv1.Deployment {
 	return d
 }
 
-// listDeployments are the Deployments of the cluster and the claims of their pods.
+// listDeployments returns the cluster's Deployments and the volume claims of their pods.
 func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) {
 	for _, name := range sortedKeys(c.makers) {
 		m := c.makers[name]
@@ -191,7 +191,7 @@ func (c *cluster) listDeployments() (all []*appsv1.Deployment, claims []*corev1.
 	return all, claims
 }
 
-// redeploy is the owner of a workload who makes its Deployment again, keeping its pods, or changes how it is rolled out.
+// redeploy acts as a workload's owner, who recreates its Deployment and keeps its pods, or changes its rollout.
 func (u *user) redeploy(pick int) bool {
 	var all []*maker
 	for _, name := range sortedKeys(u.c.makers) {

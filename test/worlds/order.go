@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Role is what makes the pods of a workload leave at another time than others, or not at all; empty for most.
+// Role is a property of a workload whose pods leave a node later than others, or not at all. It is empty for most workloads.
 type Role string
 
 // The roles.
@@ -25,7 +25,7 @@ const (
 	Protected Role = "not to be disrupted"
 )
 
-// roles gives some workloads one. It has dice of its own, so that what is drawn elsewhere stays as it is.
+// roles gives some workloads a role. It draws from its own generator, so that all other draws stay the same.
 func roles(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x726f6c65))}
 	for i := range p.Workloads {
@@ -35,8 +35,8 @@ func roles(p *Plan) {
 	}
 }
 
-// protections has the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It has dice
-// of its own, too.
+// protections makes the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It draws from
+// its own generator, too.
 func protections(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x70726f74))}
 	if !d.chance(25) {
@@ -50,7 +50,7 @@ func protections(p *Plan) {
 	}
 }
 
-// facts are what is known of the services, those of webhooks and others.
+// facts returns what is known about Services: those of webhooks and others.
 func (p *Plan) facts() drain.Facts {
 	var services []*corev1.Service
 	webhooks := drain.Webhooks{}
@@ -69,7 +69,7 @@ func (p *Plan) facts() drain.Facts {
 	return webhooks.FactsOf(services)
 }
 
-// mark has a new pod show its role, as far as it is the pod that shows it.
+// mark gives a new pod the label or annotation of its role, if the role has one.
 func (r Role) mark(pod *corev1.Pod) {
 	switch r {
 	case Driver:
@@ -84,8 +84,8 @@ func (r Role) mark(pod *corev1.Pod) {
 }
 
 const (
-	drainLabel  = "cluster.x-k8s.io/drain"                         // Cluster API's
-	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict" // cluster-autoscaler's
+	drainLabel  = "cluster.x-k8s.io/drain"                         // of Cluster API
+	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict" // of cluster-autoscaler
 )
 
 func skipped(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "skip" }
@@ -94,12 +94,13 @@ func awaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-comp
 
 func protected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
-// held reports whether the pod is waited for as its owner asks.
+// held reports whether the upgrade waits until the pod ends by itself, as its owner asks.
 func held(record *record.Record, pod *corev1.Pod) bool {
 	return awaited(pod) || (protected(pod) && record.Request.RespectDoNotDisrupt)
 }
 
-// complete has every other pod that is to complete do so, in its time, and each of a workload whose pods end by themselves.
+// complete makes pods complete after a while: every other pod whose owner wants it to complete, and each pod of a workload whose pods
+// end by themselves.
 func (c *cluster) complete(m *maker, pod *corev1.Pod) {
 	within := 10 * m.Ready
 	switch {
@@ -117,12 +118,12 @@ func (c *cluster) complete(m *maker, pod *corev1.Pod) {
 		over := old.DeepCopy()
 		over.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
 		c.emptied[over.Spec.NodeName] = c.now
-		c.deregister(old.Status.PodIP) // it serves no more
+		c.deregister(old.Status.PodIP) // it no longer serves
 		c.putPod(over)
 	})
 }
 
-// unmark takes off a pod what has it waited for, as the one who reads the remedy may do.
+// unmark removes the marks because of which the upgrade waits for a pod, as a user who reads the remedy may do.
 func (c *cluster) unmark(pod *corev1.Pod) {
 	plain := pod.DeepCopy()
 	delete(plain.Labels, drainLabel)
@@ -130,7 +131,7 @@ func (c *cluster) unmark(pod *corev1.Pod) {
 	c.putPod(plain)
 }
 
-// turn is when a pod's turn comes among those of its node.
+// turn returns the rank of a pod in the order in which a node's pods are evicted.
 func (r *rules) turn(pod *corev1.Pod) int {
 	switch r.c.makers[pod.Labels["app"]].Role {
 	case Hook:
@@ -142,15 +143,16 @@ func (r *rules) turn(pod *corev1.Pod) int {
 	}
 }
 
-// inOrder is L19: a pod behind a webhook is evicted when no ordinary pod is left on its node that is not on its way, one of a CSI driver
-// when all others have gone, or both when half of the node's limit is over, and one that is to complete never.
+// inOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving, and a CSI driver's pod
+// only when all others are gone. Both may be evicted once half of the node's time is over. A pod that its owner wants to complete is
+// never evicted.
 func (r *rules) inOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if awaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)
 	}
 	m, turn := find(w, node), r.turn(pod)
 	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[node].Deadline.Add(-limit / 2)) {
-		return // who holds the others up does so no longer
+		return // from then on the order does not matter
 	}
 	for _, other := range m.Pods {
 		if !mustGo(other, silent(m.Node, w.Now)) || r.turn(other) >= turn {

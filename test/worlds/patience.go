@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// patience is E41 and E42: a node is given up when its time is over, and only if a pod has to leave it still. Its time
-// stands still while nothing but other nodes of the run is in its way.
+// patience checks E41 and E42: a node is given up when its time is over, and only if a pod still has to leave it. Its time stops while
+// the node waits only for other nodes of the run.
 func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
@@ -44,7 +44,7 @@ func (r *rules) givenUp(w *upgrade.World, m *nodegroup.Member, n record.NodeReco
 	}
 }
 
-// yield adds up how long a node has waited for nothing but other nodes of the run.
+// yield adds up how long a node has waited only for other nodes of the run.
 func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) {
 	uid, now := m.Node.UID, w.Now.Sub(start())
 	if !r.waitsForOthers(p, w, step, m) {
@@ -57,8 +57,8 @@ func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *nodeg
 	r.duties.waiting[uid] = now
 }
 
-// waitsForOthers reports whether each pod that has to leave the node is refused by a budget that is closed because of
-// a pod of another node that is being drained.
+// waitsForOthers reports whether a budget blocks each pod that has to leave the node, because a pod of another draining node uses the
+// budget up.
 func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) bool {
 	if w.EndingNamespaces[space] {
 		return false
@@ -80,7 +80,8 @@ func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step,
 	return waits
 }
 
-// closed is the one budget that is in the pod's way, though its pods are healthy and it could allow a disruption; nil if that is not why it waits.
+// closed returns the only budget of the pod if it allows no disruption at the moment, although its pods are healthy and it could allow
+// one. It returns nil otherwise.
 func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	var only *policyv1.PodDisruptionBudget
 	for _, pdb := range budgets {
@@ -101,7 +102,7 @@ func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *
 	return only
 }
 
-// leaves reports whether a pod of the budget has to leave another node, that was begun before this one and is being drained on.
+// leaves reports whether one of the budget's pods has to leave another draining node that was started before this one.
 func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *policyv1.PodDisruptionBudget) bool {
 	mine := step.Record.Nodes[m.Name()]
 	for name, n := range step.Record.Nodes {
@@ -111,7 +112,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *poli
 		}
 		other := find(w, name)
 		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == nodegroup.InstanceLeaving {
-			continue // one that goes down without us is not drained any more
+			continue // a node that another actor terminates is not drained any more
 		}
 		lost := silent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
@@ -123,7 +124,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *poli
 	return false
 }
 
-// graceful is E43: the pods a forced node goes down with were deleted when its time was over, and have had their grace.
+// graceful checks E43: pods that are left on a forced node were deleted when its time was over, and their grace period has passed.
 func (r *rules) graceful(w *upgrade.World, m *nodegroup.Member, n record.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {

@@ -9,8 +9,8 @@ import (
 // machine on request.
 const podScaler = "podscaler"
 
-// podScaled gives some of the worlds that have a cloud which this tool drives a group without a size. It has dice of its own, so that all
-// other worlds stay as they are.
+// podScaled gives a group without a size to some worlds with a cloud that this tool drives. It draws from its own generator, so that
+// all other worlds stay the same.
 func podScaled(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f6473))}
 	if !p.sized() || p.delegated() || p.shortLived() || p.pins() || p.Spot || !d.chance(7) {
@@ -24,7 +24,7 @@ func podScaled(p *Plan) {
 
 func (p *Plan) podScaled() bool { return p.Provider == podScaler }
 
-// launchForPods answers pods that wait for room: a while later a node or two are launched, in any zone, unless nodes are on their way.
+// launchForPods launches a node or two in any zone a while after pods began to wait for room, unless nodes are coming already.
 func (u *user) launchForPods() {
 	u.answerPods(func() {
 		for range 1 + u.c.rng.IntN(2) {
@@ -33,7 +33,7 @@ func (u *user) launchForPods() {
 	})
 }
 
-// answerPods calls grow a while after pods began to wait for room, unless they do not wait any more or nodes are on their way.
+// answerPods calls grow a while after pods began to wait for room, unless no pod waits any more or nodes are coming already.
 func (u *user) answerPods(grow func()) {
 	if u.c.scaling {
 		return
@@ -60,7 +60,7 @@ func (c *cluster) hasWaitingPods() bool {
 	return false
 }
 
-// hasComingNodes reports whether an instance of the group is not in service, or has no node, yet.
+// hasComingNodes reports whether an instance of the group is not yet in service or has no node yet.
 func (c *cluster) hasComingNodes() bool {
 	for _, i := range c.cloud.living() {
 		if !i.inService || c.nodeOf(i) == "" {

@@ -21,44 +21,44 @@ const (
 	unwell = 5 * time.Minute
 	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
 	lastReady = 2 * time.Minute
-	// longestLack is how long an upgrade may wait for a workload, for whatever reason, before it stops.
+	// longestLack is how long an upgrade may wait for a workload, for any reason, before it stops.
 	longestLack = 2 * time.Hour
-	// uncreated is how long pods may be missing before it must be known that they are refused: it is asked every five seconds.
+	// uncreated is how long pods may be missing before the upgrade must know that they are refused. It asks every five seconds.
 	uncreated = 15 * time.Second
 	// settled is how long a restarted pod must be ready before it counts as ready.
 	settled = 30 * time.Second
 )
 
-// recovery is what the rules about workloads that do not recover have to remember.
+// recovery is the state of the rules about workloads that do not recover.
 type recovery struct {
-	// run is the upgrade's name, began when its process did.
+	// run is the upgrade's name. began is when its process began.
 	run   string
 	began time.Time
-	// before are the workloads whose pods had to leave a node and that have not recovered since, by name.
+	// before contains, by name, the workloads whose pods had to leave a node and that have not recovered since.
 	before map[string]baseline
 	// daemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
 	daemons map[string]int
-	// crashing is since when this process has seen each workload keep nodes from being started.
+	// crashing is the time since when this process has seen each workload block the start of nodes.
 	crashing map[string]time.Time
-	// lacking is since when each workload whose new pods do not come up has had fewer ready pods than before, by its name.
+	// lacking is, by workload, the time since when it has had fewer ready pods than before because its new pods do not come up.
 	lacking map[string]time.Time
-	// missing is since when pods of each workload are not created because they are refused, by its name.
+	// missing is, by workload, the time since when its pods are refused and therefore not created.
 	missing map[string]time.Time
-	// first is how many pods of each workload were ready when it was seen first, by its name.
+	// first is how many pods of each workload were ready when it was first seen, by its name.
 	first map[string]int
-	// last is since when each pod has been seen to be the last ready one of its workload.
+	// last is the time since when each pod has been seen to be the last ready one of its workload.
 	last map[types.UID]time.Time
-	// bare is since when each current node has been seen without a pod of each DaemonSet, by both names.
+	// bare is the time since when each current node has been seen without a pod of each DaemonSet, by both names.
 	bare map[string]time.Time
-	// roomless are the workloads whose last ready pod was evicted while the group had no node that stays and no other node takes their pods,
-	// by name: their nodes are replaced one by one without a surge.
+	// roomless contains, by name, the workloads whose last ready pod was evicted while the group had no node that stays and no other
+	// node took their pods. Their nodes are replaced one by one without a surge.
 	roomless map[string]bool
-	// left are the workloads of which a pod has left a node since the upgrade has had its goal.
+	// left contains the workloads of which a pod has left a node since the upgrade has its current goal.
 	left map[drain.Workload]bool
 	goal string
 }
 
-// baseline is how a workload was when the first of its pods had to leave: how many were ready, and when.
+// baseline is the state of a workload when the first of its pods had to leave: the number of ready pods, and the time.
 type baseline struct {
 	ready int
 	at    time.Time
@@ -68,7 +68,7 @@ func newRecovery() recovery {
 	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, missing: map[string]time.Time{}, lacking: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}, left: map[drain.Workload]bool{}}
 }
 
-// begin begins a new process, of the same upgrade or of another.
+// begin prepares for a new process of the same upgrade or of another one.
 func (y *recovery) begin(run string, now time.Time) {
 	if run == "" || run != y.run {
 		clear(y.before)
@@ -80,7 +80,7 @@ func (y *recovery) begin(run string, now time.Time) {
 	clear(y.bare)
 }
 
-// recovers holds one decision to the rules about workloads that do not recover.
+// recovers checks one decision against the rules about workloads that do not recover.
 func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Run == "" {
 		return
@@ -90,7 +90,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, name := range sortedKeys(step.Record.Nodes) {
 		n := step.Record.Nodes[name]
 		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == record.PhaseWait {
-			continue // it was begun before, is a new one that is given back, or has nothing on it
+			continue // the node was started before, is a new one that is given back, or is empty
 		}
 		if m := find(w, name); m != nil {
 			started = append(started, m)
@@ -112,7 +112,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.saysUnhealthy(p, w, step)
 }
 
-// living are the pods of a workload that were seen, but for those that end or have ended.
+// living returns the pods of a workload that the process saw, except those that are ending or have ended.
 func living(w *upgrade.World, app *Workload) []*corev1.Pod {
 	replicas := w.Workloads.Named(app.id())
 	if replicas == nil {
@@ -146,7 +146,7 @@ func isShaky(pod *corev1.Pod, now time.Time) bool {
 	return restarted && now.Sub(pod.Status.Conditions[0].LastTransitionTime.Time) < settled
 }
 
-// asSeen holds what is known of a workload to the pods that the process has seen.
+// asSeen checks the workload index against the pods that the process has seen.
 func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
 	if !w.Now.Equal(r.c.now) {
 		return // more was seen while the record was stored
@@ -165,7 +165,7 @@ func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*core
 	}
 }
 
-// lacksPods reports whether a workload that lost pods has fewer that are ready than before.
+// lacksPods reports whether a workload that lost pods has fewer ready pods than before.
 func (r *rules) lacksPods(w *upgrade.World) bool {
 	return slices.ContainsFunc(r.c.plan.Workloads, func(app Workload) bool {
 		before, lost := r.recovery.before[app.id().String()]
@@ -173,8 +173,8 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 	})
 }
 
-// awaitsRecovery is I11: no node is started, and no deletion of blue nodes begun, while a workload that lost pods has fewer that are ready than
-// before and one that crashes on a node which stays, and for no longer than its time.
+// awaitsRecovery checks I11. No node is started, and no deletion of blue nodes is begun, while a workload that lost pods has fewer
+// ready ones than before and a pod that crashes on a node that stays. The upgrade does not wait longer than the workload's time.
 func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
 	crashed := r.failed(w, app, pods)
@@ -210,7 +210,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 func (r *rules) awaitsCreation(w *upgrade.World, record *record.Record, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, maker := app.id().String(), r.c.makers[app.Name]
 	before, lost := r.recovery.before[name]
-	there := 0 // those of a StatefulSet have to end before others take their place
+	there := 0 // the pods of a StatefulSet must end before others take their place
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name && (pod.DeletionTimestamp == nil || app.Kind == StatefulSet) {
 			there++
@@ -232,7 +232,7 @@ func (r *rules) awaitsCreation(w *upgrade.World, record *record.Record, app *Wor
 	}
 }
 
-// neverWaitsForEver checks I11 for workloads whose new pods never stay ready: the upgrade stops at some time.
+// neverWaitsForEver checks I11 for workloads whose new pods never stay ready: the upgrade stops within longestLack.
 func (r *rules) neverWaitsForEver(w *upgrade.World, rec *record.Record, app *Workload, pods []*corev1.Pod) {
 	name := app.id().String()
 	before, lost := r.recovery.before[name]
@@ -255,8 +255,8 @@ func (r *rules) neverWaitsForEver(w *upgrade.World, rec *record.Record, app *Wor
 	}
 }
 
-// leavesFew is I15: nodes with pods of a workload that starts slowly, and that no budget keeps, are started so that at most a quarter of its
-// pods is away at once, or one.
+// leavesFew checks I15 for workloads that start slowly and have no budget: nodes are started so that at most a quarter of the
+// workload's pods is away at the same time, or one pod.
 func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name := app.id().String()
 	before := min(w.Record.Workloads[name].Ready, step.Record.Workloads[name].Ready)
@@ -277,7 +277,7 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		case recorded && (state == record.NodeDraining || state == record.NodeForcing):
 			leaving++
 		case recorded:
-			staying++ // it was given up there
+			staying++ // its node was given up
 		case !podIsReady(pod) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod):
 			coming++
 		case podIsReady(pod):
@@ -302,13 +302,14 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 	}
 }
 
-// slowStart is how long pods take to become ready of which only a few may be away.
+// slowStart is how long a pod takes to become ready, at least, if its workload starts slowly.
 const slowStart = 10 * time.Second
 
-// failed is a pod that crashes where it is to stay, in the place of one that had to leave, while the workload has fewer ready ones than before.
+// failed returns a crashing pod that replaces a pod that had to leave, if it is on a node that stays and the workload has fewer ready
+// pods than before.
 func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.before[app.id().String()]
-	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // there no pod is brought back
+	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // an ending namespace creates no pods again
 		return nil
 	}
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
@@ -339,8 +340,8 @@ func ignores(rec *record.Record, name string) bool {
 	})
 }
 
-// stopsFor is the end of I11: the upgrade does not wait for a workload for longer than its time. It does not matter when nothing is drained
-// any more.
+// stopsFor checks the time limit of I11: the upgrade does not wait for a workload for longer than its time. The limit does not apply
+// once no node is drained any more.
 func (r *rules) stopsFor(w *upgrade.World, rec *record.Record, name string, pod *corev1.Pod) {
 	r.tally.met("health", holdsNodes)
 	since, was := r.recovery.crashing[name]
@@ -357,7 +358,8 @@ func (r *rules) stopsFor(w *upgrade.World, rec *record.Record, name string, pod 
 	}
 }
 
-// keepsLast is I12: the last ready pod of a workload behind a Service is evicted when it has waited for another, and not while others crash.
+// keepsLast checks I12: the last ready pod of a workload behind a Service is evicted only after it has waited for another, and not
+// while others crash.
 func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
 	stays := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -376,7 +378,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		r.recovery.roomless[app.id().String()] = true
 	}
 	if app.Role == Completes {
-		return // of those that have completed no one brings another up here: one may be left that is the only one
+		return // nothing replaces completed pods here, so one pod may be left
 	}
 	if !app.served() || r.c.makers[app.Name].scale < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
@@ -384,7 +386,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 	r.waitedLast(w, step, app, stays)
 }
 
-// evictedOf counts the pods that the step evicts of those that are given.
+// evictedOf counts the evictions of the given pods in the step.
 func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	for _, action := range step.Actions {
 		if a, evicts := action.(schedule.Eviction); evicts && pods[a.UID] {
@@ -394,7 +396,8 @@ func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
 	return n
 }
 
-// hasRoomFor reports whether another node takes the pod, or the group has one that stays, which tells whether it would.
+// hasRoomFor reports whether another node takes the pod, or the group has a node that stays. Such a node shows whether it would take
+// the pod.
 func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(c.nodeNames(), func(name string) bool {
 		node := c.nodes[name]
@@ -402,14 +405,14 @@ func (c *cluster) hasRoomFor(pod *corev1.Pod) bool {
 	})
 }
 
-// isEvicted reports whether an eviction of the pod is under way, or was accepted so shortly ago that its end may not be seen.
+// isEvicted reports whether an eviction of the pod is under way, or was accepted so recently that its effect may not be visible yet.
 func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
 	a := w.Open[schedule.Eviction{UID: pod.UID}.Key()]
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visible
 }
 
-// waitedLast holds the evictions of one step to I12. stays are the workload's ready pods before them.
+// waitedLast checks the evictions of one step against I12. stays contains the workload's ready pods before them.
 func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
 	waited, sent, left := false, "", len(stays)
 	for _, action := range step.Actions {
@@ -447,8 +450,8 @@ func isFaulty(pod *corev1.Pod) bool {
 	return isCrashing(pod) || (pod.Spec.NodeName == "" && isStranded(pod))
 }
 
-// losesLast reports whether the only ready one of several pods is on a node that was started, and all others are faulty, or ready for a moment
-// after a restart.
+// losesLast reports whether the only ready one of several pods is on a node that was started. All others are faulty, or have been
+// ready only for a moment after a restart.
 func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
 	others := 0
 	for _, pod := range pods {
@@ -466,7 +469,8 @@ func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bo
 	return others > 0 && countSteady(pods, w.Now) == 1
 }
 
-// saysUnhealthy holds what is said of workloads that do not recover to what was seen, and a stop because of them to the time that they have.
+// saysUnhealthy checks what the step says about workloads that do not recover, and that the upgrade gives them their time before it
+// stops for them.
 func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
@@ -512,7 +516,7 @@ func (r *rules) saysUnhealthy(p *process, w *upgrade.World, step *upgrade.Step) 
 	}
 }
 
-// saysMissing holds what is said of pods that are not there to what was seen.
+// saysMissing checks what the step says about missing pods.
 func (r *rules) saysMissing(app *Workload, u record.Unhealthy, pods []*corev1.Pod) {
 	if len(pods) >= max(u.Before, app.Replicas) || u.Ready > countReady(pods) {
 		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
@@ -520,7 +524,7 @@ func (r *rules) saysMissing(app *Workload, u record.Unhealthy, pods []*corev1.Po
 	if app.Sick == 0 || !r.quiet {
 		return // some may have left before the upgrade counted them
 	}
-	there := 0 // with those that are ending: a StatefulSet creates no others before they are gone
+	there := 0 // including ending pods: a StatefulSet creates no others before they are gone
 	for _, pod := range r.c.pods {
 		if pod.Labels["app"] == app.Name {
 			there++
@@ -537,8 +541,8 @@ func hasRestarted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
 }
 
-// unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and in its advice first the one that it stops
-// for, of which something is known to keep pods from being ready.
+// unhealthy checks the message of WorkloadUnhealthy. It names workloads, each with a pod. Its advice begins with the workload for
+// which the upgrade stops, and something must be known to keep that workload's pods from being ready.
 func (r *rules) unhealthy(record record.Record) {
 	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
 	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
@@ -559,8 +563,8 @@ func (r *rules) unhealthy(record record.Record) {
 	}
 }
 
-// staysAround reports whether the upgrade leaves a node that it started as it is: the node was given up, or its owner is to replace it.
-// Pods that came back to such a node have to become ready there.
+// staysAround reports whether the upgrade leaves a started node as it is: the node was given up, or its owner will replace it. Pods
+// that came back to such a node must become ready there.
 func staysAround(state record.NodeState) bool {
 	return state == record.NodeQuarantined || state == record.NodeDrained
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// device is what nodes of the first revision have and newer ones lack, where a workload is homeless.
+// device is a resource that nodes of the first revision have and newer ones lack, in worlds with a homeless workload.
 const device = "example.com/device"
 
-// refusePods gives some worlds a workload with one fault: its new pods are refused, no new node takes them, or they crash again soon
+// refusePods gives some worlds a workload with one fault: its new pods are refused, or no new node takes them, or they crash soon
 // after they are ready. It draws from its own generator.
 func refusePods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656675))}
@@ -42,7 +42,7 @@ func refusePods(p *Plan) {
 	default:
 		w.Flaps = d.between(2*time.Second, 20*time.Second)
 	}
-	if d.chance(60) { // else budgets alone keep the workload up
+	if d.chance(60) { // otherwise only budgets keep the workload up
 		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
 	}
 	if !w.Refused || !d.chance(80) {
@@ -56,8 +56,8 @@ func refusePods(p *Plan) {
 	}
 }
 
-// sicken gives some workloads of which no new pods are created first pods that are not ready, and at least one that is. It draws from its
-// own generator.
+// sicken makes some of the first pods unready, and leaves at least one ready, for some workloads whose new pods are refused. It draws
+// from its own generator.
 func sicken(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7369636b))}
 	for i := range p.Workloads {
@@ -67,7 +67,8 @@ func sicken(p *Plan) {
 	}
 }
 
-// strandPods gives some worlds a workload of which all pods but one have been without a node for long. It draws from its own generator.
+// strandPods gives some worlds a workload of which all pods but one have been unschedulable for a long time. It draws from its own
+// generator.
 func strandPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747261))}
 	if p.delegated() || p.shortLived() || !d.chance(6) {
@@ -84,8 +85,8 @@ func strandPods(p *Plan) {
 	}
 }
 
-// rejectPods gives some worlds a workload whose new pods end on new nodes before they are ready, as where the kubelet rejects them, and are
-// created again. It draws from its own generator.
+// rejectPods gives some worlds a workload whose new pods end on new nodes before they are ready, as when the kubelet rejects them. Its
+// controller creates them again. It draws from its own generator.
 func rejectPods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656a65))}
 	if p.delegated() || p.shortLived() || !d.chance(4) {
@@ -101,7 +102,7 @@ func rejectPods(p *Plan) {
 	}
 }
 
-// strand has no node take the pod: it asks for a zone without nodes.
+// strand makes the pod unschedulable: it asks for a zone without nodes.
 func strand(pod *corev1.Pod) {
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "elsewhere"}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})
@@ -111,7 +112,7 @@ func isStranded(pod *corev1.Pod) bool {
 	return pod.Spec.NodeSelector[corev1.LabelTopologyZone] == "elsewhere"
 }
 
-// equip gives a node of a world with a homeless workload the devices that nodes of its revision have.
+// equip gives a node the devices that nodes of its revision have, in worlds with a homeless workload.
 func (c *cluster) equip(node *corev1.Node) {
 	if !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
 		return
@@ -122,7 +123,7 @@ func (c *cluster) equip(node *corev1.Node) {
 	}
 }
 
-// suits reports whether the node has the devices that the pod asks for.
+// suits reports whether the node has the zone and the devices that the pod asks for.
 func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
 	m := c.makers[pod.Labels["app"]]
 	if m != nil && m.stranded && isStranded(pod) {
@@ -135,14 +136,14 @@ func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
 	return has
 }
 
-// wantDevice has a pod ask for a device.
+// wantDevice makes a pod ask for a device.
 func wantDevice(pod *corev1.Pod) {
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{device: resource.MustParse("1")},
 	}}}
 }
 
-// flapSoon has a pod that is ready on a new node crash a moment later, and be ready again after a while, and so on.
+// flapSoon makes a ready pod on a new node crash a moment later. The pod is ready again after a while, and so on.
 func (c *cluster) flapSoon(m *maker, pod *corev1.Pod) {
 	if m.flaps == 0 || !c.isOnNew(pod) {
 		return
@@ -183,7 +184,7 @@ func (c *cluster) flap(m *maker, uid types.UID) {
 	c.after(after, func() { c.flap(m, uid) })
 }
 
-// readController is what a workload's controller says of its scale.
+// readController returns the scale of a workload as its controller reports it.
 func (c *cluster) readController(w drain.Workload) drain.Controller {
 	m := c.makers[w.Name]
 	if m == nil || m.away || c.ending {
@@ -195,7 +196,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	read := drain.Controller{Replicas: m.scale, Ordered: m.Ordered}
 	for _, pod := range c.pods {
 		if pod.Labels["app"] == m.Name && pod.Status.Phase == corev1.PodSucceeded && pod.DeletionTimestamp == nil {
-			read.Replicas-- // nothing takes its place while it is there
+			read.Replicas-- // nothing replaces it while it exists
 		}
 	}
 	if m.refused {
@@ -204,7 +205,7 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	return read
 }
 
-// readControllers has the process learn what it asks about controllers.
+// readControllers reads the controllers that the step asks about.
 func (p *process) readControllers(step *upgrade.Step) {
 	for _, w := range step.Unscaled {
 		read, known := p.controllers[w]

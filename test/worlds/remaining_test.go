@@ -15,14 +15,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// remainingWorlds is in how many worlds is asked what remains, and mostQuestions how often in each.
+// remainingWorlds is the number of worlds in which the test asks for the remaining time. mostQuestions is how often it asks in each.
 const (
 	remainingWorlds = 120
 	mostQuestions   = 12
 )
 
-// undisturbed is a world of the seed in which only the upgrade does something: a forecast does not tell
-// what others will do.
+// undisturbed returns a world of the seed in which only the upgrade acts: a forecast cannot know what other actors will do.
 func undisturbed(seed uint64) Plan {
 	p := Generate(seed)
 	p.Faults, p.Actors, p.Calm, p.Denial, p.Closed, p.ClosedFor = nil, nil, 0, Denial{}, "", 0
@@ -39,7 +38,7 @@ func undisturbed(seed uint64) Plan {
 	return p
 }
 
-// specOf is the world as a status reads it now, with a group that was read before.
+// specOf returns the world as a status command reads it now, with a group that was read before.
 func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Spec {
 	spec := simulate.Spec{
 		Now: c.now, Group: group, Record: record, Facts: c.plan.facts(), Workloads: map[types.UID]simulate.Workload{},
@@ -60,7 +59,7 @@ func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Sp
 	for _, pod := range c.pods {
 		started := *pod
 		if pod.Spec.NodeName != "" && pod.Status.StartTime == nil {
-			started.Status.StartTime = &metav1.Time{Time: pod.CreationTimestamp.Time} // a kubelet writes it
+			started.Status.StartTime = &metav1.Time{Time: pod.CreationTimestamp.Time} // as a kubelet does
 		}
 		spec.Pods = append(spec.Pods, &started)
 	}
@@ -75,14 +74,14 @@ func specOf(c *cluster, record record.Record, group nodegroup.Group) simulate.Sp
 	return spec
 }
 
-// question is what a forecast said, beside when the upgrade ended.
+// question is a forecast of the time until the upgrade ends.
 type question struct {
 	at, said time.Duration
 	result   record.Result
 }
 
-// askWhatRemains lets the world happen and asks now and then, with readings that are up to half a minute
-// old. It returns no answers for an upgrade that does not end in one run.
+// askWhatRemains plays the world and asks for the remaining time now and then, with readings that are up to half a minute old. It
+// returns no answers for an upgrade that does not end in one run.
 func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Duration) {
 	t.Helper()
 	c := newCluster(&plan)
@@ -119,9 +118,9 @@ func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Durat
 	return asked, c.since()
 }
 
-// TestWhatRemainsIsRightInWorlds: nine of ten answers about the rest of an upgrade are within a quarter or
-// half a minute of what then happens, in clusters that were made apart from the forecasts'.
-func TestWhatRemainsIsRightInWorlds(t *testing.T) {
+// TestRemainingTimeIsRightInWorlds checks that nine of ten forecasts of the remaining time are right: within a quarter of the true
+// time, or within half a minute. The clusters were written independently of the forecasts'.
+func TestRemainingTimeIsRightInWorlds(t *testing.T) {
 	all, right := 0, 0
 	for seed := uint64(1); seed <= remainingWorlds; seed++ {
 		plan := undisturbed(seed)

@@ -15,22 +15,23 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Closing is what keeps pods from new nodes at first, although they are Ready; "" for nothing.
+// Closing is what keeps pods off new nodes at first, although these are Ready; "" for nothing.
 type Closing string
 
-// What keeps pods from new nodes.
+// What keeps pods off new nodes.
 const (
 	ClosedByCordon Closing = "a cordon"
 	ClosedByTaint  Closing = "a start-up taint"
 )
 
-// startTaint is taken off by an agent on the node when it has started.
+// startTaint returns the taint that an agent on the node removes once the agent has started.
 func startTaint() corev1.Taint {
 	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// renewals has some groups without a cloud renew their nodes in place, some new nodes closed to pods at first, some control planes taint nodes
-// by their condition, and some DaemonSets crash on nodes of the wanted revision. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+// renewals draws groups without a cloud whose nodes are renewed in place, new nodes that are closed to pods at first, control planes
+// that taint nodes by their condition, and DaemonSets that crash on nodes of the wanted revision. It draws from its own generator, so
+// that all other draws stay the same.
 func renewals(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
 	p.InPlace = !p.listed() && d.chance(50)
@@ -50,7 +51,7 @@ func renewals(p *Plan) {
 	}
 }
 
-// closeNode keeps pods from a new node for a while.
+// closeNode keeps pods off a new node for a while.
 func (c *cluster) closeNode(node *corev1.Node) {
 	switch c.plan.Closed {
 	case ClosedByCordon:
@@ -65,7 +66,7 @@ func (c *cluster) closeNode(node *corev1.Node) {
 	c.after(c.plan.ClosedFor, func() { c.openNode(node.Name) })
 }
 
-// openNode opens a new node to pods: whoever closed it does that when the node is not fenced.
+// openNode opens a new node to pods, as the user or agent that closed it does. It waits while the node is fenced.
 func (c *cluster) openNode(name string) {
 	node := c.nodes[name]
 	if node == nil {
@@ -82,7 +83,7 @@ func (c *cluster) openNode(name string) {
 	})
 }
 
-// openNodes has admins give back the nodes of the revision that they have closed.
+// openNodes acts as admins, who open the nodes of the revision that they had closed.
 func (c *cluster) openNodes(revision string) {
 	for _, name := range c.nodeNames() {
 		node := c.nodes[name]
@@ -99,7 +100,7 @@ func (c *cluster) openNodes(revision string) {
 
 func isMaintenance(taint corev1.Taint) bool { return taint.Key == "maintenance" }
 
-// isClosed reports whether pods of the group are still kept from a new node.
+// isClosed reports whether the group's pods are still kept off a new node.
 func (c *cluster) isClosed(node *corev1.Node) bool {
 	return slices.Contains(node.Spec.Taints, notReady()) && c.hasIntolerant() || c.isKeptClosed(node)
 }
@@ -112,7 +113,7 @@ func (c *cluster) isKeptClosed(node *corev1.Node) bool {
 	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startTaint()) && c.hasIntolerant()
 }
 
-// hasIntolerant reports whether a pod on the group's nodes that has to leave in a drain does not tolerate taints.
+// hasIntolerant reports whether the group's nodes have a pod that a drain must evict and that does not tolerate taints.
 func (c *cluster) hasIntolerant() bool {
 	for _, pod := range c.pods {
 		node := c.nodes[pod.Spec.NodeName]
@@ -123,8 +124,8 @@ func (c *cluster) hasIntolerant() bool {
 	return false
 }
 
-// renew is the person, or the agent on the node, that brings a drained node back under its name: its kubelet falls silent, and comes back with
-// the wanted revision.
+// renew acts as the user or agent that renews a drained node under its name: its kubelet falls silent and returns with the wanted
+// revision.
 func (u *user) renew(name string) {
 	node := u.c.nodes[name]
 	if u.renewing[node.UID] {
@@ -146,8 +147,8 @@ func (u *user) renew(name string) {
 	})
 }
 
-// reopenRenewed is the person who renewed a node and takes off, once the upgrade has released it, what kept pods from it before the
-// upgrade: that is what the upgrade waits for, and says.
+// reopenRenewed acts as the user who renewed a node. Once the upgrade has released the node, the user removes what kept pods off it
+// before the upgrade. The upgrade waits for that, and says so.
 func (u *user) reopenRenewed(name string) {
 	node := u.c.nodes[name]
 	switch {
@@ -160,7 +161,7 @@ func (u *user) reopenRenewed(name string) {
 	}
 }
 
-// released holds an upgrade that came to rest to having let pods onto the nodes that became current in place, as far as it can have seen that.
+// released checks that an upgrade that stopped has unfenced the nodes that became current in place, if it can have seen that.
 func (r *rules) released(record record.Record) {
 	if !r.quiet {
 		return
@@ -173,8 +174,8 @@ func (r *rules) released(record record.Record) {
 	}
 }
 
-// daemons is I11 for DaemonSets of which all pods were ready before: no node is started while one crashes on a current node, and for no longer
-// than its time.
+// daemons checks I11 for DaemonSets of which all pods were ready before. No node is started while a pod crashes on a current node, and
+// the upgrade does not wait longer than the DaemonSet's time.
 func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
 	for i := range r.c.plan.Workloads {
 		app := &r.c.plan.Workloads[i]
@@ -217,7 +218,7 @@ func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegro
 	}
 }
 
-// daemonPods are the pods of a DaemonSet on nodes that are Ready: on all of them, or on the current ones.
+// daemonPods returns the pods of a DaemonSet on Ready nodes: on all of them, or only on current ones.
 func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for i := range w.Members {
@@ -235,7 +236,7 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 	return pods
 }
 
-// saysDaemon holds what is said of a DaemonSet that does not recover to what was seen.
+// saysDaemon checks what the step says about a DaemonSet that does not recover.
 func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u record.Unhealthy) {
 	if u.Pod == "" && strings.Contains(u.Why, "not created") {
 		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
@@ -256,7 +257,7 @@ func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, 
 	}
 }
 
-// The words for nodes that come back, and for what they come back with.
+// The names of what is met about renewed nodes, closed nodes, and DaemonSets on them.
 const (
 	inPlace       = "in place"
 	daemonCrashes = "a DaemonSet crashes"

@@ -12,14 +12,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// restart writes a new template, as kubectl rollout restart does, and says for which pod, unless that was said before.
+// restart writes a new template, as kubectl rollout restart does, and records for which pod. It does nothing if the pod is already
+// recorded.
 func (c *cluster) restart(a schedule.Restart) error {
 	m := c.makers[a.Deployment]
 	if m == nil || m.deployment == nil || c.ending {
 		return apierrors.NewNotFound(corev1.Resource("deployments"), a.Deployment)
 	}
 	o := m.deployment
-	asRead := o.rollout.surges() || o.rollout == OneNode // a claim is none of the Deployment's
+	asRead := o.rollout.surges() || o.rollout == OneNode // the volume claim is not part of the Deployment
 	if o.uid != a.UID || !asRead {
 		c.restarted(m, a, changed)
 		return nodegroup.ErrMoved
@@ -34,8 +35,8 @@ func (c *cluster) restart(a schedule.Restart) error {
 	return nil
 }
 
-// roll is the Deployment controller: the newest ReplicaSet grows as far as the surge goes, and the older ones shrink as far as pods may be
-// missing, those that are not ready first (deployment/rolling.go).
+// roll acts as the Deployment controller. The newest ReplicaSet grows as far as the surge allows. The older ones shrink as far as pods
+// may be missing, unready pods first (deployment/rolling.go).
 func (c *cluster) roll(m *maker) {
 	o := m.deployment
 	if c.ending || o.rollout == Halted {
@@ -85,7 +86,7 @@ func (c *cluster) readyPerSet(m *maker) []int {
 	return ready
 }
 
-// scale is the ReplicaSet controller: each set gets the pods that it lacks, and loses those that are too many, the least useful first.
+// scale acts as the ReplicaSet controller: it creates the pods that each set lacks, and deletes surplus pods, the least useful first.
 func (c *cluster) scale(m *maker) {
 	for set, want := range m.deployment.sets {
 		pods := c.podsOfSet(m, set)
@@ -100,7 +101,7 @@ func (c *cluster) scale(m *maker) {
 	c.place()
 }
 
-// compareUse puts a pod that no node has first, and then those that are not ready (controller_utils.go, ActivePodsWithRanks).
+// compareUse orders pods without a node first, and then unready ones (controller_utils.go, ActivePodsWithRanks).
 func compareUse(a, b *corev1.Pod) int {
 	use := func(pod *corev1.Pod) int {
 		switch {
@@ -115,7 +116,7 @@ func compareUse(a, b *corev1.Pod) int {
 	return cmp.Compare(use(a), use(b))
 }
 
-// rollSoon has the controller of a Deployment that was restarted look at it, a moment later.
+// rollSoon schedules the controller of a restarted Deployment a moment later.
 func (c *cluster) rollSoon(m *maker) {
 	if o := m.deployment; o != nil && len(o.sets) > 1 && !o.syncing {
 		o.syncing = true

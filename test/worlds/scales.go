@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// scaleDown gives some worlds a workload that its owner scales down and, most times, up again. It draws from its own generator.
+// scaleDown gives some worlds a workload that its owner scales down and, in most cases, up again. It draws from its own generator.
 func scaleDown(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7363616c))}
 	if p.delegated() || p.shortLived() || !d.chance(6) {
@@ -31,7 +31,7 @@ func scaleDown(p *Plan) {
 	}
 }
 
-// rescale has the owner scale the workload as planned.
+// rescale schedules the owner's changes of the workload's scale.
 func (c *cluster) rescale(m *maker) {
 	if m.Down == 0 {
 		return
@@ -56,8 +56,8 @@ func (c *cluster) rescale(m *maker) {
 	}
 }
 
-// deleteSurplus deletes the pods of the workload that are more than its scale: those of a StatefulSet with the highest ordinals, and of
-// others first those that are not ready.
+// deleteSurplus deletes the pods by which the workload exceeds its scale. Of a StatefulSet it deletes the highest ordinals, and of
+// others unready pods first.
 func (c *cluster) deleteSurplus(m *maker) {
 	var ready, unready []types.UID
 	for _, uid := range sortedKeys(c.pods) {
@@ -80,8 +80,8 @@ func (c *cluster) deleteSurplus(m *maker) {
 	}
 }
 
-// owed is how many ready pods the upgrade owes the workload, of so many before: fewer while its owner has scaled it down, and just after,
-// and none that were gone before it evicted any.
+// owed returns how many ready pods the upgrade must leave the workload. before is the number before the upgrade. It is less while the
+// owner has scaled the workload down, and shortly after. It is zero if the pods were gone before the upgrade evicted any.
 func (r *rules) owed(app *Workload, before int, record *record.Record) int {
 	const noticed = 10 * time.Second
 	since := r.c.now.Sub(start())

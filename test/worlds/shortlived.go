@@ -11,11 +11,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// week is how long nodes of a short-lived upgrade may take to end (GKE G90).
+// week is how long the nodes of a short-lived upgrade may take to end (GKE G90).
 const week = 7 * 24 * time.Hour
 
-// shortLived makes some of the worlds that have a cloud ones whose nodes end by themselves within days. It has dice of its own, so that
-// all other worlds stay as they are.
+// shortLived makes nodes end by themselves within days, in some worlds with a cloud. It draws from its own generator, so that all
+// other worlds stay the same.
 func shortLived(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73686f72))}
 	if !p.sized() || p.delegated() || p.blueGreen() || !d.chance(4) {
@@ -37,7 +37,7 @@ func shortLived(p *Plan) {
 
 func (p *Plan) shortLived() bool { return p.Request.Strategy == record.ShortLived }
 
-// expires is G90: the group is pointed at its revision, no node is touched, and who is left is told for a week.
+// expires checks G90: the group is pointed at its revision, no node is touched, and the nodes that are left are listed for a week.
 func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
 	for _, action := range step.Actions {
 		if _, points := action.(nodegroup.SetRevision); !points {

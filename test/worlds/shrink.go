@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Shrink makes the plan of a broken world smaller, one part at a time, for as long as a rule stays broken
-// and there are tries left: what remains is what it takes.
+// Shrink makes the plan of a broken world smaller, one part at a time, while a rule stays broken and tries are left. The result has
+// only the parts that are needed to break a rule.
 func Shrink(plan Plan, tries int) Plan {
 	for smaller := true; smaller; {
 		smaller = false
@@ -23,7 +23,7 @@ func Shrink(plan Plan, tries int) Plan {
 	return plan
 }
 
-// candidates are the plans that lack one thing each, large things first.
+// candidates returns the plans that lack one part each, large parts first.
 func candidates(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Actors {
@@ -62,7 +62,7 @@ func candidates(p Plan) []Plan {
 	return append(plans, plainer(p)...)
 }
 
-// plainer are the plans with one oddity less.
+// plainer returns the plans with one oddity less.
 func plainer(p Plan) []Plan {
 	var plans []Plan
 	for i := range p.Nodes {

@@ -14,19 +14,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// soaks is what the rules of blue-green upgrades have to remember.
+// soaks is the state of the rules about blue-green upgrades.
 type soaks struct {
-	// spent is how long all soaks take, before how long those did that were begun before the last one's phase.
+	// spent is the length of all soaks. before is the length of those that began before the phase of the last soak.
 	spent, before time.Duration
-	// rested is when a node's drain ended last, began when the phase of the last soak did.
+	// rested is when the drain of a node last ended. began is when the phase of the last soak began.
 	rested, began time.Time
-	// last is true once the last soak was begun, completed once somebody ended it.
+	// last is true once the last soak has begun. completed is true once a user has ended it.
 	last, completed bool
-	// early is true for a process that finds a soak with long to go.
+	// early is true for a process that begins long before the end of a soak.
 	early bool
 }
 
-// bothColours holds one decision of a blue-green upgrade to the rules.
+// bothColours checks one decision of a blue-green upgrade.
 func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if !isBlueGreen(rec) || rec.Stopping == record.Aborted {
@@ -44,7 +44,8 @@ func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// batches is G44 to G47: nodes are started batch by batch, each after the soak of the one before, and a node that is not empty in time is kept.
+// batches checks G44 to G47. Nodes are started batch by batch, each after the soak of the previous batch. A node that is not empty in
+// time is kept.
 func (r *rules) batches(w *upgrade.World, rec *record.Record) {
 	for name, before := range w.Record.Nodes {
 		n, kept := rec.Nodes[name]
@@ -88,7 +89,8 @@ func isInDrain(s record.NodeState) bool {
 	return s == record.NodeDraining || s == record.NodeForcing || s == record.NodeEmpty
 }
 
-// soaking is G47 to G52: each soak takes its time, all take a week at the most, and the last ends before its time only where somebody says so.
+// soaking checks G47 to G52. Each soak takes its time, and all together take at most a week. The last soak ends early only if a user
+// requests it.
 func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
 	before, now, asked := w.Record.Soak, rec.Soak, rec.Request.BlueGreen
 	soaksLast := rec.Phase == record.PhaseSoak || rec.Phase == record.PhaseDeleteBlue
@@ -97,7 +99,7 @@ func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
 	if soaksLast && r.soaks.began.IsZero() {
 		r.soaks.began, r.soaks.before = w.Now, r.soaks.spent
 	}
-	ended := !before.Until.After(w.Now) // the next one may begin at once
+	ended := !before.Until.After(w.Now) // the next soak may begin at once
 	switch {
 	case now.Until.Equal(before.Until):
 	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != rec.Phase:
@@ -126,7 +128,7 @@ func (r *rules) soaking(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// beginsSoak holds the length of a soak to what was asked for, to what is left of a week, or to what a pause left of it.
+// beginsSoak checks the length of a soak. It is the requested length, or the rest of the week, or what a pause left of it.
 func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
 	want := w.Record.Soak.Left.Duration
 	if want == 0 {
@@ -142,7 +144,7 @@ func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
 		r.soaks.last = last
 	}
 	got := record.Soak.Until.Sub(w.Now)
-	if record.Soak.Until.IsZero() { // it is paused as it begins
+	if record.Soak.Until.IsZero() { // the soak is paused when it begins
 		got = record.Soak.Left.Duration
 	}
 	if got != want {
@@ -150,7 +152,7 @@ func (r *rules) beginsSoak(w *upgrade.World, record *record.Record, last bool) {
 	}
 }
 
-// deletes is G53: outdated nodes and their pods are deleted in the last phase alone, which is neither paused nor rolled back.
+// deletes checks G53: outdated nodes and their pods are deleted only in the last phase. That phase is neither paused nor rolled back.
 func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if !isDeletingBlue(rec) {
@@ -172,7 +174,7 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// graced is G53: a pod keeps its grace period, up to an hour.
+// graced checks G53 for grace periods: a deleted pod keeps its own, up to an hour.
 func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
 	want := int64(0)
 	if *pod.Spec.TerminationGracePeriodSeconds > 3600 {
@@ -183,7 +185,7 @@ func (r *rules) graced(pod *corev1.Pod, a schedule.Deletion) {
 	}
 }
 
-// fencedFirst is G43, and G53: no pod is evicted before all outdated nodes are fenced, and none once they are deleted.
+// fencedFirst checks G43 and G53: no pod is evicted before all outdated nodes are fenced, and none once these nodes are being deleted.
 func (r *rules) fencedFirst(w *upgrade.World, stored *record.Record, a nodegroup.Action) {
 	if !isBlueGreen(stored) {
 		return
@@ -198,7 +200,8 @@ func (r *rules) fencedFirst(w *upgrade.World, stored *record.Record, a nodegroup
 	}
 }
 
-// holds is G42 and G51: autoscalers are kept from both colours while nodes are drained, and from the outdated ones alone while it soaks.
+// holds checks G42 and G51: autoscalers are kept from the nodes of both colours while nodes are drained, and only from the outdated
+// ones during the last soak.
 func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 	if rec.Phase != record.PhaseDrainBlue && rec.Phase != record.PhaseSoak {
 		return
@@ -209,7 +212,7 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 			continue
 		}
 		if !m.Outdated && nodegroup.HasNotReadyTaint(m.Node) {
-			continue // the control plane is about to write this node, too
+			continue // the control plane is about to write to this node, too
 		}
 		want := m.Outdated || rec.Phase == record.PhaseDrainBlue
 		if held := keptFromScaler(m.Node); held != want {
@@ -222,7 +225,7 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 	}
 }
 
-// heldFirst is G42 at the start: nothing is done to the group before autoscalers are kept from its outdated nodes.
+// heldFirst checks G42 at the start: autoscalers are kept from the group's outdated nodes before anything else is done to the group.
 func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.OfCloud) {
 		return
@@ -235,7 +238,7 @@ func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// stays reports whether the upgrade came to rest where both colours stay as they are.
+// stays reports whether the upgrade stopped in a phase in which the nodes of both colours stay as they are.
 func (r *rules) stays(rec *record.Record) bool {
 	staying := []record.Phase{record.PhaseCordonBlue, record.PhaseDrainBlue, record.PhaseSoak, record.PhaseDeleteBlue}
 	if r.c.plan.autoscaled() {
@@ -244,7 +247,8 @@ func (r *rules) stays(rec *record.Record) bool {
 	return (isBlueGreen(rec) || r.c.plan.autoscaled()) && slices.Contains(staying, rec.Phase) && rec.Result != record.Aborted && rec.Stopping != record.Aborted
 }
 
-// standing is G54: outdated nodes keep their fence, and what would change the group stays suspended. Nodes that were current before are as others left them.
+// standing checks G54: outdated nodes keep their fence, and the processes that would change the group stay suspended. Nodes that were
+// current before are as other actors left them.
 func (r *rules) standing(rec record.Record) {
 	if rec.Result != record.Waiting && !strings.Contains(rec.Message, "both stay") {
 		r.fail("G54", "it does not say that both colours stay: %q", rec.Message)
@@ -267,7 +271,7 @@ func (r *rules) standing(rec record.Record) {
 	}
 }
 
-// waits holds an upgrade that nobody is at work on to the soak that it waits for.
+// waits checks an upgrade that exited until its soak is over.
 func (r *rules) waits(record record.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// slowStarters gives some worlds a workload whose pods take minutes to become ready, and on new nodes five times as long: late, but within
-// the time that they have. It draws from its own generator.
+// slowStarters gives some worlds a workload whose pods take minutes to become ready. On new nodes they take a little more than five
+// times as long. It draws from its own generator.
 func slowStarters(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x736c6f77))}
 	if p.delegated() || p.shortLived() || !d.chance(8) {
@@ -29,7 +29,7 @@ func slowStarters(p *Plan) {
 	}
 }
 
-// tellStart has a pod that has been there for long tell when it was started, and when it became ready.
+// tellStart writes on a first pod when it was started, and when it became ready.
 func tellStart(m *maker, pod *corev1.Pod) {
 	pod.Status.StartTime = pod.CreationTimestamp.DeepCopy()
 	for i := range pod.Status.Conditions {
@@ -39,7 +39,8 @@ func tellStart(m *maker, pod *corev1.Pod) {
 	}
 }
 
-// givesTime is I11 for pods that usually take long to become ready: an upgrade does not stop for one before it has had five times that.
+// givesTime checks I11 for pods that usually take long to become ready: an upgrade does not stop for such a pod before five times that
+// long.
 func (r *rules) givesTime(w *upgrade.World, step *upgrade.Step) {
 	_, last, _ := strings.Cut(step.Record.Message, "--ignore-unready=")
 	for _, u := range step.Status.Unhealthy {

@@ -16,19 +16,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Tally counts the worlds in which each thing was met, by what it is and its name.
+// Tally counts the worlds in which each word was met, by its category and name.
 type Tally map[[2]string]int
 
 func (t Tally) met(what, name string) { t[[2]string{what, name}] = 1 }
 
-// Add counts another tally's worlds in.
+// Add adds the counts of another tally.
 func (t Tally) Add(other Tally) {
 	for key, n := range other {
 		t[key] += n
 	}
 }
 
-// plan counts what the world is made of.
+// plan counts the parts of the world.
 func (t Tally) plan(p *Plan) {
 	t.met("provider", p.Provider)
 	t.met("like", p.Request.Like)
@@ -50,7 +50,7 @@ func (t Tally) plan(p *Plan) {
 	}
 }
 
-// step counts what one decision was taken on, and what it says.
+// step counts what one decision was based on, and what it says.
 func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
 	if step.Record.Run == "" {
 		return // there is nothing to do
@@ -79,7 +79,7 @@ func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// pods counts why pods of a node that is being drained are not sent away.
+// pods counts why pods of a draining node are not evicted.
 func (t Tally) pods(m *nodegroup.Member, w *upgrade.World) {
 	lost := silent(m.Node, w.Now)
 	for _, pod := range m.Pods {
@@ -89,7 +89,7 @@ func (t Tally) pods(m *nodegroup.Member, w *upgrade.World) {
 	}
 }
 
-// Write prints the histogram. What is declared is listed also where it was not met.
+// Write prints the histogram. It also lists declared words that were not met.
 func (t Tally) Write(w io.Writer) error {
 	for _, key := range declared() {
 		t[key] += 0
@@ -103,10 +103,10 @@ func (t Tally) Write(w io.Writer) error {
 	return nil
 }
 
-// perMille is how many worlds it takes for each thing that is declared to be met once.
+// perMille is the number of worlds among which each declared word must be met once.
 const perMille = 1000
 
-// Rare lists what is declared and was met in less than one of a thousand of the worlds. A run of fewer worlds says nothing of that.
+// Rare lists the declared words that were met in less than one of a thousand worlds. It lists none for a run of fewer worlds.
 func (t Tally) Rare(ran int) []string {
 	var rare []string
 	for _, key := range declared() {
@@ -117,7 +117,7 @@ func (t Tally) Rare(ran int) []string {
 	return rare
 }
 
-// declared is all that worlds are to lead to: what goes wrong here, and what package upgrade and package drain have a word for.
+// declared returns all words that worlds must lead to: the faults and actors here, and the words of package upgrade and package drain.
 func declared() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
@@ -156,7 +156,7 @@ func declared() [][2]string {
 	)
 }
 
-// allActions are the kinds of actions, as kindOf has them.
+// allActions returns the kinds of all actions.
 func allActions() []string {
 	var kinds []string
 	for _, action := range []nodegroup.Action{
@@ -196,7 +196,7 @@ func phases() []record.Phase {
 	return upgrade.Phases(record.Surge)
 }
 
-// phasesOf are the phases of the record's strategy; the way back is a surge, whatever the upgrade was.
+// phasesOf returns the phases of the record's strategy. The way back is always a surge upgrade.
 func phasesOf(record *record.Record) []record.Phase {
 	if record.Back {
 		return phases()
@@ -204,7 +204,7 @@ func phasesOf(record *record.Record) []record.Phase {
 	return upgrade.Phases(record.Request.Strategy)
 }
 
-// kindOf is an action's kind, without what it is done to.
+// kindOf returns an action's kind, without its object.
 func kindOf(action nodegroup.Action) string {
 	kind, _, _ := strings.Cut(action.Key(), "/")
 	return kind

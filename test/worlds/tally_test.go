@@ -13,12 +13,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestEveryWordIsDeclared holds the histogram to all constants that the state machine, the drain brain and the worlds
-// have of each type, and to all actions: one that no world leads to is then missed in it.
+// TestEveryWordIsDeclared checks that declared lists all actions and all constants of the types in words. A word that no world leads
+// to is then listed as rare.
 func TestEveryWordIsDeclared(t *testing.T) {
 	apart := map[string]bool{
-		"ObstacleKind ":         true, // no obstacle
-		"InstanceState Standby": true, // of the clouds here only that of AWS has it, and no world does
+		"ObstacleKind ":         true, // the zero value: no obstacle
+		"InstanceState Standby": true, // only AWS has it among the clouds here, and no world leads to it
 	}
 	words := map[string]string{
 		"ActorKind": "actor", "FaultKind": "fault", "Kind": "workload", "Shape": "budget",
@@ -44,8 +44,9 @@ func TestEveryWordIsDeclared(t *testing.T) {
 	}
 }
 
-// TestWhatIsRareIsNamed holds a run of many worlds to have met all that is declared, and one of few worlds to nothing.
-func TestWhatIsRareIsNamed(t *testing.T) {
+// TestRareListsWhatIsSeldomMet checks that Rare lists words that are met too seldom in a run of many worlds, and nothing in a run of
+// few worlds.
+func TestRareListsWhatIsSeldomMet(t *testing.T) {
 	met := Tally{}
 	for _, key := range declared() {
 		met[key] = 100
@@ -66,7 +67,8 @@ func TestWhatIsRareIsNamed(t *testing.T) {
 
 type word struct{ of, name string }
 
-// constants are the string constants of a folder's source with the name of their type, and its actions by the beginning of their keys.
+// constants returns the string constants of a folder's source with the names of their types, and its actions by the prefix of their
+// keys.
 func constants(t *testing.T, folder string) []word {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -112,12 +114,13 @@ func constantsOf(spec *ast.ValueSpec) []word {
 	return words
 }
 
-// actionOf is the literal that the method Key of an action begins with, as far as its first slash; methods of other types have none.
+// actionOf returns the text up to the first slash of the literal with which an action's Key method begins. The Key methods of other
+// types have no such literal.
 func actionOf(key *ast.FuncDecl) []word {
 	var words []word
 	ast.Inspect(key.Body, func(node ast.Node) bool {
 		if text, ok := literal(node); ok && len(words) == 0 {
-			if kind, _, _ := strings.Cut(text, "/"); strings.TrimSpace(kind) != "" { // a list that is joined is no action's key
+			if kind, _, _ := strings.Cut(text, "/"); strings.TrimSpace(kind) != "" { // a list that is joined is not an action's key
 				words = append(words, word{"action", kind})
 			}
 		}

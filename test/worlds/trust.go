@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// standby has the owner of some groups of AWS take an outdated instance out of service before the upgrade, whose node is silent since. It
-// draws from its own generator.
+// standby makes the owner of some AWS groups take an outdated instance out of service before the upgrade. Its node is silent since
+// then. It draws from its own generator.
 func standby(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x7374616e))}
 	if p.Provider != "aws" || p.Request.Strategy != record.Surge || p.outdated() <= max(1, p.Request.Surge) || !d.chance(15) {
@@ -41,7 +41,7 @@ func (p *Plan) onStandby() (n int) {
 	return n
 }
 
-// leftAlone is the rule that instances on Standby are left alone, and that an upgrade which reached its goal says so.
+// leftAlone checks that the upgrade does not touch instances on Standby, and names them when it succeeds.
 func (r *rules) leftAlone(rec record.Record) {
 	if rec.Run == "" {
 		return
@@ -61,7 +61,8 @@ func (r *rules) leftAlone(rec record.Record) {
 	}
 }
 
-// strayMarks gives outdated nodes of some groups annotations of ours that no run of the world wrote. It draws from its own generator.
+// strayMarks gives outdated nodes of some groups annotations of this program that no run of the world wrote. It draws from its own
+// generator.
 func strayMarks(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73747279))}
 	if p.delegated() || p.shortLived() || !d.chance(12) {
@@ -73,7 +74,7 @@ func strayMarks(p *Plan) {
 	}
 }
 
-// markStray writes on a node what no run of the world wrote there.
+// markStray writes annotations on a node that no run of the world wrote.
 func markStray(node *corev1.Node) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodemark.AnnotationDeadline, nodemark.FormatTime(node.CreationTimestamp.Time))
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, nodemark.AnnotationOwner, `{"namespace":"ops","group":"other","epoch":7}`)
@@ -81,7 +82,7 @@ func markStray(node *corev1.Node) {
 	tellSmaller(node)
 }
 
-// isStray reports whether the node had annotations of ours before the world's first run.
+// isStray reports whether the node had annotations of this program before the world's first run.
 func (r *rules) isStray(name string) bool {
 	for i, n := range r.c.plan.Nodes {
 		if n.Stray && nodeName(n, i) == name {
@@ -92,7 +93,7 @@ func (r *rules) isStray(name string) bool {
 	return false
 }
 
-// withoutOurs is the node without annotations of ours.
+// withoutOurs returns the node without annotations of this program.
 func withoutOurs(node *corev1.Node) *corev1.Node {
 	bare := node.DeepCopy()
 	maps.DeleteFunc(bare.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") })
@@ -102,7 +103,8 @@ func withoutOurs(node *corev1.Node) *corev1.Node {
 	return bare
 }
 
-// aimRecord has another actor who may write the record aim it at another machine, in some worlds. It draws from its own generator.
+// aimRecord adds, in some worlds, another actor who may write the record and changes a node's machine there. It draws from its own
+// generator.
 func aimRecord(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x61696d65))}
 	if !p.listed() || p.delegated() || p.shortLived() || p.pins() || p.Denial.Kind != "" || !d.chance(12) {
@@ -114,7 +116,7 @@ func aimRecord(p *Plan) {
 	}
 }
 
-// aim has the process die, and the record name another machine for a node that was started: one of the group, or one that is none of its.
+// aim kills the process and writes another machine into the record of a started node: a machine of the group, or a foreign one.
 func (u *user) aim(pick int) bool {
 	if u.aimed != "" || u.process.dead {
 		return false
@@ -146,10 +148,10 @@ func (u *user) aim(pick int) bool {
 	return true
 }
 
-// foreignMachine is a machine that is none of the group's.
+// foreignMachine is a machine that does not belong to the group.
 const foreignMachine = "i-elsewhere-outside"
 
-// repair is the person who puts the record right, once the upgrade has said what is wrong with it.
+// repair acts as the user, who corrects the record once the upgrade has said what is wrong with it.
 func (u *user) repair(record record.Record) {
 	if named := u.namedBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
 		u.rules.tally.met("trust", recordPointed)
@@ -169,7 +171,7 @@ func saysAimed(rec *record.Record) bool {
 	return rec.Result == record.Failed && strings.Contains(rec.Message, "another actor has changed the record")
 }
 
-// own is S31: no machine is terminated but the one that the node has.
+// own checks S31: only the machine that belongs to the node is terminated.
 func (r *rules) own(a nodegroup.Terminate) {
 	node := r.c.nodes[a.Node]
 	if a.Instance == foreignMachine {
@@ -180,8 +182,8 @@ func (r *rules) own(a nodegroup.Terminate) {
 	}
 }
 
-// rebuilds is S30: were the record lost now, it would be made again from what all fenced nodes say. One of them that says something else
-// is contradicted, one that is not fenced is not heard, and no limit is extended.
+// rebuilds checks S30: if the record were lost now, it could be rebuilt from the annotations of all fenced nodes. A fenced node that
+// says something else is contradicted. A node that is not fenced is ignored. No limit is extended.
 func (r *rules) rebuilds(p *process, w *upgrade.World) {
 	if p.turns%10 != 7 || !r.quiet || !r.c.plan.sized() || w.Record.Run == "" || w.Record.Sizes.Desired == 0 {
 		return
@@ -217,7 +219,7 @@ func (r *rules) rebuilds(p *process, w *upgrade.World) {
 	}
 }
 
-// splitFenced lists the places of the members whose nodes the run has fenced, and of those whose nodes it has not.
+// splitFenced returns the indexes of the members whose nodes the run has fenced, and of the other members with a node.
 func splitFenced(w *upgrade.World) (fenced, others []int) {
 	for i := range w.Members {
 		switch m := &w.Members[i]; {
@@ -231,12 +233,12 @@ func splitFenced(w *upgrade.World) (fenced, others []int) {
 	return fenced, others
 }
 
-// tellSmaller has a node say that its group had one node before the upgrade.
+// tellSmaller writes on a node that its group had one node before the upgrade.
 func tellSmaller(node *corev1.Node) {
 	nodemark.SetGroupBaseline(node, `{"desired":1,"min":0,"max":1}`)
 }
 
-// rebuiltWith is the record as it is made again when one of the nodes lies.
+// rebuiltWith returns the record that is rebuilt if one of the nodes lies.
 func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Record, error) {
 	lost := *w
 	lost.Record, lost.Members = record.Record{}, slices.Clone(w.Members)
@@ -246,25 +248,25 @@ func rebuiltWith(w *upgrade.World, at int, lie func(*corev1.Node)) (record.Recor
 	return upgrade.RebuildRecord(lost)
 }
 
-// contradicted holds a lost record to being refused when a fenced node says something else than the others.
+// contradicted checks that the record is not rebuilt if a fenced node contradicts the others.
 func (r *rules) contradicted(w *upgrade.World, at int, lie func(*corev1.Node)) {
 	if record, err := rebuiltWith(w, at, lie); !errors.Is(err, upgrade.ErrLost) {
 		r.fail("S30", "node %s contradicts the other fenced nodes, and the record is made again as run %q of %d nodes: %v", w.Members[at].Name(), record.Run, record.Sizes.Desired, err)
 	}
 }
 
-// rebuilt holds a record that was made again to the run and the size that the true one has.
+// rebuilt checks that a rebuilt record has the run and the size of the true one.
 func (r *rules) rebuilt(w *upgrade.World, record *record.Record, err error) {
 	if err != nil || record.Run != w.Record.Run || record.Sizes.Desired != w.Record.Sizes.Desired {
 		r.fail("S30", "a lost record is made again as run %q of %d nodes, and was run %q of %d: %v", record.Run, record.Sizes.Desired, w.Record.Run, w.Record.Sizes.Desired, err)
 	}
 }
 
-// madeUp is a revision that was never made.
+// madeUp is a revision that does not exist.
 const madeUp = "made-up"
 
-// pointRecord has another actor who may write the record name a revision there that the group never had, in some worlds in which an abort
-// points the group back. A rollback is not begun to such a revision: package plugin refuses it. It draws from its own generator.
+// pointRecord adds another actor to some worlds in which an abort points the group back. That actor may write the record, and writes a
+// revision there that the group never had. Package plugin refuses a rollback to such a revision. It draws from its own generator.
 func pointRecord(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
 	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(60) {
@@ -275,7 +277,7 @@ func pointRecord(p *Plan) {
 	}
 }
 
-// pointRecord has the process die, and the record name another revision as the one before the upgrade.
+// pointRecord kills the process and writes another revision into the record as the one before the upgrade.
 func (u *user) pointRecord(int) bool {
 	named := u.namedBefore()
 	if u.process.dead || named.ID == "" || named.ID == madeUp {
@@ -286,7 +288,7 @@ func (u *user) pointRecord(int) bool {
 	return true
 }
 
-// namedBefore is where the record names the revision before the upgrade.
+// namedBefore returns the field in which the record has the revision before the upgrade.
 func (u *user) namedBefore() *nodegroup.Revision {
 	if record := &u.stored.record; record.Pointed.ID != "" {
 		return &record.Pointed
@@ -294,8 +296,8 @@ func (u *user) namedBefore() *nodegroup.Revision {
 	return &u.stored.record.Previous
 }
 
-// scribbles has others write what this program does not write over the annotation that says what nodes were like before, in some worlds. It
-// draws from its own generator.
+// scribbles adds, in some worlds, actors who overwrite the annotation that records what a node was like before with text that this
+// program does not write. It draws from its own generator.
 func scribbles(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73637269))}
 	if p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(8) {
@@ -307,10 +309,10 @@ func scribbles(p *Plan) {
 	}
 }
 
-// unreadable is what an upgrade says of an annotation of ours that it did not write.
+// unreadable is in the message of an upgrade about an annotation of this program that it did not write.
 const unreadable = "cannot be read"
 
-// scribble spoils the annotation on a node of the group, fenced or not. With it goes what the node was like before.
+// scribble overwrites the annotation on a node of the group, fenced or not. The record of what the node was like before is lost.
 func (u *user) scribble(pick int) bool {
 	name := u.one(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
 	if name == "" {
@@ -323,7 +325,7 @@ func (u *user) scribble(pick int) bool {
 	return true
 }
 
-// wipe is the person who takes annotations away that cannot be read, for the command names them and does not begin before.
+// wipe acts as the user, who removes unreadable annotations. The command names them and does not begin before.
 func (u *user) wipe() {
 	for _, name := range u.c.nodeNames() {
 		for found := nodemark.FindUnreadable(u.c.nodes[name]); found != nil; found = nodemark.FindUnreadable(u.c.nodes[name]) {
@@ -333,7 +335,7 @@ func (u *user) wipe() {
 	}
 }
 
-// The words for what is not to be trusted, and for what is to be left alone.
+// The names of what cannot be trusted, and of what must not be touched.
 const (
 	onStandby     = "an instance is on Standby"
 	recordAimed   = "a record is aimed at another machine"

@@ -9,20 +9,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// spot makes some of the groups that are upgraded by GKE's numbers groups of Spot instances. It has dice of its own, so that all other
-// worlds stay as they are.
+// spot makes some groups that are upgraded by GKE's numbers groups of Spot instances. It draws from its own generator, so that all
+// other worlds stay the same.
 func spot(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73706f74))}
 	p.Spot = p.sized() && p.Request.Like == "gke" && p.Request.Strategy == record.Surge && d.chance(25)
 }
 
-// inTurns reports whether the zones of the plan's group have to be replaced one after the other: where launches name a zone, and where
-// another actor launches.
+// inTurns reports whether the zones of the plan's group must be replaced one after the other: where launches name a zone, and where
+// another actor launches nodes.
 func (p *Plan) inTurns() bool {
 	return p.Request.Like == "gke" && p.Request.Strategy == record.Surge && (p.inZones() || !p.sized())
 }
 
-// turns is G12, G14 and G23: one zone at a time is replaced by GKE's numbers, at most 20 nodes at once, and Spot nodes are not waited for.
+// turns checks G12, G14 and G23: by GKE's numbers one zone at a time is replaced, at most 20 nodes at once, and Spot nodes are not
+// waited for.
 func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if rec.Run == "" || !r.c.plan.inTurns() {
@@ -54,7 +55,7 @@ func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
 	r.notAwaited(w, step)
 }
 
-// oneSurge holds nodes that are added to the zone that has its turn.
+// oneSurge checks that nodes are added in only one zone at a time.
 func (r *rules) oneSurge(record *record.Record) {
 	added := ""
 	for zone, z := range record.Ledger.Books().Zones {
@@ -68,7 +69,7 @@ func (r *rules) oneSurge(record *record.Record) {
 	}
 }
 
-// nextTurn is G16 at the end of a zone: as many nodes serve as did at first when a node of another zone is begun.
+// nextTurn checks the end of a zone's turn (G16): when a node of another zone is started, as many nodes serve as did at first.
 func (r *rules) nextTurn(record *record.Record, name, zone string) {
 	before := r.begunIn
 	r.begunIn = zone
@@ -86,10 +87,11 @@ func (r *rules) nextTurn(record *record.Record, name, zone string) {
 	}
 }
 
-// newAwaited is met where other nodes than Spot nodes are waited for: else no world reads the words by which notAwaited knows a wait.
+// newAwaited is met when an upgrade waits for new nodes that are not Spot nodes. If it is never met, notAwaited no longer recognizes a
+// wait by its words.
 const newAwaited = "new nodes are waited for"
 
-// notAwaited is G23: Spot nodes that are launched are not waited for until they are Ready.
+// notAwaited checks G23: the upgrade does not wait until launched Spot nodes are Ready.
 func (r *rules) notAwaited(w *upgrade.World, step *upgrade.Step) {
 	var wanted int
 	if _, err := fmt.Sscanf(step.Status.Waiting, "%d new node", &wanted); err != nil {

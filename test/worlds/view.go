@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// view is the cluster as a process has seen it: complete when the process began, and changed by what its watches told since.
+// view is the cluster as a process has seen it: complete when the process began, and changed by its watch events since.
 type view struct {
 	nodes     map[string]*corev1.Node
 	pods      map[types.UID]*corev1.Pod
@@ -25,7 +25,7 @@ type view struct {
 	indexed   bool
 	disrupted map[types.NamespacedName]time.Time
 	workloads *drain.WorkloadIndex
-	// shown are the pods of each node as they were given out last: as package cluster does, the same slice while they are the same.
+	// shown contains each node's pods as they were last returned. As in package cluster, the slice stays the same while the pods do.
 	shown map[string][]*corev1.Pod
 }
 

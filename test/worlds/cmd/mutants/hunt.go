@@ -16,9 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// hunt is how mutants are looked for: in how many worlds each, of those with the strategy alone if one is named, and how many
-// mutants at once. A mutant that is among the known is looked for in the world of that seed first,
-// unless all is to be forgotten.
+// hunt is the settings of a search for mutants: how many worlds for each mutant, and how many mutants in parallel. If strategy is set,
+// only worlds with that strategy count. A known mutant is first searched in the world of its seed, unless forget is set.
 type hunt struct {
 	worlds, parallel int
 	strategy         string
@@ -26,18 +25,18 @@ type hunt struct {
 	forget           bool
 }
 
-// trace is what a hunt came to.
+// trace is the result of a hunt.
 type trace struct {
 	mutant mutant.Mutant
-	// broken is the rule that gave the mutant away, in the world of that name; err is set where none did.
+	// broken is the rule that the mutant broke, in the world of that name. err is set if it broke none.
 	broken, world string
-	// innocent are the worlds that break a rule without the mutant, too.
+	// innocent lists the worlds that break a rule without the mutant, too.
 	innocent []string
 	took     time.Duration
 	err      error
 }
 
-// all hunts the mutants, several at once, and yields what came of each in their order.
+// all hunts the mutants in parallel and yields the results in the order of the mutants.
 func (h hunt) all(mutants []mutant.Mutant) func(func(trace) bool) {
 	return func(yield func(trace) bool) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +63,7 @@ func (h hunt) all(mutants []mutant.Mutant) func(func(trace) bool) {
 	}
 }
 
-// one builds the worlds with a mutant in them and has them run.
+// one builds the worlds with a mutant in them and runs them.
 func (h hunt) one(ctx context.Context, m mutant.Mutant) trace {
 	began := time.Now()
 	t := trace{mutant: m}
@@ -82,7 +81,7 @@ func (h hunt) one(ctx context.Context, m mutant.Mutant) trace {
 	return t
 }
 
-// build makes the command worlds with the mutant in the product's place.
+// build builds the command worlds with the mutant in place of the product's source.
 func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string, err error) {
 	overlay, err := m.Plant(scratch)
 	if err != nil {
@@ -98,7 +97,7 @@ func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string
 
 func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^((seed|found) (\d+)): (.*)$`) }
 
-// search looks for the mutant in the world that found it the last time, and then in all of them. It returns an error when none finds it.
+// search looks for the mutant in the world that last found it, and then in all worlds. It returns an error if no world finds it.
 func (h hunt) search(ctx context.Context, binary string, t *trace) error {
 	if seed, known := h.known[t.mutant.Name]; known {
 		if err := h.chase(ctx, binary, t, "-first", strconv.FormatUint(seed, 10), "-n", "1"); err == nil {
@@ -108,8 +107,8 @@ func (h hunt) search(ctx context.Context, binary string, t *trace) error {
 	return h.chase(ctx, binary, t, "-n", strconv.Itoa(h.worlds), "-found", "-strategy", h.strategy)
 }
 
-// chase runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
-// process, which runs the product as it is. It returns an error when none does.
+// chase runs worlds with the mutant, one after the other, until one breaks a rule that it does not break in this process. This process
+// runs the unchanged product. chase returns an error if no world does.
 func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -134,7 +133,7 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...strin
 		}
 	}
 	cancel()
-	_ = run.Wait() // it is killed, or errs because worlds broke
+	_ = run.Wait() // it is killed, or fails because worlds broke rules
 	switch {
 	case t.broken != "":
 		return nil
@@ -145,8 +144,8 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace, which ...strin
 	}
 }
 
-// suspect takes a broken world for the mutant's doing unless it breaks without it. The world has a number among those that are drawn, or
-// among those that were found.
+// suspect records the mutant as the cause of a broken world, unless the world also breaks without it. number is the world's seed, or
+// its number among the stored worlds, as kind says.
 func (t *trace) suspect(world, kind, number, rule string) error {
 	plan, err := planOf(kind, number)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command mutants plants bugs in the state machine, one at a time and never in the
-// product, and counts how many random worlds it takes until one of them breaks a
-// rule that it does not break without the bug. A mutant that is not found is a hole
-// in the rules or in the worlds.
+// Command mutants plants bugs in copies of the state machine, one at a time, and never in the product. It counts how many random
+// worlds it takes until one breaks a rule that it does not break without the bug. A mutant that no world finds is a gap in the rules
+// or in the worlds.
 package main
 
 import (
@@ -37,8 +36,8 @@ func main() {
 	}
 }
 
-// run hunts every mutant and prints a line for each. It returns an error when one is not found or cannot be planted, and then before any is hunted.
-// It notes in which worlds they were found.
+// run hunts every mutant and prints a line for each. It records in which worlds the mutants were found. It returns an error if a
+// mutant is not found. If a mutant cannot be planted, it returns an error before the hunt.
 func run(out io.Writer, h hunt, dir, only string) error {
 	mutants, err := mutant.ReadAll(dir, only)
 	if err != nil {
@@ -63,7 +62,7 @@ func run(out io.Writer, h hunt, dir, only string) error {
 		fmt.Fprintf(out, "%-32s %-12s %6s  %.110s\n", trace.mutant.Name, trace.world, trace.took.Round(time.Second), trace.broken)
 		delete(known, trace.mutant.Name)
 		if number, drawn := strings.CutPrefix(trace.world, "seed "); drawn {
-			known[trace.mutant.Name], _ = strconv.ParseUint(number, 10, 64) // the pattern has digits there
+			known[trace.mutant.Name], _ = strconv.ParseUint(number, 10, 64) // the pattern matches only digits there
 		}
 		for _, world := range trace.innocent {
 			fmt.Fprintf(out, "%-32s %s does not count: it breaks a rule without the mutant\n", "", world)
@@ -73,7 +72,7 @@ func run(out io.Writer, h hunt, dir, only string) error {
 	return errors.Join(append(missed, writeSeeds(seeds, known))...)
 }
 
-// readSeeds reads which seed's world found each mutant the last time: a line "NAME SEED" each. No file is no mutant.
+// readSeeds reads the seed of the world that last found each mutant, from lines "NAME SEED". A missing file means that there are none.
 func readSeeds(path string) (map[string]uint64, error) {
 	known := map[string]uint64{}
 	text, err := os.ReadFile(path)

@@ -12,7 +12,7 @@ import (
 
 const folder = "test/worlds/mutants"
 
-// TestEveryMutantCanBePlanted applies each mutant to the product's source as it is now, without building it.
+// TestEveryMutantCanBePlanted applies each mutant to the product's current source, without building it.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../../../..")
 	for dir, least := range map[string]int{folder: 100, "test/house/mutants": 20} {
@@ -31,7 +31,7 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 	}
 }
 
-// TestAPlantedBugIsFound hunts two mutants, and a change that is none: it is not found.
+// TestAPlantedBugIsFound hunts two mutants, which are found, and a harmless change, which is not.
 func TestAPlantedBugIsFound(t *testing.T) {
 	t.Chdir("../../../..")
 	mutants, err := mutant.ReadAll(folder, "*")
@@ -58,7 +58,7 @@ func TestAPlantedBugIsFound(t *testing.T) {
 	}
 }
 
-// comment is a change of the source that changes nothing of what it does.
+// comment returns a change of the source that does not change its behaviour.
 func comment(t *testing.T) mutant.Mutant {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,8 @@ func comment(t *testing.T) mutant.Mutant {
 	return mutants[0]
 }
 
-// TestMutantsThatCannotBePlanted holds a mutant to its form and to its source, and the error to its name.
+// TestMutantsThatCannotBePlanted checks that malformed mutants, and mutants that do not fit their source, are refused with an error
+// that names them.
 func TestMutantsThatCannotBePlanted(t *testing.T) {
 	const source = "package lamp\n\nconst on, off = 1, 0\n"
 	for name, c := range map[string]struct{ of, text, want string }{

@@ -1,6 +1,5 @@
-// Command worlds upgrades node groups in many random worlds at once, and stops at
-// the first that breaks a rule: it prints the seed, the smallest world that breaks
-// a rule still, and what happened in it.
+// Command worlds upgrades node groups in many random worlds in parallel. It stops at the first world that breaks a rule. It prints the
+// seed, the smallest world that still breaks a rule, and what happened in it.
 package main
 
 import (
@@ -50,7 +49,7 @@ func main() {
 	}
 }
 
-// run runs the worlds and prints the histogram. It returns an error when a rule was broken, or something was met too seldom.
+// run runs the worlds and prints the histogram. It returns an error if a rule was broken, or if something was met too seldom.
 func run(out io.Writer, o options) error {
 	if o.store {
 		return store(out, o)
@@ -92,7 +91,7 @@ func run(out io.Writer, o options) error {
 	return nil
 }
 
-// plans are the plans that the worlds begin with, before those that are drawn.
+// plans returns the stored plans that run before the generated ones.
 func (o *options) plans() ([]worlds.Plan, error) {
 	if !o.found {
 		return nil, nil
@@ -113,13 +112,13 @@ func store(out io.Writer, o options) error {
 	return nil
 }
 
-// result says how a world ended. place is its position in the run, in which all stored worlds come before the generated ones.
+// result is the verdict on a world. place is its position in the run, in which all stored worlds come before the generated ones.
 type result struct {
 	worlds.Verdict
 	place uint64
 }
 
-// verdicts runs the worlds, those that are stored first, and yields how each ended, until one is broken.
+// verdicts runs the worlds, the stored ones first, and yields their results. Unless o.all is set, it stops at the first broken world.
 func verdicts(o options, stored []worlds.Plan) func(func(result) bool) {
 	return func(yield func(result) bool) {
 		var next atomic.Uint64
@@ -156,7 +155,7 @@ func verdicts(o options, stored []worlds.Plan) func(func(result) bool) {
 	}
 }
 
-// planAt is the plan of the world at the place.
+// planAt returns the plan at the given position of the run.
 func (o *options) planAt(place uint64, stored []worlds.Plan) worlds.Plan {
 	if place < uint64(len(stored)) {
 		return stored[place]
@@ -164,7 +163,7 @@ func (o *options) planAt(place uint64, stored []worlds.Plan) worlds.Plan {
 	return worlds.Generate(o.first + place - uint64(len(stored)))
 }
 
-// name tells a stored world from a drawn one.
+// name returns the name of a world, which shows whether it is a stored or a generated one.
 func (r *result) name(stored []worlds.Plan) string {
 	if r.place < uint64(len(stored)) {
 		return fmt.Sprintf("found %d", r.place+1)
@@ -172,7 +171,7 @@ func (r *result) name(stored []worlds.Plan) string {
 	return fmt.Sprintf("seed %d", r.Seed)
 }
 
-// explain shrinks a broken world and tells what happens in it.
+// explain shrinks a broken world and prints what happens in it.
 func explain(out io.Writer, o options, r result, stored []worlds.Plan) {
 	plan := o.planAt(r.place, stored)
 	fmt.Fprintf(out, "%s: %s\n", r.name(stored), r.Broken)
