@@ -18,22 +18,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// forward is how far clocks are set forward: sixty times as long as a lease lasts.
+// forward is how far clocks are set forward: sixty times the duration of a lease.
 const forward = time.Hour
 
-// settable is what the standard library's package time gets added, so that its wall clock can be set.
-//
-//go:embed testdata/settable.go
+// settable is a file that is added to the standard library's package time, so that its wall clock can be set.
 var settable []byte
 
 const (
-	// reading is how time.Now reads the clocks, set how it does so where they can be set.
+	// reading is the code by which time.Now reads the clocks. set is the code that replaces it where the clock can be set.
 	reading = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
 	set     = "\nfunc Now() Time {\n\tsec, nsec, mono := setNow()\n"
 )
 
-// withSettableClock is the source of Go's time.go, changed so that time.Now asks settable. An error means that it is not the
-// source that this was written for.
+// withSettableClock returns the source of Go's time.go, changed so that time.Now asks settable. It returns an error if the source is
+// not the one that this was written for.
 func withSettableClock(source string) (string, error) {
 	if n := strings.Count(source, reading); n != 1 {
 		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, reading)
@@ -41,8 +39,8 @@ func withSettableClock(source string) (string, error) {
 	return strings.Replace(source, reading, set, 1), nil
 }
 
-// buildSettable builds a command, named by its folder in the repository, with a clock that can be set: by an overlay of the standard
-// library, so that neither the command nor the machine's clock is touched.
+// buildSettable builds a command, named by its folder in the repository, with a clock that can be set. It uses an overlay of the
+// standard library, so that neither the command nor the machine's clock is changed.
 func buildSettable(ctx context.Context, command, path string) error {
 	scratch, err := os.MkdirTemp("", "nodeupgrade-clock-")
 	if err != nil {
@@ -63,7 +61,7 @@ func buildSettable(ctx context.Context, command, path string) error {
 	return nil
 }
 
-// goCommand returns a go command that runs at the top of the repository, and so with the Go that the module asks for.
+// goCommand returns a go command that runs at the top of the repository. It therefore uses the Go version that the module asks for.
 func goCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	root, err := programs.Root(ctx)
 	if err != nil {
@@ -74,7 +72,7 @@ func goCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// writeOverlay writes the changed package time into the folder, and the overlay that has a build take it, whose path it returns.
+// writeOverlay writes the changed package time and a build overlay for it into the folder. It returns the overlay's path.
 func writeOverlay(ctx context.Context, folder string) (string, error) {
 	env, err := goCommand(ctx, "env", "GOROOT")
 	if err != nil {
@@ -109,23 +107,24 @@ func writeOverlay(ctx context.Context, folder string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// addSettable puts the plugin with a clock that can be set beside the fixture's own.
+// addSettable builds the plugin with a clock that can be set, next to the fixture's own plugin.
 func addSettable(ctx context.Context, s *fixture.Fixture) error {
 	return buildSettable(ctx, "./cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
 }
 
-// settableIn is the folder of the plugin with a clock that can be set.
+// settableIn returns the folder of the plugin with a clock that can be set.
 func settableIn(s *fixture.Fixture) string { return filepath.Join(s.Dir, "settable") }
 
-// wallClock is the file that sets the wall clock of the commands that were started with its environment.
+// wallClock is the path of the file that sets the wall clock of all commands that were started with its environment.
 type wallClock string
 
 // wallClock returns the wall clock of the case.
 func (t *testCase) wallClock() wallClock { return wallClock(filepath.Join(t.Dir, t.group()+".clock")) }
 
-// setForward makes the clock right but for so many seconds, at once and whether commands run or are halted. It has to be set before they start.
+// setForward sets the clock so many seconds ahead of the right time. It takes effect at once, also for running and for halted
+// commands. Call it before they start, too: the file must exist then.
 func (w wallClock) setForward(by time.Duration) error {
-	file, err := os.OpenFile(string(w), os.O_WRONLY|os.O_CREATE, 0o600) // never truncated, which a command would not survive
+	file, err := os.OpenFile(string(w), os.O_WRONLY|os.O_CREATE, 0o600) // never truncated: a command that maps the file would crash
 	if err != nil {
 		return fmt.Errorf("opening a clock: %w", err)
 	}
@@ -136,7 +135,7 @@ func (w wallClock) setForward(by time.Duration) error {
 	return nil
 }
 
-// env is what has a command use this clock.
+// env returns the environment that makes a command use this clock.
 func (w wallClock) env() []string { return []string{"TEST_CLOCK_AHEAD=" + string(w)} }
 
 // onClock sets the clock of the case, and returns the environment of a command that uses it.

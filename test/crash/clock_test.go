@@ -30,7 +30,7 @@ func TestWithSettableClock(t *testing.T) {
 	}
 }
 
-// TestWallClock sets the clock of a command forward while it runs: its wall clock is an hour ahead from then on, and its timers are not.
+// TestWallClock sets the clock of a running command forward. Its wall clock is then an hour ahead, and its timers are not.
 func TestWallClock(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the standard library, which -short leaves out")
@@ -59,7 +59,8 @@ func TestWallClock(t *testing.T) {
 	}
 }
 
-// startNow starts the command by the clock, and returns what asks it for the time, and for what has passed since its start.
+// startNow starts the command with the clock. It returns a function that asks the command for the time, and for the time since its
+// start.
 func startNow(t *testing.T, w wallClock, path string) (ask func() (time.Time, time.Duration)) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path)
@@ -75,7 +76,7 @@ func startNow(t *testing.T, w wallClock, path string) (ask func() (time.Time, ti
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context kills it
 	lines := bufio.NewScanner(answers)
 	return func() (time.Time, time.Duration) {
 		t.Helper()

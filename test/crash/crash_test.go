@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSample tries two points of a small upgrade, and two of one that EKS carries out and of a blue-green one.
-// "make crash" tries every point of larger ones.
+// TestSample tries two points each of a small upgrade, of one that EKS carries out, and of a blue-green one. "make crash" tries every
+// point of larger upgrades.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -56,7 +56,8 @@ func TestSample(t *testing.T) {
 	})
 }
 
-// runSample runs the cases of the points at the same time, and wants each reached and ended as an undisturbed upgrade does.
+// runSample runs the cases of the points in parallel. Each point must be reached, and each case must end as an undisturbed upgrade
+// does.
 func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []outcome {
 	t.Helper()
 	outcomes, err := c.runAll(t.Context(), s, points, len(points), t.Output())
@@ -74,8 +75,9 @@ func (c setup) runSample(t *testing.T, s *fixture.Fixture, points []point) []out
 	return outcomes
 }
 
-// sample returns one point for the cloud and one for the pods; that for the record is killed in the managed upgrade. None is in the middle of an eviction when the
-// tool is killed: the API server may then have charged the budget and not have deleted the pod, which the disruption controller believes for two minutes.
+// sample returns one point for the cloud and one for the pods; the managed upgrade has one for the record. The tool is never killed in
+// the middle of an eviction. The API server may then have charged the budget without deleting the pod, and the disruption controller
+// counts that as a disruption for two minutes.
 func sample(t *testing.T, writes []string) []point {
 	t.Helper()
 	var points []point
@@ -90,7 +92,7 @@ func sample(t *testing.T, writes []string) []point {
 	return points
 }
 
-// first is the number of the first write of the kind.
+// first returns the number of the first write of the kind.
 func first(t *testing.T, writes []string, kind string) int {
 	t.Helper()
 	i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// expected returns what the upgrade has to leave behind. An abort leaves some of it as it was found.
+// expected returns the state that the upgrade must leave behind. An abort leaves some of it as it was found.
 func (t *testCase) expected(found state) state {
 	nodes := len(t.before.instances)
 	done := record.Record{Phase: record.PhaseDone, Result: record.Succeeded, Total: nodes, Replaced: nodes}
@@ -21,7 +21,7 @@ func (t *testCase) expected(found state) state {
 		return t.expectedBack()
 	case t.obeyed == record.VerbAbort:
 		return t.expectedAborted(found)
-	case t.managed: // EKS is asked to begin once
+	case t.managed: // EKS must be asked to begin exactly once
 		expected["record"], expected["updates"] = describe(done), "1 begun, 1 token"
 	case t.strategy == string(record.BlueGreen):
 		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
@@ -30,7 +30,7 @@ func (t *testCase) expected(found state) state {
 	return expected
 }
 
-// due are those whom the tool itself is to evict or terminate: none where EKS does.
+// due returns the instances or pods that the tool itself must terminate or evict: none where EKS does it.
 func (t *testCase) due(all map[string]bool) map[string]bool {
 	if t.managed {
 		return nil
@@ -38,8 +38,7 @@ func (t *testCase) due(all map[string]bool) map[string]bool {
 	return all
 }
 
-// describeUpdates counts the updates of the group that EKS has begun and the tokens with which that
-// was asked for.
+// describeUpdates counts the updates of the group that EKS has begun, and the tokens with which they were requested.
 func (t *testCase) describeUpdates(ctx context.Context) (string, error) {
 	out, err := t.EKS().ListUpdates(ctx, &eks.ListUpdatesInput{Name: aws.String(fixture.EKSCluster), NodegroupName: aws.String(t.group())})
 	if err != nil {

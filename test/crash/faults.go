@@ -14,58 +14,58 @@ import (
 )
 
 const (
-	// refused is the exit code of a command that may not do what it is asked, and touched nothing.
+	// refused is the exit code of a command that was refused and changed nothing.
 	refused = 2
-	// lostLease is the exit code of a command whose lease is another actor's.
+	// lostLease is the exit code of a command whose lease another process holds.
 	lostLease = 5
 )
 
-// fault is what happens at a point.
+// fault is what happens at a point of the upgrade.
 type fault string
 
 const (
-	// kill ends the tool once the server has answered.
+	// kill kills the tool once the server has answered.
 	kill fault = "kill"
-	// lose closes the connection in place of the answer.
+	// lose closes the connection instead of passing on the answer.
 	lose fault = "lose"
-	// stop halts the tool once the server has answered, has the same command take the upgrade over when the lease is over, and
-	// lets the first continue when the second has ended.
+	// stop halts the tool once the server has answered. The same command takes the upgrade over when the lease has expired. The first
+	// one continues when the second has ended.
 	stop fault = "stop"
-	// down puts the API server out of reach for a minute once it has answered.
+	// down makes the API server unreachable for a minute once it has answered.
 	down fault = "down"
-	// pair starts the same command twice at once; the point's number tells the pairs apart.
+	// pair starts the same command twice at the same time. The point's number tells the pairs apart.
 	pair fault = "pair"
 	// clock is stop, with the halted tool's wall clock set forward before it continues.
 	clock fault = "clock"
-	// back is stop, with the halted tool's wall clock set back before it continues: by it the lease has hours to go.
+	// back is stop, with the halted tool's wall clock set back before it continues. By that clock the lease is valid for another hour.
 	back fault = "back"
-	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
-	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
+	// ahead starts the same command again, with its wall clock set forward, once the server has answered. The first command gets the
+	// answer when the second has ended. If the write is one of the lease, the next write is taken instead.
 	ahead fault = "ahead"
-	// These are kill, with the verb asked for afterwards; the same command continues where that is refused.
+	// These are kill, followed by a command with the verb. If the verb is refused, the same upgrade command continues.
 	pause    fault = "pause"
 	rollback fault = "rollback"
 	complete fault = "complete"
 	abort    fault = "abort"
 )
 
-// outage is how long the API server is out of reach: as long as a lease lasts.
+// outage is how long the API server is unreachable: as long as a lease lasts.
 const outage = time.Minute
 
 func faults() []fault {
 	return []fault{kill, lose, stop, down, pair, clock, back, ahead, pause, rollback, complete, abort}
 }
 
-// kills says that the tool is killed.
+// kills reports whether the tool is killed.
 func (f fault) kills() bool { return f == kill || f.verb() != "" }
 
-// halts says that the tool is halted until another actor has ended the upgrade.
+// halts reports whether the tool is halted until another process has ended the upgrade.
 func (f fault) halts() bool { return f == stop || f == clock || f == back }
 
-// setsClock says that one of the commands has a clock that is set forward or back.
+// setsClock reports whether the clock of one of the commands is set forward or back.
 func (f fault) setsClock() bool { return f == clock || f == back || f == ahead }
 
-// upgrade carries the upgrade out to its end, whatever happens on the way, and returns the exit code of the command that ended it.
+// upgrade carries the upgrade out to its end in spite of the fault. It returns the exit code of the command that ended the upgrade.
 func (t *testCase) upgrade(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
 	defer cancel()
@@ -79,18 +79,18 @@ func (t *testCase) upgrade(ctx context.Context) (int, error) {
 	}
 }
 
-// interrupted starts the command, injects the fault, and has it or the same command come to the end.
+// interrupted starts the command and injects the fault. This command or the same one again carries the upgrade to its end.
 func (t *testCase) interrupted(ctx context.Context) (int, error) {
 	var process *fixture.Process
 	started, halted, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	proxy, err := openProxy(ctx, t.Fixture, t.point, func() {
 		<-started
 		if t.point.fault.halts() {
-			_ = process.Halt() // what it does later tells
+			_ = process.Halt() // its later behaviour shows an error
 			close(halted)
 			return
 		}
-		_ = process.Kill() // its exit code tells
+		_ = process.Kill() // its exit code shows an error
 		<-ended
 	})
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *testCase) interrupted(ctx context.Context) (int, error) {
 	if verb := t.point.fault.verb(); verb != "" {
 		return t.askVerb(ctx, verb)
 	}
-	// The dead holder's lease would be watched for a minute otherwise.
+	// Without --takeover the command would wait a minute for the lease of the killed one.
 	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
 }
 
@@ -131,7 +131,7 @@ func (t *testCase) interrupted(ctx context.Context) (int, error) {
 func (t *testCase) env(proxy *proxy) ([]string, error) {
 	env := proxy.env()
 	if t.older != "" {
-		env = append(env, "PATH="+t.older+string(os.PathListSeparator)+os.Getenv("PATH")) // kubectl itself is started by its path
+		env = append(env, "PATH="+t.older+string(os.PathListSeparator)+os.Getenv("PATH")) // kubectl itself is started by its path, and finds the plugin by PATH
 	}
 	if t.point.fault != clock && t.point.fault != back {
 		return env, nil
@@ -140,8 +140,8 @@ func (t *testCase) env(proxy *proxy) ([]string, error) {
 	return append(env, onClock...), err
 }
 
-// takenOver has the same command end what the halted one began, which then continues: it has to notice that the upgrade is not its
-// own any more before anything that it writes has an effect: what was on its way to the cluster is refused there.
+// takenOver runs the same command to the end of the upgrade that the halted one began. The halted one then continues. It must notice
+// that it has lost the upgrade before any of its writes has an effect: the cluster refuses writes that were already under way.
 func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy *proxy, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
@@ -154,7 +154,7 @@ func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy
 	case back:
 		leftErr = errors.Join(leftErr, t.wallClock().setForward(-forward))
 	}
-	_ = halted.Continue() // its exit code tells
+	_ = halted.Continue() // its exit code shows an error
 	late, lateErr := wait()
 	if err := errors.Join(err, leftErr, lateErr); err != nil {
 		return code, fmt.Errorf("waiting for both: %w", err)
@@ -176,8 +176,8 @@ func (t *testCase) takenOver(ctx context.Context, halted *fixture.Process, proxy
 	return code, nil
 }
 
-// joined starts the command a second time, with a clock that is ahead, while the first continues: the second has to say that it does, or
-// that nothing is left to do, and to change nothing. By its clock the lease is long over.
+// joined starts the command a second time, with a clock that is ahead, while the first continues. The second must report that the
+// first holds the lease or that nothing is left to do, and must change nothing. By its clock the lease expired long ago.
 func (t *testCase) joined(ctx context.Context) (int, error) {
 	onClock, err := t.onClock(forward)
 	if err != nil {
@@ -215,13 +215,13 @@ func (t *testCase) joined(ctx context.Context) (int, error) {
 			t.strange = append(t.strange, "the command whose clock is ahead wrote: "+write)
 		}
 		return code, errors.Join(err, second.err)
-	default: // only the lease's return was left to write
+	default: // only the return of the lease was left to write
 		t.writes = t.writes[:min(len(t.writes), t.point.n-1)]
 		return code, err
 	}
 }
 
-// both starts the command twice: one of them has to continue, and the other to say that it does.
+// both starts the command twice: one of them must continue, and the other must report that the first holds the lease.
 func (t *testCase) both(ctx context.Context) (int, error) {
 	one := t.Start(ctx, io.Discard, &t.said, nil, t.args()...)
 	var other strings.Builder

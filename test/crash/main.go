@@ -1,8 +1,8 @@
-// Command crash interrupts an upgrade at every one of its writes. It upgrades a group on a real control plane once,
-// undisturbed, and numbers the requests by which the tool changes something, in the cluster and in the cloud. Then, for each
-// number, it upgrades a fresh group: the tool is killed once the server has answered that request and before it hears of it,
-// and the same command continues; or, as -how says, something else happens there. Each of these upgrades has to leave behind
-// what an undisturbed one does. It prints those that do not, and exits with 1 if there are any.
+// Command crash interrupts an upgrade at every one of its writes. It first upgrades a group on a real control plane undisturbed, and
+// numbers the requests by which the tool changes something in the cluster or in the cloud. Then it upgrades a fresh group for each
+// number. The tool is killed once the server has answered that request, before it receives the answer, and the same command continues.
+// With -how something else happens there. Each of these upgrades must leave behind the state that an undisturbed one leaves. The
+// command prints those that do not, and exits with 1 if there are any.
 package main
 
 import (
@@ -84,7 +84,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return summarize(out, outcomes, since(began))
 }
 
-// points are the writes to try, of so many.
+// points returns the writes to try; writes is the number of all writes.
 func (o options) points(writes int) []point {
 	last := writes
 	if o.to > 0 {
@@ -101,8 +101,8 @@ func (o options) points(writes int) []point {
 	return points
 }
 
-// runAll runs the cases of the points on one fixture, so many at the same time, prints what is wrong as it is found, and returns their
-// outcomes in the same order.
+// runAll runs the cases of the points on one fixture, atOnce of them in parallel. It prints problems as they are found, and returns
+// the outcomes in the order of the points.
 func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, atOnce int, out io.Writer) ([]outcome, error) {
 	return fixture.RunAll(ctx, len(points), atOnce, func(ctx context.Context, i int) (outcome, error) {
 		o, err := c.run(ctx, s, points[i])
@@ -117,7 +117,7 @@ func (c setup) runAll(ctx context.Context, s *fixture.Fixture, points []point, a
 	})
 }
 
-// summarize prints how many ended well, and returns an error unless all did. An upgrade that made fewer writes than the
+// summarize prints how many upgrades ended well, and returns an error unless all did. An upgrade with fewer writes than the
 // undisturbed one tried nothing, and does not count.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, tried, obeyed := 0, 0, 0

@@ -18,7 +18,7 @@ type point struct {
 	fault fault
 }
 
-// String is the name of the point's group and namespace, too.
+// String returns the point's name, which is also the name of its group and namespace.
 func (p point) String() string {
 	if p.n == 0 {
 		return "undisturbed"
@@ -26,19 +26,20 @@ func (p point) String() string {
 	return fmt.Sprintf("%s-%03d", p.fault, p.n)
 }
 
-// proxy stands between a command and both of its servers. It numbers the writes to them, in one row, as they arrive.
+// proxy is between a command and both of its servers. It numbers the writes to both in one sequence, as they arrive.
 type proxy struct {
 	point          point
 	cluster, cloud *hostile.Front
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	writes []string
-	// taken are those that had an effect: the cluster accepted them, or they reached the cloud.
+	// taken lists the writes that had an effect: the cluster accepted them, or they reached the cloud.
 	taken []string
-	met   bool // the point's write
+	met   bool // true once the point's write was seen
 }
 
-// openProxy opens the fronts. inject is called when the server has answered the point's write, if the fault is not one of the connection.
+// openProxy opens the fronts. inject is called when the server has answered the point's write, unless the fault is one of the
+// connection.
 func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func()) (*proxy, error) {
 	p := &proxy{point: at}
 	var err error
@@ -57,7 +58,7 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 		return p.meet(write)
 	})
 	for _, front := range []*hostile.Front{p.cluster, p.cloud} {
-		switch { // of the writes that meet accepts there is one
+		switch { // meet accepts only one write
 		case at.fault == lose:
 			front.Lose(1)
 		case at.fault == down:
@@ -69,7 +70,7 @@ func openProxy(ctx context.Context, s *fixture.Fixture, at point, inject func())
 	return p, nil
 }
 
-// meet numbers a write and tells whether it is the point's.
+// meet numbers a write and reports whether it is the point's.
 func (p *proxy) meet(write string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +82,7 @@ func (p *proxy) meet(write string) bool {
 	return true
 }
 
-// take notes a write that had an effect.
+// take records a write that had an effect.
 func (p *proxy) take(write string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,17 +96,17 @@ func (p *proxy) had() []string {
 	return slices.Clone(p.taken)
 }
 
-// ofLease says that a write is one of a lease: it makes it, takes it, renews it or gives it back.
+// ofLease reports whether a write creates, takes, renews or returns a lease.
 func ofLease(write string) bool { return strings.Contains(write, "/leases") }
 
-// seen are the writes so far.
+// seen returns the writes so far.
 func (p *proxy) seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.writes)
 }
 
-// close ends the fronts and returns the writes that they saw.
+// close closes the fronts and returns the writes that they saw.
 func (p *proxy) close() []string {
 	p.cluster.Close()
 	p.cloud.Close()

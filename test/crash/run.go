@@ -18,28 +18,29 @@ import (
 )
 
 const (
-	// timeLimit is how long an upgrade may take: longer than the five minutes after which it stops for a workload that does not
-	// recover, so that the upgrade itself says why.
+	// timeLimit is how long an upgrade may take. It is longer than the five minutes after which the upgrade stops for a workload that
+	// does not recover, so that the upgrade itself reports the reason.
 	timeLimit = 8 * time.Minute
-	// killed is what a shell says of a command that SIGKILL ended.
+	// killed is the exit code that a shell reports for a command that SIGKILL ended.
 	killed = 128 + 9
 )
 
-// setup is what all cases have in common.
+// setup contains the settings that all cases share.
 type setup struct {
-	// counts are the nodes of the group in each of its zones.
+	// counts is the number of nodes in each zone of the group.
 	counts []int
-	// managed has EKS carry the upgrade out.
+	// managed is true if EKS carries the upgrade out.
 	managed bool
-	// strategy is the one asked for; "" for none.
+	// strategy is the value of --strategy; "" for none.
 	strategy string
-	// keep is the folder that what the commands wrote and said is kept in; "" for none.
+	// keep is the folder for the commands' writes and output; "" for none.
 	keep string
 	// older is a folder with an older release of the tool, which begins each upgrade; "" for this one.
 	older string
 }
 
-// surge is how many nodes more than before the group may have: all of them again, or by default two a zone (EKS E21).
+// surge returns how many nodes the group may have in addition: as many as before for blue-green, or by default two for each zone (EKS
+// E21).
 func (c setup) surge() int {
 	if c.strategy != string(record.BlueGreen) {
 		return 2 * len(zones())
@@ -57,8 +58,8 @@ func workloads(group string) []fixture.Workload {
 	all := []fixture.Workload{
 		{Name: "web", Replicas: 4, MaxUnavailable: "1", Gone: time.Second},
 		{Name: "cart", Replicas: 3, MinAvailable: "2", Gone: time.Second},
-		// A pod that is back under its name before the disruption controller looked again passes for the evicted one, and
-		// counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		// The disruption controller takes a pod that is back under its name before it looked again for the evicted one. It then counts
+		// the pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1", Gone: 2 * time.Second},
 		{Name: "agent", Kind: "DaemonSet", Gone: time.Second},
 	}
@@ -68,7 +69,7 @@ func workloads(group string) []fixture.Workload {
 	return all
 }
 
-// testCase is one upgrade of a group of its own.
+// testCase is one upgrade of its own group.
 type testCase struct {
 	*fixture.Fixture
 	setup
@@ -76,17 +77,17 @@ type testCase struct {
 	// scaling is the name of the Auto Scaling group.
 	scaling string
 	before  snapshot
-	// said is what the commands wrote to stderr, writes what the first of them asked to be changed.
+	// said is what the commands wrote to stderr. writes is the list of the first command's writes.
 	said   bytes.Buffer
 	writes []string
-	// strange is what a command did that it should not, where the state that is left does not show it.
+	// strange lists wrong actions of a command that the final state does not show.
 	strange []string
-	// obeyed is the verb that was carried out, left the record at last.
+	// obeyed is the verb that was carried out. left is the final record.
 	obeyed record.Verb
 	left   record.Record
 }
 
-// nameAt returns the name of the case at the point: of the group, of its nodes' pool and of the namespace.
+// nameAt returns the name of the case at the point. The group, its nodes' pool and the namespace have this name.
 func (c setup) nameAt(p point) string {
 	switch {
 	case c.managed:
@@ -100,20 +101,20 @@ func (c setup) nameAt(p point) string {
 
 func (t *testCase) group() string { return t.nameAt(t.point) }
 
-// outcome is how a case ended.
+// outcome is the result of a case.
 type outcome struct {
 	point  point
 	writes []string
-	// problems are what differs from what an undisturbed upgrade leaves behind.
+	// problems lists the differences from the state that an undisturbed upgrade leaves behind.
 	problems []string
 	// obeyed is the verb that was carried out; "" for none.
 	obeyed record.Verb
 }
 
-// reached reports whether the point was.
+// reached reports whether the upgrade got as far as the point.
 func (o *outcome) reached() bool { return o.point.fault == pair || len(o.writes) >= o.point.n }
 
-// where is the write at the point.
+// where returns the write at the point.
 func (o *outcome) where() string {
 	if o.point.fault == pair {
 		return "two at once"
@@ -121,7 +122,7 @@ func (o *outcome) where() string {
 	return o.writes[o.point.n-1]
 }
 
-// report is a line if there is something to say.
+// report returns a line if there is something to report.
 func (o *outcome) report() []string {
 	switch {
 	case !o.reached():
@@ -133,7 +134,7 @@ func (o *outcome) report() []string {
 	}
 }
 
-// undisturbed lists the writes of an upgrade that nothing happens to.
+// undisturbed returns the writes of an upgrade without a fault.
 func (c setup) undisturbed(ctx context.Context, s *fixture.Fixture) ([]string, error) {
 	o, err := c.run(ctx, s, point{})
 	if err == nil && len(o.problems) > 0 {
@@ -142,8 +143,8 @@ func (c setup) undisturbed(ctx context.Context, s *fixture.Fixture) ([]string, e
 	return o.writes, err
 }
 
-// run upgrades a new group, injects the fault at the point, continues the upgrade and compares the final state with the expected one. It returns an
-// error if it could not try that.
+// run upgrades a new group, injects the fault at the point, continues the upgrade, and compares the final state with the expected one.
+// It returns an error if it could not try that.
 func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outcome, error) {
 	own, err := shared.In(ctx, c.nameAt(p))
 	if err != nil {
@@ -184,7 +185,7 @@ func (c setup) run(ctx context.Context, shared *fixture.Fixture, p point) (outco
 	return o, nil
 }
 
-// setUp brings up the group and what runs on it, and returns the name of its Auto Scaling group.
+// setUp creates the group and its workloads, and returns the name of its Auto Scaling group.
 func (t *testCase) setUp(ctx context.Context) (string, error) {
 	clearable := func(spec *awscloud.GroupSpec) { spec.Min = 0 }
 	if t.managed {
@@ -195,7 +196,7 @@ func (t *testCase) setUp(ctx context.Context) (string, error) {
 	return t.group(), t.Deploy(ctx, fixture.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
 }
 
-// clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
+// clear removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
 func (t *testCase) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_ = t.Cloud.SetDesired(t.scaling, 0)
@@ -204,7 +205,7 @@ func (t *testCase) clear(ctx context.Context) {
 func (t *testCase) args(more ...string) []string {
 	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--boot-timeout=5m"}
 	if t.managed {
-		args = append(args, "--to=1.36") // that of the control plane, which has to be asked for
+		args = append(args, "--to=1.36") // the control plane's version, which must be requested
 	} else {
 		args = append(args, "--settle=0s", "--drain-timeout=10m")
 	}
@@ -217,7 +218,7 @@ func (t *testCase) args(more ...string) []string {
 	return append(args, more...)
 }
 
-// keepAll writes down what was said and asked for, for who wants to look at it.
+// keepAll writes the writes, the problems and the output to a file, if a folder is set.
 func (t *testCase) keepAll(o outcome) error {
 	if t.keep == "" {
 		return nil

@@ -20,13 +20,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// stateSpace is the namespace that upgrades keep their records and leases in unless told otherwise.
+// stateSpace is the default namespace for the records and leases of upgrades.
 const stateSpace = "kube-system"
 
-// state is what an upgrade leaves behind, in words: what is looked at, and how it was found.
+// state describes what an upgrade leaves behind: for each thing that is checked, how it was found.
 type state map[string]string
 
-// differences say what is not as wanted, by name.
+// differences lists what is not as wanted, by name.
 func differences(found, wanted state) []string {
 	keys := maps.Clone(wanted)
 	maps.Copy(keys, found)
@@ -39,12 +39,12 @@ func differences(found, wanted state) []string {
 	return all
 }
 
-// snapshot is what there was before the upgrade.
+// snapshot is the state before the upgrade.
 type snapshot struct {
 	group awscloud.GroupStatus
-	// instances and pods are who has to go, by instance ID and by UID.
+	// instances and pods contain what must go, by instance ID and by UID.
 	instances, pods map[string]bool
-	// ready counts the pods of each workload, the DaemonSet's left out: those of nodes that are gone stay for a while.
+	// ready counts the ready pods of each workload except DaemonSets. A DaemonSet's pods on nodes that are gone stay for a while.
 	ready map[string]int
 }
 
@@ -71,7 +71,7 @@ func (t *testCase) takeSnapshot(ctx context.Context) (snapshot, error) {
 	return p, nil
 }
 
-// expected returns what an upgrade has to leave behind: all is current, and all else is as it was.
+// expected returns the state that an upgrade must leave behind: all nodes are current, and everything else is as before.
 func (p *snapshot) expected() state {
 	return state{
 		"budgets below their need": "",
@@ -84,14 +84,14 @@ func (p *snapshot) expected() state {
 		"lease held by":            "",
 		"record": describe(record.Record{
 			Phase: record.PhaseDone, Result: record.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
-			Suspended: []string{"AZRebalance"}, // it says what was suspended, and stays
+			Suspended: []string{"AZRebalance"}, // it records what was suspended, and is not cleared
 		}),
 		"terminated other than once": "",
 		"evicted more than once":     "",
 	}
 }
 
-// look finds out what was left behind, once everything runs again.
+// look reads the state that was left behind, once all workloads run again.
 func (t *testCase) look(ctx context.Context) (state, error) {
 	found := state{}
 	if err := t.Settle(ctx); err != nil {
@@ -110,8 +110,8 @@ func (t *testCase) look(ctx context.Context) (state, error) {
 	return found, nil
 }
 
-// lookAtCloud compares what the group is now, what it was meanwhile and whom it was asked to terminate. Requests with no
-// answer had their effect.
+// lookAtCloud reads the group's final state, its sizes during the upgrade, and the termination requests. Requests without an answer
+// count: they had their effect.
 func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
 	group, err := t.Cloud.Group(t.scaling)
 	if err != nil {
@@ -144,7 +144,8 @@ func (t *testCase) lookAtCloud(ctx context.Context, found state) error {
 	return err
 }
 
-// outOfBounds lists the sizes with more added than the surge or more taken than may be unavailable, by default one (EKS E23).
+// outOfBounds lists the sizes that exceed the surge, or at which more nodes were missing than may be unavailable, by default one (EKS
+// E23).
 func outOfBounds(sizes []awscloud.Size, before, surge int) []string {
 	var out []string
 	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
@@ -160,7 +161,7 @@ func sizes(g awscloud.GroupStatus) string {
 	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
 }
 
-// odd lists the instances or pods that were due and were not removed exactly once, and those that were removed and not due.
+// odd lists the instances or pods that were due and not removed exactly once, and those that were removed without being due.
 func odd(times map[string]int, due map[string]bool) string {
 	var all []string
 	for id := range due {
@@ -210,7 +211,7 @@ func (t *testCase) lookAtPods(ctx context.Context, found state) error {
 	}
 	times := map[string]int{}
 	due := t.due(t.before.pods)
-	if t.obeyed != "" { // who had to go depends on the point
+	if t.obeyed != "" { // which pods had to go depends on the point
 		due = map[string]bool{}
 		for uid := range evictions.Accepted {
 			due[string(uid)] = true
@@ -258,17 +259,17 @@ func (t *testCase) lookAtMemory(ctx context.Context, found state) error {
 	return err
 }
 
-// record is what is stored of the upgrade.
+// record returns the stored record of the upgrade.
 func (t *testCase) record(ctx context.Context) (record.Record, error) {
 	return cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 }
 
-// lease is the group's.
+// lease returns the group's lease.
 func (t *testCase) lease(ctx context.Context) (*coordinationv1.Lease, error) {
 	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
 }
 
-// describe says of a record what does not differ between upgrades that went the same way.
+// describe returns the parts of a record that are equal for all upgrades that went the same way.
 func describe(r record.Record) string {
 	return fmt.Sprintf("%s in phase %q, %d of %d nodes replaced, %d in flight, owed %v, suspended %v, %q",
 		r.Result, r.Phase, r.Replaced, r.Total, len(r.Nodes), r.Ledger.Contribution(), r.Suspended, r.Message)

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// verb returns the verb that is asked for after the fault; "" for none.
+// verb returns the verb that is requested after the fault; "" for none.
 func (f fault) verb() record.Verb {
 	switch verb := record.Verb(f); verb {
 	case record.VerbPause, record.VerbRollback, record.VerbComplete, record.VerbAbort:
@@ -21,8 +21,8 @@ func (f fault) verb() record.Verb {
 	}
 }
 
-// askVerb asks for the verb from a home directory that knows nothing of the upgrade, and returns the exit code of the command that ended
-// the upgrade. A phase that does not have the verb refuses it, and the upgrade continues; so does one that was paused.
+// askVerb runs the command with the verb from a home directory that has no data about the upgrade. It returns the exit code of the
+// command that ended the upgrade. The upgrade continues if its phase refuses the verb, and after a pause.
 func (t *testCase) askVerb(ctx context.Context, verb record.Verb) (int, error) {
 	rec, err := t.record(ctx)
 	if err != nil {
@@ -56,8 +56,8 @@ func (t *testCase) askVerb(ctx context.Context, verb record.Verb) (int, error) {
 	}
 }
 
-// expectedBack is what a group that was taken back has to be: as before, with other nodes of the revision
-// from before in the place of those that were replaced. How many those are depends on the point.
+// expectedBack returns the expected state of a group after a rollback. It is as before, with new nodes of the old revision in place of
+// the nodes that had been replaced. Their number depends on the point.
 func (t *testCase) expectedBack() state {
 	expected := t.before.expected()
 	expected["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
@@ -68,7 +68,7 @@ func (t *testCase) expectedBack() state {
 	return expected
 }
 
-// expectedAborted is what a group has to be whose upgrade was aborted: nothing is fenced or suspended, whatever nodes there are.
+// expectedAborted returns the expected state of a group after an abort: nothing is fenced or suspended. Any nodes are allowed.
 func (t *testCase) expectedAborted(found state) state {
 	expected := t.before.expected()
 	for _, free := range []string{"nodes", "record", "sizes", "ready pods"} {
@@ -77,7 +77,7 @@ func (t *testCase) expectedAborted(found state) state {
 	return expected
 }
 
-// gone are the instances from before that the group has no more.
+// gone returns the group's earlier instances that it no longer has.
 func (t *testCase) gone(now map[string]bool) map[string]bool {
 	gone := maps.Clone(t.before.instances)
 	maps.DeleteFunc(gone, func(id string, _ bool) bool { return now[id] })

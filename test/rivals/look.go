@@ -16,26 +16,27 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// end is what an upgrade leaves behind.
+// end is the state that an upgrade leaves behind.
 type end struct {
 	record record.Record
 	group  awscloud.GroupStatus
-	// outdated and marked are nodes, by name; marked ones say with what.
+	// outdated and marked list nodes by name. A marked node is listed with its marks.
 	outdated, marked []string
 	holder           string
-	// unsettled says what of the workloads does not run, taken which pods current nodes were taken with.
+	// unsettled describes the workloads that do not run. taken lists the pods that were on current nodes when the upgrade terminated
+	// these.
 	unsettled string
 	taken     []string
 }
 
-// look finds out what was left behind, once the group has as many nodes as it is meant to have and everything runs.
+// look reads the state that was left behind, once the group has its desired number of nodes and all workloads run.
 func (t *testCase) look(ctx context.Context, record record.Record) (end, error) {
 	e := end{record: record}
 	waiting, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := t.Cloud.Wait(waiting, t.group(), atRest)
 	if err != nil && waiting.Err() == nil {
-		return e, err // else the sizes tell
+		return e, err // otherwise the sizes show it
 	}
 	if err := t.Settle(ctx); err != nil {
 		e.unsettled = err.Error()
@@ -66,12 +67,12 @@ func (t *testCase) look(ctx context.Context, record record.Record) (end, error) 
 	return e, err
 }
 
-// atRest says that a group has the instances that it is meant to have, and no others.
+// atRest reports whether a group has its desired number of instances, all in service.
 func atRest(g awscloud.GroupStatus) bool {
 	return len(g.Instances) == g.Desired && !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State != at.LifecycleStateInService })
 }
 
-// faults say what is not as it should be.
+// faults lists what is not as it should be.
 func (e *end) faults(o *outcome) []string {
 	var all []string
 	fault := func(wrong bool, format string, args ...any) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command continue. It
+// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record, and runs the same command again. It
 // returns the last command's exit code.
 func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeLimit)
@@ -36,7 +36,7 @@ func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
 		return code, err
 	case <-time.After(time.Duration(random.Int64N(int64(8 * time.Second)))):
 	}
-	_ = first.Kill() // its exit code tells
+	_ = first.Kill() // its exit code shows an error
 	<-over
 	if err != nil || code == 0 {
 		return code, err
@@ -50,7 +50,8 @@ func (t *testCase) upgradeTwice(ctx context.Context) (int, error) {
 	return t.start(ctx, "--takeover", "--rebuild").Wait()
 }
 
-// awaitMark waits until a node carries a mark of the upgrade: nothing tells of one that has left none. It ends with the upgrade.
+// awaitMark waits until a node has a mark of the upgrade, or until the upgrade ends. Without a mark, nothing shows that there was an
+// upgrade.
 func (t *testCase) awaitMark(ctx context.Context, over <-chan struct{}) error {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		select {

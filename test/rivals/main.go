@@ -1,8 +1,8 @@
-// Command rivals upgrades groups of a real control plane while another actor changes their size, through the cloud's own API
-// and as cluster-autoscaler does: it raises the desired capacity, and terminates nodes that carry nothing. When that happens
-// is drawn from a seed, which is printed. Each upgrade has to reach its goal, and the group to end as large as it was, but for what
-// the rival did and what the upgrade says that it keeps. With -lost the rival is one who ends the upgrade and deletes its record in the
-// middle of it; then the same command is run again.
+// Command rivals upgrades groups of a real control plane while another actor changes their size, through the cloud's own API and as
+// cluster-autoscaler does: it raises the desired capacity, and terminates nodes without pods. The times are drawn from a seed, which
+// is printed. Each upgrade must reach its goal. The group must keep its size, except for the rival's changes and for the nodes that
+// the upgrade says that it keeps. With -lost there is no rival. Instead the upgrade is killed half-way, its record is deleted, and the
+// same command runs again.
 package main
 
 import (
@@ -61,7 +61,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return summarize(out, outcomes, time.Since(began).Round(time.Second))
 }
 
-// runAll runs all upgrades on one fixture, so many at the same time, and prints each as it ends.
+// runAll runs all upgrades on one fixture, atOnce of them in parallel, and prints each as it ends.
 func (o options) runAll(ctx context.Context, s *fixture.Fixture, out io.Writer) ([]outcome, error) {
 	return fixture.RunAll(ctx, o.n, o.atOnce, func(ctx context.Context, i int) (outcome, error) {
 		seed := o.seed + uint64(i)
@@ -73,7 +73,7 @@ func (o options) runAll(ctx context.Context, s *fixture.Fixture, out io.Writer) 
 	}, func(found *outcome) { fmt.Fprint(out, found.report()) })
 }
 
-// summarize prints how many ended well, and returns an error unless all did and the rival got in the way of some.
+// summarize prints how many upgrades ended well. It returns an error unless all did and a rival interfered with at least one.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
 	well, deeds := 0, 0
 	for i := range outcomes {

@@ -12,12 +12,12 @@ import (
 	"sync"
 )
 
-// proxy stands between an upgrade and its cloud. While it is paused, it keeps requests back.
+// proxy is between an upgrade and its cloud. While it is paused, it holds requests back.
 type proxy struct {
 	server   *httptest.Server
 	reverse  *httputil.ReverseProxy
 	requests sync.RWMutex
-	// meet is told of each instance that the upgrade asks to terminate, before the cloud is.
+	// meet is called for each instance that the upgrade asks to terminate, before the cloud gets the request.
 	meet func(r *http.Request, instance string)
 }
 
@@ -29,7 +29,7 @@ func openProxy(address string, meet func(r *http.Request, instance string)) (*pr
 	}
 	p := &proxy{meet: meet, reverse: &httputil.ReverseProxy{
 		Rewrite:  func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ErrorLog: log.New(io.Discard, "", 0), // a client that ends in the middle of its request
+		ErrorLog: log.New(io.Discard, "", 0), // it reports clients that end in the middle of a request
 	}}
 	p.server = httptest.NewServer(p)
 	return p, nil

@@ -21,16 +21,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// deed is one thing that a rival means to do, and what came of it.
+// deed is one planned action of a rival, and its result.
 type deed struct {
-	// at is when, counted from the start of the upgrade.
+	// at is the time since the start of the upgrade.
 	at time.Duration
-	// change is by how much the group's desired size is to change.
+	// change is the planned change of the group's desired size.
 	change int
-	// heeds says that the rival keeps away from nodes that are annotated so, as an autoscaler does and a person does not.
+	// heeds is true if the rival leaves nodes with the annotation alone. An autoscaler does, and a person does not.
 	heeds bool
 
-	// landed is the part of change that was made, note what else there is to say.
+	// landed is the part of change that was made. note gives details.
 	landed int
 	note   string
 }
@@ -46,7 +46,7 @@ func (d deed) String() string {
 	return text
 }
 
-// draw plans the deeds of one upgrade, which takes some fifteen seconds: three to five, each a little after the one before.
+// draw plans the deeds for one upgrade, which takes about fifteen seconds: three to five deeds, each shortly after the previous one.
 func draw(seed uint64) []deed {
 	random := rand.New(rand.NewPCG(seed, 0))
 	deeds := make([]deed, 3+random.IntN(3))
@@ -62,7 +62,8 @@ func draw(seed uint64) []deed {
 	return deeds
 }
 
-// disabled keeps cluster-autoscaler from removing a node, doomed is the taint that it puts on one which it is about to remove.
+// disabled is the annotation that keeps cluster-autoscaler from removing a node. doomed is the taint that it puts on a node that it is
+// about to remove.
 const (
 	disabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	doomed   = "ToBeDeletedByClusterAutoscaler"
@@ -82,7 +83,7 @@ func newRival(s *fixture.Fixture, group string, p *proxy) *rival {
 	})}
 }
 
-// compete does the deeds in their time, until the context ends. What has not been done by then is not done.
+// compete carries out the deeds at their times, until the context ends. It skips the remaining deeds then.
 func (r *rival) compete(ctx context.Context, deeds []deed) error {
 	began := time.Now()
 	for i := range deeds {
@@ -115,8 +116,8 @@ func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
 	return out.AutoScalingGroups[0], nil
 }
 
-// grow raises the desired size as far as the maximum allows. The upgrade is paused from reading to writing: the API has no
-// precondition, so that whoever writes in between is overruled, and no upgrade can do anything about that.
+// grow raises the desired size as far as the maximum allows. It pauses the upgrade's requests between its reading and its writing. The
+// API has no precondition, so a write in between would be overwritten, and no upgrade could do anything about that.
 func (r *rival) grow(ctx context.Context, d *deed) error {
 	defer r.proxy.pause()()
 	g, err := r.describe(ctx)
@@ -138,7 +139,7 @@ func (r *rival) grow(ctx context.Context, d *deed) error {
 	return err
 }
 
-// shrink removes nodes that carry nothing, one after the other.
+// shrink removes nodes without pods, one after the other.
 func (r *rival) shrink(ctx context.Context, d *deed) error {
 	for range -d.change {
 		node, err := r.idle(ctx, d.heeds)
@@ -159,7 +160,7 @@ func (r *rival) shrink(ctx context.Context, d *deed) error {
 	return nil
 }
 
-// idle finds a node of the group without pods that would have to move, nil when there is none.
+// idle returns a node of the group without pods that would have to move, or nil if there is none.
 func (r *rival) idle(ctx context.Context, heeds bool) (*corev1.Node, error) {
 	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
 	if err != nil {
@@ -178,7 +179,7 @@ func (r *rival) idle(ctx context.Context, heeds bool) (*corev1.Node, error) {
 	return nil, nil
 }
 
-// remove taints the node, looks again, and terminates it with the group made smaller; it reports whether it did.
+// remove taints the node, checks it again, and terminates it while shrinking the group. It reports whether it did.
 func (r *rival) remove(ctx context.Context, node *corev1.Node) (bool, error) {
 	ctx = context.WithoutCancel(ctx)
 	if tainted, err := r.taint(ctx, node); err != nil || !tainted {
@@ -191,7 +192,7 @@ func (r *rival) remove(ctx context.Context, node *corev1.Node) (bool, error) {
 	return removed, err
 }
 
-// terminate ends the node's machine unless pods came to it, it is on its way out, or the group is as small as it may be.
+// terminate terminates the node's machine, unless the node has got pods, is already being terminated, or the group is at its minimum.
 func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) {
 	if load, err := loadOf(ctx, r.Fixture, node.Name); err != nil || len(load) > 0 {
 		return false, err
@@ -212,7 +213,7 @@ func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) 
 	return err == nil, err
 }
 
-// taint keeps new pods away; false when the node has changed since it was looked at, or is gone.
+// taint keeps new pods off a node. It returns false if the node has changed since it was read, or is gone.
 func (r *rival) taint(ctx context.Context, node *corev1.Node) (bool, error) {
 	changed := node.DeepCopy()
 	changed.Spec.Taints = append(changed.Spec.Taints, corev1.Taint{Key: doomed, Effect: corev1.TaintEffectNoSchedule})
@@ -240,7 +241,7 @@ func (r *rival) untaint(ctx context.Context, name string) error {
 	return err
 }
 
-// loadOf lists the pods of a node that would have to move if it went.
+// loadOf lists the pods of a node that would have to move if the node were removed.
 func loadOf(ctx context.Context, s *fixture.Fixture, node string) ([]string, error) {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestSample upgrades two groups beside rivals that begin early, with a node more, and a third whose record is lost; "make rivals" upgrades twenty of each.
+// TestSample upgrades four groups beside rivals that begin early, and a fifth whose record is lost; "make rivals" upgrades twenty of
+// each.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -88,7 +89,7 @@ func TestDeedSays(t *testing.T) {
 	}
 }
 
-// whole is a group of so many instances in service.
+// whole returns a group with n instances in service.
 func whole(n int) awscloud.GroupStatus {
 	return awscloud.GroupStatus{
 		Min: 2, Max: 6, Desired: n,

@@ -27,9 +27,9 @@ import (
 const (
 	// timeLimit is how long an upgrade may take.
 	timeLimit = 5 * time.Minute
-	// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+	// stateSpace is the default namespace for the records of upgrades.
 	stateSpace = "kube-system"
-	// smallest is the group's minimum: it keeps the rival from taking everything.
+	// smallest is the group's minimum, which keeps the rival from removing all nodes.
 	smallest = 2
 )
 
@@ -45,7 +45,7 @@ func workloads(group string) []fixture.Workload {
 	return all
 }
 
-// testCase is one upgrade of a group of its own, with a rival.
+// testCase is one upgrade of its own group, with a rival.
 type testCase struct {
 	*fixture.Fixture
 	seed   uint64
@@ -55,15 +55,15 @@ type testCase struct {
 	before awscloud.GroupStatus
 	said   bytes.Buffer
 
-	// killed tells that the upgrade was killed and its record deleted.
+	// killed is true if the upgrade was killed and its record deleted.
 	killed bool
 
-	mu sync.Mutex // guards what follows
-	// taken are the pods that went down with current nodes which the upgrade took.
+	mu sync.Mutex // guards the field below
+	// taken lists the pods that were on current nodes when the upgrade terminated these.
 	taken []string
 }
 
-// outcome is how a case ended.
+// outcome is the result of a case.
 type outcome struct {
 	seed          uint64
 	deeds         []deed
@@ -74,7 +74,7 @@ type outcome struct {
 	faults        []string
 }
 
-// report is one line, and one for each fault.
+// report returns one line, and one line for each fault.
 func (o *outcome) report() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "seed %d: %v: ", o.seed, o.deeds)
@@ -92,7 +92,7 @@ func (o *outcome) report() string {
 	return text.String()
 }
 
-// runSeed upgrades a fresh group while the rival of the seed does what it means to. An error means that nothing could be tried.
+// runSeed upgrades a fresh group while the rival carries out the seed's deeds. It returns an error if nothing could be tried.
 func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint64) (outcome, error) {
 	t, name := &testCase{seed: seed}, "lost"
 	if !o.lost {
@@ -121,10 +121,10 @@ func (o options) runSeed(ctx context.Context, shared *fixture.Fixture, seed uint
 	return found, err
 }
 
-// group is the name of the group, of its nodes' pool and of the namespace.
+// group returns the name of the group, of its nodes' pool and of the namespace.
 func (t *testCase) group() string { return t.Namespace }
 
-// setUp brings up a group of six nodes with little room or much, and what runs on it.
+// setUp creates a group of six nodes, with room for zero to four more, and its workloads.
 func (t *testCase) setUp(ctx context.Context) error {
 	return t.Deploy(ctx, fixture.Group{
 		Name: t.group(), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{3, 3}, Max: 6 + rand.New(rand.NewPCG(t.seed, 1)).IntN(5),
@@ -132,7 +132,7 @@ func (t *testCase) setUp(ctx context.Context) error {
 	}, workloads(t.group()))
 }
 
-// clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
+// clear removes the machines, so that many upgrades can follow each other. It ignores errors: what is left only takes up room.
 func (t *testCase) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_, _ = t.rival.cloud.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
@@ -140,7 +140,7 @@ func (t *testCase) clear(ctx context.Context) {
 	})
 }
 
-// run carries the upgrade out beside the rival and looks at what is left behind.
+// run carries the upgrade out beside the rival and checks the state that is left behind.
 func (t *testCase) run(ctx context.Context, lost bool) (outcome, error) {
 	budgets, err := t.WatchBudgets(ctx)
 	if err != nil {
@@ -187,11 +187,11 @@ func (t *testCase) start(ctx context.Context, more ...string) *fixture.Process {
 	return t.Start(ctx, io.Discard, &t.said, t.proxy.env(), append(args, more...)...)
 }
 
-// meet notes the pods that a current node carries which the upgrade is about to take.
+// meet records the pods of a current node that the upgrade is about to terminate.
 func (t *testCase) meet(r *http.Request, instance string) {
 	group, err := t.Cloud.Group(t.group())
 	if err != nil {
-		return // the upgrade is told the same
+		return // the upgrade gets the same error
 	}
 	for _, i := range group.Instances {
 		if i.ID != instance || i.Image != fixture.NewImage || i.Node == "" {

@@ -9,14 +9,15 @@ import (
 // ahead is how many seconds the wall clock is ahead.
 var ahead = settableBy("TEST_CLOCK_AHEAD")
 
-// setNow is runtimeNow with the wall clock ahead. The monotonic clock, and with it every timer, is left alone.
+// setNow returns the result of runtimeNow with the wall clock set ahead. The monotonic clock and all timers stay as they are.
 func setNow() (sec int64, nsec int32, mono int64) {
 	sec, nsec, mono = runtimeNow()
 	return sec + ahead.Load(), nsec, mono
 }
 
-// settableBy is the number in the file that the variable names, 0 without a variable. It is the file's own memory, so that who writes the
-// file sets the clock at once: to read it would not do, since a timer that fires asks for the time where nothing may block.
+// settableBy returns the number in the file that the variable names, or 0 without the variable. The number is in the file's mapped
+// memory, so that writing the file sets the clock at once. Reading the file would not work: a timer that fires asks for the time where
+// nothing may block.
 func settableBy(variable string) *atomic.Int64 {
 	name, ok := syscall.Getenv(variable)
 	if !ok {

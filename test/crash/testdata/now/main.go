@@ -1,5 +1,5 @@
-// Command now prints for each line that it reads what its wall clock says, in seconds since 1970, and how many have passed by its
-// monotonic clock since it was started. Each time it waits for a timer first, which the runtime asks for the time on a stack of its own.
+// Command now prints two numbers for each line that it reads: its wall clock, in seconds since 1970, and the seconds since its start
+// by its monotonic clock. It first waits for a timer each time, because the runtime then asks for the time on its own stack.
 package main
 
 import (
