@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// sample are the scenarios that mostly wait, so that they hold on a machine that is busy with other tests.
+// sample returns scenarios that mostly wait, so that they pass on a machine that is busy with other tests.
 func sample() []scenario {
 	names := []string{"the whole grace period", "random ends without budgets"}
 	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
@@ -112,7 +112,7 @@ func TestStartsAreReadOffTheEvents(t *testing.T) {
 	}
 }
 
-// TestRandomEndsAreSettledByTheSeed holds them to between 10 and 40 % of the grace period, too.
+// TestRandomEndsAreSettledByTheSeed checks that equal seeds give equal ends, and that each is between 10 and 40 % of the grace period.
 func TestRandomEndsAreSettledByTheSeed(t *testing.T) {
 	ends := func(seed uint64) (all []time.Duration) {
 		for _, s := range scenarios(seed) {

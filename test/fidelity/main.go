@@ -1,6 +1,6 @@
-// Command fidelity holds the plan against the upgrade: in each scenario kubectl nodeupgrade --dry-run says how long the
-// upgrade will take, what it will evict and in which order it will start nodes, and then the same command does it, on a
-// real control plane. It prints both side by side and exits with 1 when they are further apart than they may be.
+// Command fidelity compares the plan with the upgrade. In each scenario kubectl nodeupgrade --dry-run predicts how long the upgrade
+// will take, what it will evict, and in which order it will start nodes. Then the same command upgrades the nodes on a real control
+// plane. The command prints both next to each other, and exits with 1 if they differ by more than they may.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// seed settles the random terminations unless -seed says otherwise.
+// seed is the default seed of the random terminations.
 const seed = 1
 
 func main() {
@@ -63,7 +63,7 @@ func run(ctx context.Context, all []scenario, only, keep string, atOnce int) err
 	return nil
 }
 
-// runAll runs the scenarios on one fixture, so many at the same time, and returns their outcomes in the same order.
+// runAll runs the scenarios on one fixture, atOnce of them in parallel, and returns their outcomes in the same order.
 func runAll(ctx context.Context, all []scenario, atOnce int) ([]outcome, error) {
 	s, err := newFixture(ctx)
 	if err != nil {

@@ -15,43 +15,43 @@ import (
 )
 
 const (
-	// tolerance is the share of the measured time by which a predicted time may be off where nothing is left to chance.
+	// tolerance is the share of the measured time by which a prediction may be off where nothing is random.
 	tolerance = 0.1
-	// managedTolerance is the share of the middle of the range by which an upgrade that EKS carries out may be off: in which order it
-	// takes nodes is left to chance.
+	// managedTolerance is the share of the middle of the range by which an upgrade that EKS carries out may be off: EKS picks nodes in
+	// random order.
 	managedTolerance = 0.15
 )
 
-// outcome is a scenario as it was predicted and as it was.
+// outcome is a scenario's prediction and its measurement.
 type outcome struct {
 	name string
-	// random terminations are known by their limits alone.
+	// random is true if terminations are random, so that only their limits are known.
 	random bool
-	// managed is an upgrade that EKS carries out.
+	// managed is true if EKS carries the upgrade out.
 	managed   bool
 	predicted figures
 	measured  figures
 	span      simulate.Span
 }
 
-// figures are what is compared.
+// figures are the values that are compared.
 type figures struct {
 	took      time.Duration
 	evictions int
-	// order are the nodes as they were started, those that were started together by name.
+	// order lists the nodes in the order of their start. Nodes that were started together are ordered by name.
 	order []string
-	// result is how the upgrade ends.
+	// result is the result of the upgrade.
 	result record.Result
 }
 
-// started is one node's start, in time since any moment.
+// started is one node's start. The times of all nodes count from the same moment.
 type started struct {
 	node string
 	at   time.Duration
 }
 
-// inOrder sorts nodes by their start. Those started within a moment of the first of them were started in one step, whose
-// order says nothing: they go by name.
+// inOrder returns the nodes in the order of their start. Nodes that start within a moment of the first of them were started in one
+// step. Their order has no meaning, so they are sorted by name.
 func inOrder(starts []started) []string {
 	const moment = 200 * time.Millisecond
 	slices.SortStableFunc(starts, func(a, b started) int { return int(a.at - b.at) })
@@ -71,7 +71,7 @@ func inOrder(starts []started) []string {
 	return order
 }
 
-// faults lists what was predicted and is not so. The order of nodes is told and not judged: it may turn on milliseconds.
+// faults lists the wrong predictions. The order of nodes is printed but not checked: it may depend on milliseconds.
 func (o *outcome) faults() []string {
 	var faults []string
 	earliest, latest, took := o.span.Earliest.Duration, o.span.Latest.Duration, o.measured.took
@@ -95,8 +95,8 @@ func (o *outcome) faults() []string {
 	return faults
 }
 
-// managedFaults lists what is wrong with an upgrade that EKS carries out. How many pods it evicts turns on which nodes it takes
-// back in the end.
+// managedFaults lists what is wrong with an upgrade that EKS carries out. The number of evictions depends on which nodes EKS removes
+// at the end.
 func (o *outcome) managedFaults() []string {
 	var faults []string
 	early, late, took := o.span.Earliest.Seconds(), o.span.Latest.Seconds(), o.measured.took.Seconds()
@@ -124,7 +124,7 @@ func write(w io.Writer, outcomes []outcome) error {
 			order = "differs"
 		}
 		predicted, span, ratio := seconds(o.predicted.took), "-", fmt.Sprintf("%.2f", o.predicted.took.Seconds()/o.measured.took.Seconds())
-		if o.span.Earliest != o.span.Latest { // no time in it is likelier than another
+		if o.span.Earliest != o.span.Latest { // all times in the range are equally likely
 			predicted, span, ratio = "-", seconds(o.span.Earliest.Duration)+"-"+seconds(o.span.Latest.Duration), "-"
 		}
 		verdict := "ok"

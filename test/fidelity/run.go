@@ -22,23 +22,23 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+// stateSpace is the default namespace for the records of upgrades.
 const stateSpace = "kube-system"
 
-// newFixture starts the control plane and the cloud that all scenarios share. Machines take their time to come and to go.
+// newFixture starts the control plane and the cloud that all scenarios share. Machines take some time to boot and to terminate.
 func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 	return fixture.New(ctx, fixture.Options{
 		Cloud: awscloud.Options{
 			Boot: 11 * time.Second, NodeReady: time.Second, Terminate: 5 * time.Second, NodeGoneAfter: time.Second,
-			// The plan has EKS's own numbers, which no flag changes.
+			// The plan uses EKS's own limits, which no flag changes.
 			EKS: awscloud.EKSOptions{DrainLimit: 15 * time.Minute, Settle: time.Minute, NodeLimit: 5 * time.Minute},
 		},
-		// Two cores are kept busy, and a late heartbeat must not make a node NotReady.
+		// The scenarios keep two cores busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
 	})
 }
 
-// runScenario sets the scenario up, asks for the plan, carries it out and compares.
+// runScenario creates the scenario, makes the plan, carries it out, and returns both.
 func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (outcome, error) {
 	s, err := shared.In(ctx, sc.group())
 	if err != nil {
@@ -73,7 +73,7 @@ func runScenario(ctx context.Context, shared *fixture.Fixture, sc *scenario) (ou
 	return o, err
 }
 
-// predict is what --dry-run says.
+// predict returns the plan that --dry-run prints.
 func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Plan, error) {
 	result, err := s.Kubectl(ctx, sc.args("--dry-run", "-o", "json")...)
 	if err != nil {
@@ -89,8 +89,8 @@ func predict(ctx context.Context, s *fixture.Fixture, sc *scenario) (*report.Pla
 	return plan, nil
 }
 
-// measure carries the upgrade out. Its record says how long it took, the audit log what was evicted, and its events in
-// which order it started nodes.
+// measure carries the upgrade out. The time comes from its record, the evictions from the audit log, and the order of nodes from its
+// events.
 func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, error) {
 	var out, progress bytes.Buffer
 	code, err := s.Start(ctx, &out, &progress, nil, sc.args("--yes", "--parallel-groups", "--progress=json")...).Wait()
@@ -114,7 +114,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: inOrder(startsIn(progress.String())), result: record.Result(report.Word(string(rec.Result)))}, nil
 }
 
-// countEvictions counts the evictions that the API server carried out: the plugin's or, where EKS upgrades the group, EKS's.
+// countEvictions counts the evictions that the API server carried out: the plugin's, or EKS's where EKS upgrades the group.
 func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int, error) {
 	if !managed {
 		ours, err := s.Evictions(ctx)
@@ -130,7 +130,7 @@ func countEvictions(ctx context.Context, s *fixture.Fixture, managed bool) (int,
 	return n, err
 }
 
-// startsIn reads the nodes' starts off the events of an upgrade: the first thing each of them is told to do.
+// startsIn reads the nodes' starts from the events of an upgrade: the first event of each node, unless the node is gone.
 func startsIn(progress string) []started {
 	var starts []started
 	var first time.Time
@@ -152,7 +152,7 @@ func startsIn(progress string) []started {
 	return starts
 }
 
-// setUp brings up the group and what runs on it and, for a group that no cloud knows, the nodes that are current.
+// setUp creates the group and its workloads. For a group without a cloud it also creates the current nodes.
 func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	var err error
 	if sc.aws() {
@@ -188,7 +188,7 @@ func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	return sc.addPlaceholders(ctx, s)
 }
 
-// addPlaceholders creates pods on the current nodes whose priority is below that of all other pods, and waits until they run.
+// addPlaceholders creates pods on the current nodes with a lower priority than all other pods, and waits until they run.
 func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) error {
 	if len(sc.placeholders) == 0 {
 		return nil
@@ -207,7 +207,7 @@ func (sc *scenario) addPlaceholders(ctx context.Context, s *fixture.Fixture) err
 	return s.Settle(ctx)
 }
 
-// losePod deletes the pod that the scenario loses, once all pods are there.
+// losePod deletes the scenario's lost pod, if it has one, once all pods are running.
 func (sc *scenario) losePod(ctx context.Context, s *fixture.Fixture) error {
 	if sc.lost == "" {
 		return nil
@@ -221,13 +221,13 @@ func (sc *scenario) losePod(ctx context.Context, s *fixture.Fixture) error {
 	return nil
 }
 
-// pool are nodes that no cloud knows, zone by turn.
+// pool returns nodes without a cloud, with zones in turn.
 func (sc *scenario) pool(image string, zones ...string) fixture.Pool {
 	return fixture.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
 }
 
-// launchGroup has the cloud launch a group of nodes of the older version, so that they have booted as the
-// newer will, and has it shrink by one, so that one has gone as the older will.
+// launchGroup launches a group of nodes of the older version in the cloud, and shrinks it by one. The plan then knows how long the
+// nodes took to boot, and how long one took to leave.
 func (sc *scenario) launchGroup(ctx context.Context, s *fixture.Fixture) error {
 	scaling, err := sc.addGroup(s)
 	if err != nil {
@@ -244,7 +244,7 @@ func (sc *scenario) launchGroup(ctx context.Context, s *fixture.Fixture) error {
 	return s.Cloud.Wait(ctx, scaling, func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
 }
 
-// addGroup adds a group of a node more than the scenario has, and returns the name of its Auto Scaling group.
+// addGroup adds a group with one node more than the scenario has, and returns the name of its Auto Scaling group.
 func (sc *scenario) addGroup(s *fixture.Fixture) (string, error) {
 	sized := func(spec *awscloud.GroupSpec) { spec.Desired, spec.Max, spec.Min = sc.nodes+1, sc.nodes+1, 0 }
 	if sc.managed {

@@ -17,32 +17,32 @@ import (
 // scenario is one upgrade.
 type scenario struct {
 	name string
-	// nodes is how many are outdated. With zones they are a group of the cloud, otherwise labelled nodes with as many
-	// current ones beside them.
+	// nodes is the number of outdated nodes. With zones they are a group of the cloud. Otherwise they are labelled nodes, with as many
+	// current ones in addition.
 	nodes     int
 	zones     []string
 	workloads []fixture.Workload
-	// placeholders fill the current nodes of a group that no cloud knows, and are preempted.
+	// placeholders are pods that fill the current nodes of a group without a cloud, and are preempted.
 	placeholders []fixture.Workload
-	// lost is a pod that somebody deletes before the plan is made, and again before the upgrade; "" for none.
+	// lost is a pod that is deleted before the plan is made, and again before the upgrade; "" for none.
 	lost string
-	// managed has EKS carry the upgrade out: by its own strategy, so many nodes at a time.
+	// managed is true if EKS carries the upgrade out, with this strategy and this many nodes at a time.
 	managed  bool
 	strategy ekstypes.NodegroupUpdateStrategies
 	width    int
-	// flags are the user's; code is what kubectl ends with.
+	// flags are additional flags of the command. code is the expected exit code.
 	flags []string
 	code  int
-	// random says that the pods' ends are left to chance.
+	// random is true if the pods' ends are random.
 	random bool
-	// newZone is where the current nodes of a group that no cloud knows are; "" for both zones.
+	// newZone is the zone of the current nodes of a group without a cloud; "" for both zones.
 	newZone string
-	// fewer is how many current nodes are missing, of a group that no cloud knows. oldHave and newHave are what
-	// its nodes have beside CPU and memory, and newCPU is the CPU of the current ones; "" for the usual.
+	// fewer is the number of current nodes that are missing in a group without a cloud. oldHave and newHave are its nodes' resources
+	// in addition to CPU and memory. newCPU is the CPU of the current nodes; "" for the usual amount.
 	fewer            int
 	oldHave, newHave corev1.ResourceList
 	newCPU           string
-	// keepIn is the folder that the plan and the events are kept in; "" for none.
+	// keepIn is the folder for the plan and the events; "" for none.
 	keepIn string
 }
 
@@ -52,7 +52,7 @@ const (
 	zoneB = "us-east-1b"
 )
 
-// keep writes what was said to a file for who wants to look at it.
+// keep writes output to a file, if a folder is set.
 func (sc *scenario) keep(suffix string, text []byte) error {
 	if sc.keepIn == "" {
 		return nil
@@ -62,10 +62,10 @@ func (sc *scenario) keep(suffix string, text []byte) error {
 
 func (sc *scenario) aws() bool { return len(sc.zones) > 0 }
 
-// group is the scenario's name as a label, a namespace and a group of the cloud.
+// group returns the scenario's name as a label, a namespace and a group of the cloud.
 func (sc *scenario) group() string { return strings.ReplaceAll(sc.name, " ", "-") }
 
-// groupName is what the plugin calls the group.
+// groupName returns the plugin's name for the group.
 func (sc *scenario) groupName() string {
 	if sc.aws() {
 		return sc.group()
@@ -73,10 +73,10 @@ func (sc *scenario) groupName() string {
 	return sc.selector()
 }
 
-// selector is the label that its nodes carry.
+// selector returns the label selector of the scenario's nodes.
 func (sc *scenario) selector() string { return "pool=" + sc.group() }
 
-// args are the plugin's: the same for the plan and for the upgrade, but for those given.
+// args returns the plugin's arguments. The plan and the upgrade have the same ones, except for more.
 func (sc *scenario) args(more ...string) []string {
 	args := []string{"nodeupgrade", "-l", sc.groupName(), "--current", "image=new", "--wait-replacement=false"}
 	switch {
@@ -90,18 +90,18 @@ func (sc *scenario) args(more ...string) []string {
 
 const second = time.Second
 
-// known is a workload whose pods say themselves how long they take to end: as long as they sleep before they are told to.
+// known returns a workload whose spec shows how long its pods take to end: the time that their preStop hook sleeps.
 func known(name string, replicas int32, ready, gone time.Duration) fixture.Workload {
 	return fixture.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
 }
 
-// keeping gives the workload a budget of so many unavailable pods.
+// keeping gives the workload a budget with that maxUnavailable.
 func keeping(w fixture.Workload, maxUnavailable string) fixture.Workload {
 	w.MaxUnavailable = maxUnavailable
 	return w
 }
 
-// several are workloads alike but for their names.
+// several returns n workloads that differ only in their names.
 func several(n int, w fixture.Workload) []fixture.Workload {
 	var all []fixture.Workload
 	for i := range n {
@@ -112,7 +112,7 @@ func several(n int, w fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// atRandom has the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
+// atRandom makes the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
 func atRandom(seed uint64, grace time.Duration, workloads []fixture.Workload) []fixture.Workload {
 	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
 	for i := range workloads {

@@ -10,12 +10,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// scenarios are all there are, by what they are about.
+// scenarios returns all scenarios, by topic.
 func scenarios(seed uint64) []scenario {
 	return slices.Concat(givingUp(), windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), refusals(), presences(), managed())
 }
 
-// windows are about how many nodes are in flight.
+// windows returns scenarios about the number of nodes in flight.
 func windows() []scenario {
 	return []scenario{
 		{
@@ -36,7 +36,7 @@ func windows() []scenario {
 	}
 }
 
-// strategies are about ways other than a surge of the whole group (GKE G14, G40).
+// strategies returns scenarios with other strategies than a surge of the whole group (GKE G14, G40).
 func strategies() []scenario {
 	workloads := []fixture.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)}
 	return []scenario{
@@ -51,11 +51,11 @@ func strategies() []scenario {
 	}
 }
 
-// budgets are about pods that wait for each other.
+// budgets returns scenarios with pods that wait for each other.
 func budgets() []scenario {
 	majority := known("quorum", 10, 9*second, 8*second)
 	majority.MinAvailable = "80%"
-	// Ends take longer than starts, or the whole would turn on which of two nodes is started a moment earlier.
+	// Pods end more slowly than they start. Otherwise the result would depend on which of two nodes is started a moment earlier.
 	shared := append(several(4, keeping(known("api", 6, 3*second, 9*second), "1")), several(3, keeping(known("web", 5, 2*second, 7*second), "2"))...)
 	return []scenario{
 		{
@@ -75,7 +75,7 @@ func budgets() []scenario {
 	}
 }
 
-// chances leave it to the seed how long pods take to end.
+// chances returns scenarios in which the seed decides how long pods take to end.
 func chances(seed uint64) []scenario {
 	return []scenario{
 		{
@@ -91,7 +91,7 @@ func chances(seed uint64) []scenario {
 	}
 }
 
-// shapes are about workloads of several kinds.
+// shapes returns scenarios with several kinds of workloads.
 func shapes() []scenario {
 	ordered := known("db", 7, 4*second, 3*second)
 	ordered.Kind, ordered.Ordered, ordered.MaxUnavailable = "StatefulSet", true, "1"
@@ -114,7 +114,7 @@ func shapes() []scenario {
 	}
 }
 
-// timeouts have nodes that are not empty in their time.
+// timeouts returns scenarios with nodes that are not empty in time.
 func timeouts() []scenario {
 	zonal := known("db", 4, 3*second, 4*second)
 	zonal.Kind, zonal.MaxUnavailable, zonal.Disks = "StatefulSet", "1", []string{zoneA, zoneB}
@@ -129,14 +129,14 @@ func timeouts() []scenario {
 			flags: []string{"--settle=1s", "--on-timeout=force", "--drain-timeout=20s"},
 		},
 		{
-			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // no node takes one of the pods in the end
+			name: "volumes in a zone without nodes", nodes: 4, code: 1, newZone: zoneB, // in the end no node takes one of the pods
 			workloads: []fixture.Workload{zonal, known("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
 }
 
-// refusals are about pods that no current node takes: the upgrade stops while they are missed.
+// refusals returns scenarios with pods that no current node takes. The upgrade stops while they are missing.
 func refusals() []scenario {
 	const device, disk = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceEphemeralStorage
 	asking := func(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
@@ -174,7 +174,7 @@ func refusals() []scenario {
 	}
 }
 
-// presences are about what is there when the upgrade begins.
+// presences returns scenarios about pods that are missing or in the way when the upgrade begins.
 func presences() []scenario {
 	lacking := keeping(known("db", 4, 6*second, 8*second), "1")
 	lacking.Kind = "StatefulSet"
@@ -192,7 +192,7 @@ func presences() []scenario {
 	}
 }
 
-// givingUp is a group of which EKS cannot drain a node. It lasts as long as all others together, and comes first.
+// givingUp returns a group of which EKS cannot drain a node. It takes as long as all others together, so it comes first.
 func givingUp() []scenario {
 	return []scenario{{
 		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
@@ -200,7 +200,7 @@ func givingUp() []scenario {
 	}}
 }
 
-// managed are groups that EKS upgrades.
+// managed returns groups that EKS upgrades.
 func managed() []scenario {
 	const minimal = ekstypes.NodegroupUpdateStrategiesMinimal
 	all := []scenario{

@@ -19,11 +19,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+// stateSpace is the default namespace for the records of upgrades.
 const stateSpace = "kube-system"
 
-// drawCrash draws a layout of which three workloads crash on new nodes: two Deployments, one of them under a budget, and a
-// StatefulSet. Their pods share nodes, so that whichever of these is drained first shows all three.
+// drawCrash draws a layout in which three workloads crash on new nodes: two Deployments, one of them with a budget, and a StatefulSet.
+// Their pods share nodes, so that the first of these nodes that is drained affects all three.
 func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
 	l = draw(seed, nodes, workloads, false)
 	const replicas = 3
@@ -42,8 +42,8 @@ func drawCrash(seed uint64) (l layout, broken []fixture.Workload) {
 	return l, broken
 }
 
-// runCrash upgrades to an image on which three of the layout's workloads crash. The upgrade has to stop while all Services have a
-// ready endpoint, and name the three; once they are mended, the same command has to end well. An error says what did not.
+// runCrash upgrades to an image on which three of the layout's workloads crash. The upgrade must stop while all Services have a ready
+// endpoint, and must name the three. Once they are fixed, the same command must succeed. The error says what did not.
 func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	l, broken := drawCrash(o.seed)
 	s, err := newFixture(ctx)
@@ -82,7 +82,7 @@ func (o options) runCrash(ctx context.Context, out io.Writer) error {
 	return write(out, []outcome{p}, nil)
 }
 
-// stop runs the upgrade until it stops, and lists what is not as it has to be then.
+// stop runs the upgrade until it stops, and lists what is wrong then.
 func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []fixture.Workload, out io.Writer) (faults []string, err error) {
 	seen, err := observe(ctx, s)
 	if err != nil {
@@ -118,7 +118,7 @@ func (l *layout) stop(ctx context.Context, s *fixture.Fixture, w way, broken []f
 	return faults, nil
 }
 
-// stopFaults lists what a stop lacks.
+// stopFaults lists what is wrong with the exit code, the result and the message of a stop.
 func stopFaults(result fixture.Result, recorded record.Result, broken []fixture.Workload) []string {
 	var faults []string
 	if result.Code != 1 {
@@ -152,7 +152,7 @@ func (l *layout) countOccupied(ctx context.Context, s *fixture.Fixture) (int, er
 	return len(slices.Compact(occupied)), nil
 }
 
-// mend has a workload's pods no longer crash, as its owner does: by another template.
+// mend fixes a workload's template so that its pods no longer crash, as its owner would.
 func mend(ctx context.Context, s *fixture.Fixture, w *fixture.Workload) error {
 	annotations := map[string]any{controlplane.AnnotationCrashOn: nil}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})

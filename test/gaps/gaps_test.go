@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// small is a fifth of a layout, whose pods are quick.
+// small returns a small layout whose pods start and end fast.
 func small() *layout {
 	l := draw(1, 5, 6, false)
 	for i := range l.workloads {
@@ -25,8 +25,8 @@ func small() *layout {
 	return &l
 }
 
-// TestSample has the tool move the pods of a small layout; "make gaps" has it and kubectl drain move those of whole ones. That a
-// workload of one pod has a gap as long as its new pod takes to be ready shows that gaps are seen.
+// TestSample moves the pods of a small layout with the tool; "make gaps" moves those of whole layouts with the tool and with kubectl
+// drain. A workload of one pod has a gap as long as its new pod takes to become ready, which shows that gaps are measured.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -65,7 +65,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// checkWorkloads holds a layout to having workloads of all kinds, on nodes that are there.
+// checkWorkloads checks that a layout has workloads of all kinds, on existing nodes.
 func checkWorkloads(t *testing.T, l *layout) {
 	t.Helper()
 	bare, together := 0, 0
@@ -89,7 +89,7 @@ func checkWorkloads(t *testing.T, l *layout) {
 	}
 }
 
-// sliceOf is a slice of a Service with endpoints that are ready or not.
+// sliceOf returns a slice of a Service, with an endpoint for each value of ready.
 func sliceOf(service, name string, ready ...bool) *discoveryv1.EndpointSlice {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
 	for i := range ready {

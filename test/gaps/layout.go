@@ -12,18 +12,18 @@ import (
 
 const second = time.Second
 
-// layout is a pool with what runs on it.
+// layout is a pool and its workloads.
 type layout struct {
 	seed      uint64
 	nodes     int
 	workloads []fixture.Workload
-	// places are the numbers of the nodes that the pods of each workload start on, by its name.
+	// places contains, by workload, the numbers of the nodes on which its pods start.
 	places map[string][]int
 }
 
-// draw draws a layout from a seed. Every sixth workload is a Deployment of one replica, every twelfth a StatefulSet of one; the
-// others have two to five. A third of all have no budget, and those of others let pods go. Unless the layout is spread, every fourth
-// workload has its pods on one node, where a scheduler puts them when others are full.
+// draw draws a layout from a seed. Every sixth workload is a Deployment of one replica, and every twelfth a StatefulSet of one; the
+// others have two to five. A third of all have no budget, and the budgets of the others allow evictions. Unless the layout is spread,
+// every fourth workload has its pods on one node, where a scheduler puts them when the other nodes are full.
 func draw(seed uint64, nodes, workloads int, spread bool) layout {
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := layout{seed: seed, nodes: nodes, places: map[string][]int{}}
@@ -58,8 +58,8 @@ func drawWorkload(random *rand.Rand, i int) fixture.Workload {
 	}
 	if w.Kind == "StatefulSet" {
 		w.Ordered = random.IntN(2) == 0
-		// A pod that is back under its name before the disruption controller looked again passes for the
-		// evicted one, and counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		// The disruption controller takes a pod that is back under its name before it looked again for the evicted one. It then counts
+		// the pod as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 		w.Gone = pick(random, 2*second, 3*second)
 	}
 	w.Name = fmt.Sprintf("%s-%02d", map[string]string{"Deployment": "web", "StatefulSet": "db"}[w.Kind], i)
@@ -68,7 +68,7 @@ func drawWorkload(random *rand.Rand, i int) fixture.Workload {
 
 func drawBudget(random *rand.Rand, w *fixture.Workload) {
 	switch {
-	case w.Replicas == 1: // any other would keep its pod for ever
+	case w.Replicas == 1: // any other budget would never allow an eviction
 		w.MaxUnavailable = "1"
 	case random.IntN(3) == 0:
 		w.MaxUnavailable = "1"
@@ -89,10 +89,10 @@ func drawPlaces(random *rand.Rand, nodes, pods int) []int {
 
 func pick[T any](random *rand.Rand, choice ...T) T { return choice[random.IntN(len(choice))] }
 
-// kind is how the gaps of a workload are counted.
+// kind is the way in which the gaps of a workload are counted.
 type kind int
 
-// The kinds: of two or more replicas, and of one that can have a second beside it for a while, or cannot.
+// The kinds: workloads of two or more replicas, and workloads of one replica that can or cannot have a second one for a while.
 const (
 	several kind = iota
 	aloneSurging

@@ -1,10 +1,11 @@
-// Command gaps measures who notices an upgrade: for how long Services have no ready endpoint while all pods move to new nodes of a
-// real control plane. Layouts of 24 nodes and 30 workloads with a Service each are drawn from a seed, and every way to move
-// the pods begins with the same layout: the tool, with each -flags that are given, and xargs -P 4 kubectl drain. It exits with 1 when a
-// Service of two or more pods had none while the tool moved them or, with --move=surge, one of a Deployment of a single pod.
+// Command gaps measures whether users notice an upgrade: for how long Services have no ready endpoint while all pods move to new nodes
+// of a real control plane. It draws layouts of 24 nodes and 30 workloads, each with a Service, from a seed. Every way to move the pods
+// begins with the same layout. The ways are the tool with each given -flags, and xargs -P 4 kubectl drain. The command exits with 1 if
+// a Service of two or more pods had no ready endpoint while the tool moved them. With --move=surge that goes for Deployments of one
+// pod, too.
 //
-// With -crash three workloads of one layout crash on the new nodes: the tool has to stop while all Services have a ready endpoint,
-// name the three, and end well by the same command when they are mended.
+// With -crash three workloads of one layout crash on the new nodes. The tool must stop while all Services have a ready endpoint, and
+// name the three. When they are fixed, the same command must succeed.
 //
 //	gaps [-layouts N] [-seed N] [-spread] [-flags FLAGS]... [-against FLAGS] [-runs N] [-alone] [-keep FOLDER]
 //	gaps -crash [-seed N] [-keep FOLDER]
@@ -82,7 +83,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return write(out, all, against)
 }
 
-// ways are all that are run, and among them the one that the first is held against, nil for none.
+// ways returns all ways to run, and the one among them that the first is compared with; nil for none.
 func (o options) ways() (ways []way, against *way) {
 	flags := o.flags
 	if len(flags) == 0 {

@@ -20,14 +20,14 @@ import (
 type service struct {
 	// ready counts the ready endpoints of each slice.
 	ready map[string]int
-	// served tells that it has had a ready endpoint; what was before is no gap.
+	// served is true once the Service has had a ready endpoint. The time before is no gap.
 	served bool
-	// since is when it was left without one; zero while it has one.
+	// since is when the Service lost its last ready endpoint; zero while it has one.
 	since time.Time
 	gaps  []time.Duration
 }
 
-// count notes how many endpoints of a slice are ready from now on.
+// count records how many endpoints of a slice are ready from now on.
 func (s *service) count(slice string, ready int, now time.Time) {
 	s.ready[slice] = ready
 	serves := false
@@ -45,7 +45,7 @@ func (s *service) count(slice string, ready int, now time.Time) {
 	}
 }
 
-// services are the Services of a namespace by name.
+// services contains the Services of a namespace, by name.
 type services map[string]*service
 
 func (all services) note(event watch.EventType, slice *discoveryv1.EndpointSlice, now time.Time) {
@@ -60,8 +60,8 @@ func (all services) note(event watch.EventType, slice *discoveryv1.EndpointSlice
 	all[name].count(slice.Name, ready, now)
 }
 
-// countReady counts the endpoints that are ready; one of which that is not known is (EndpointConditions.ready). A pod that terminates is
-// not, though kube-proxy leads to it when there is no other: it may end at any moment.
+// countReady counts the ready endpoints. An endpoint whose readiness is unknown counts as ready (EndpointConditions.ready). A
+// terminating pod does not: kube-proxy uses it when there is no other, but it may end at any time.
 func countReady(slice *discoveryv1.EndpointSlice) int {
 	n := 0
 	for i := range slice.Endpoints {
@@ -72,7 +72,7 @@ func countReady(slice *discoveryv1.EndpointSlice) int {
 	return n
 }
 
-// gaps are the times without a ready endpoint of each Service that had any, up to now.
+// gaps returns the times without a ready endpoint up to now, for each Service that had any.
 func (all services) gaps(now time.Time) map[string][]time.Duration {
 	found := map[string][]time.Duration{}
 	for name, s := range all {
@@ -99,8 +99,8 @@ func (all services) serving() []string {
 	return names
 }
 
-// observer watches the EndpointSlices of a namespace. It integrates: a watch delivers each version of a slice, so that a gap is as
-// long as the time between two of them, and none falls between two samples.
+// observer watches the EndpointSlices of a namespace. The watch delivers each version of a slice, and a gap is the time between two
+// versions. No gap is missed, as it could be between two samples.
 type observer struct {
 	cancel context.CancelFunc
 	ended  chan error
@@ -109,7 +109,7 @@ type observer struct {
 	services services
 }
 
-// observe begins to watch, until end.
+// observe starts to watch. Call end to stop.
 func observe(ctx context.Context, s *fixture.Fixture) (*observer, error) {
 	client := s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Namespace)
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -135,7 +135,7 @@ func (o *observer) follow(ctx context.Context, watcher watch.Interface) error {
 	for event := range watcher.ResultChan() {
 		slice, ok := event.Object.(*discoveryv1.EndpointSlice)
 		if !ok && ctx.Err() != nil {
-			return nil // it was told to end
+			return nil // end was called
 		}
 		if !ok {
 			return fmt.Errorf("watching the endpoints: %s: %v", event.Type, event.Object)

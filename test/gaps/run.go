@@ -17,16 +17,16 @@ import (
 // way is one way to move all pods to the new nodes.
 type way struct {
 	name, line string
-	// promises tells that it means to leave no gap, surges that this goes for Deployments of one replica as well.
+	// promises is true if the way promises to leave no gap. surges is true if that includes Deployments of one replica.
 	promises, surges bool
 }
 
-// kubectl is how people do it without the tool.
+// kubectl returns the way without the tool.
 func kubectl() way {
 	return way{name: "xargs -P 4 kubectl drain", line: fixture.DrainLine(pool, fixture.FourAtOnce)}
 }
 
-// ours is the tool with flags of the caller.
+// ours returns the tool with the given flags.
 func ours(flags string) way {
 	return way{
 		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(fixture.UpgradeLine(pool, window) + " " + flags),
@@ -34,13 +34,13 @@ func ours(flags string) way {
 	}
 }
 
-// outcome is what one way did on one layout.
+// outcome is the result of one way on one layout.
 type outcome struct {
 	layout *layout
 	way    way
-	// took is the time from its beginning to its end, and whole that until all pods were ready again: a way may end before.
+	// took is the time until the way ended. whole is the time until all pods were ready again, which may be later.
 	took, whole time.Duration
-	// gaps are the times in which the Services of workloads had no ready endpoint, by name; none for one that always had.
+	// gaps contains the times without a ready endpoint, by workload. Workloads without a gap are left out.
 	gaps map[string][]time.Duration
 }
 
@@ -55,7 +55,7 @@ func (p *outcome) gapped(k kind) int {
 	return n
 }
 
-// sum is how many gaps there were, and how long all of them and the longest lasted, whose workload is named.
+// sum returns the number of gaps, their total time, the longest one, and its workload.
 func (p *outcome) sum() (count int, all, longest time.Duration, workload string) {
 	for i := range p.layout.workloads {
 		name := p.layout.workloads[i].Name
@@ -70,7 +70,7 @@ func (p *outcome) sum() (count int, all, longest time.Duration, workload string)
 	return count, all, longest, workload
 }
 
-// run runs one way on the layout, on a control plane of its own.
+// run runs one way on the layout, on its own control plane.
 func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
 	s, err := newFixture(ctx)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
 	if err := l.setUp(ctx, s); err != nil {
 		return outcome{}, err
 	}
-	// Both programs are in memory, whoever comes first.
+	// Both programs are in memory, in whatever order the ways run.
 	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
 		return outcome{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
 	}
@@ -95,7 +95,7 @@ func (l *layout) run(ctx context.Context, w way, keep string) (outcome, error) {
 	return l.carryOut(ctx, s, o, w, keep)
 }
 
-// carryOut runs the way's line, and watches on until all pods are ready, for a drain ends before they are.
+// carryOut runs the way's line and watches until all pods are ready, because a drain ends before that.
 func (l *layout) carryOut(ctx context.Context, s *fixture.Fixture, o *observer, w way, keep string) (outcome, error) {
 	began := time.Now()
 	result, err := s.RunLine(ctx, w.line)
@@ -120,7 +120,7 @@ func (l *layout) carryOut(ctx context.Context, s *fixture.Fixture, o *observer, 
 	return p, err
 }
 
-// checkMoved returns an error when a pod is on an old node: who moves nothing leaves no gap.
+// checkMoved returns an error if a pod is on an old node: a way that moves nothing would leave no gap.
 func checkMoved(ctx context.Context, s *fixture.Fixture) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -134,7 +134,7 @@ func checkMoved(ctx context.Context, s *fixture.Fixture) error {
 	return nil
 }
 
-// keepSaid keeps what the way wrote, where a folder is named for that.
+// keepSaid writes the way's output to a file, if a folder is set.
 func keepSaid(folder string, l *layout, w way, said string) error {
 	if folder == "" {
 		return nil
@@ -143,7 +143,7 @@ func keepSaid(folder string, l *layout, w way, said string) error {
 	return os.WriteFile(filepath.Join(folder, name), []byte(said), 0o644)
 }
 
-// runAll runs all ways on each layout, so many times by turns, and tells each as it ends.
+// runAll runs all ways on each layout o.runs times, in turn, and calls tell for each outcome.
 func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell func(*outcome)) ([]outcome, error) {
 	var all []outcome
 	for i := range layouts {
@@ -161,7 +161,7 @@ func runAll(ctx context.Context, layouts []layout, ways []way, o options, tell f
 	return all, nil
 }
 
-// median is the middle one of the times after which all pods were ready again that a way moved on a layout; of two in the middle,
+// median returns the median time until all pods were ready again, of all runs of a way on a layout. Of two in the middle it returns
 // the longer.
 func median(all []outcome, seed uint64, w way) time.Duration {
 	var times []time.Duration

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// pool is the name of the nodes, which the labels of all have.
+	// pool is the name of the pool, which is in the labels of all nodes.
 	pool             = "gaps"
 	oldImage         = "old"
 	newImage         = "new"
@@ -34,7 +34,7 @@ func newFixture(ctx context.Context) (*fixture.Fixture, error) {
 	return fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{NodeMonitorGrace: time.Minute}})
 }
 
-// setUp brings up the old nodes, every pod on the node that the layout has for it, and then the new nodes.
+// setUp creates the old nodes, each pod on the node that the layout has for it, and then the new nodes.
 func (l *layout) setUp(ctx context.Context, s *fixture.Fixture) error {
 	old := poolOf(oldImage, l.nodes)
 	old.Taints = []corev1.Taint{{Key: fillingTaint, Effect: corev1.TaintEffectNoSchedule}}
@@ -71,8 +71,8 @@ func removeFillingTaint(node *corev1.Node) {
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fillingTaint })
 }
 
-// place binds each pod to its node in the scheduler's place, which the taint keeps away: it chooses by chance among nodes that are
-// alike, and every way has to begin with the same layout.
+// place binds each pod to its node instead of the scheduler, which the taint keeps from doing it. The scheduler chooses at random
+// among equal nodes, but every way must begin with the same layout.
 func (l *layout) place(ctx context.Context, s *fixture.Fixture, old fixture.Pool) error {
 	client := s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	placed, all := map[string]int{}, 0

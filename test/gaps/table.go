@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// costMost is how much longer an upgrade may take with what is switched off in the way that it is held against.
+// costMost is how many times as long as the cheaper way an upgrade may take.
 const costMost = 1.05
 
 func header() []string {
@@ -32,7 +32,7 @@ func (p *outcome) row() []string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
 
-// write writes what was measured and what was promised of it. The error is a promise that was not kept.
+// write writes the measurements and the broken promises. It returns an error if a promise was broken.
 func write(w io.Writer, all []outcome, against *way) error {
 	var rows [][]string
 	for i := range all {
@@ -52,7 +52,7 @@ func write(w io.Writer, all []outcome, against *way) error {
 	return nil
 }
 
-// brokenPromises names each gap that a way promised not to leave.
+// brokenPromises lists the gaps of ways that promise to leave none.
 func brokenPromises(all []outcome) []string {
 	var broken []string
 	for i := range all {
@@ -92,9 +92,9 @@ func budgetOf(maxUnavailable, minAvailable string) string {
 	}
 }
 
-// tooDear holds the times of the tool's first way to those of the one that leaves out what costs time: the ratio of their medians on
-// each layout, of which the middle one counts. It writes them, and returns a line when that is too much. Times are those until all pods
-// are ready again: the end of an upgrade waits for the pods that left last, and the other way ends before they are ready.
+// tooDear compares the tool's first way with the way that leaves out what costs time. It writes the ratio of their median times on
+// each layout, and returns a line if the middle ratio is too high. The times are those until all pods are ready again. An upgrade
+// waits for the pods that left last, but the other way ends before they are ready.
 func tooDear(w io.Writer, all []outcome, against *way) []string {
 	if against == nil {
 		return nil
@@ -116,7 +116,7 @@ func tooDear(w io.Writer, all []outcome, against *way) []string {
 	return nil
 }
 
-// seedsOf are the seeds of the layouts in their order.
+// seedsOf returns the seeds of the layouts in their order.
 func seedsOf(all []outcome) []uint64 {
 	var seeds []uint64
 	for i := range all {
