@@ -1,6 +1,5 @@
-// Package build makes the Kubernetes objects that tests decide on. Each is valid
-// and unremarkable unless told otherwise, so that a test names only what its case
-// is about:
+// Package build creates Kubernetes objects for tests. Each object is valid and ordinary by default, so that a test names only what its
+// case is about:
 //
 //	build.Pod("web-0", build.On("node-1"), build.Unready)
 //	build.Budget("web", build.Counts(3, 3, 2))
@@ -15,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Namespace is where all pods and budgets are unless In says otherwise.
+// Namespace is the namespace of all pods and budgets, unless In sets another.
 const Namespace = "shop"
 
-// Pod is a running, ready pod of the ReplicaSet "web", labelled app=web; its UID is its name.
+// Pod returns a running, ready pod of the ReplicaSet "web" with the label app=web. Its UID is its name.
 func Pod(name string, with ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"},
@@ -34,7 +33,7 @@ func Pod(name string, with ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// App labels the pod app=name and gives it to the ReplicaSet of that name.
+// App sets the pod's label app=name and makes the ReplicaSet of that name its controller.
 func App(name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{"app": name}
@@ -42,7 +41,7 @@ func App(name string) func(*corev1.Pod) {
 	}
 }
 
-// OwnedBy gives the pod a controller; the controller's UID is kind/name.
+// OwnedBy sets the pod's controller, whose UID is kind/name.
 func OwnedBy(kind, name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		yes := true
@@ -50,7 +49,7 @@ func OwnedBy(kind, name string) func(*corev1.Pod) {
 	}
 }
 
-// Bare takes the pod's controller away.
+// Bare removes the pod's controller.
 func Bare(pod *corev1.Pod) { pod.OwnerReferences = nil }
 
 // On binds the pod to a node.
@@ -66,7 +65,7 @@ func In(namespace string) func(*corev1.Pod) {
 // Unready makes the pod run without being ready.
 func Unready(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
 
-// Phase puts the pod into a phase; in every phase but Running it is not ready.
+// Phase sets the pod's phase. A pod in another phase than Running is not ready.
 func Phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = phase
@@ -76,17 +75,17 @@ func Phase(phase corev1.PodPhase) func(*corev1.Pod) {
 	}
 }
 
-// Created says when the pod was made.
+// Created sets the pod's creation time.
 func Created(at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.Time{Time: at} }
 }
 
-// Ending has the pod deleted, with a grace period that ends at the time.
+// Ending marks the pod as deleted, with a grace period that ends at the given time.
 func Ending(at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at} }
 }
 
-// Evicted has the pod bear what the eviction API wrote on it at the time.
+// Evicted adds the condition that the eviction API writes on an evicted pod, with the given time.
 func Evicted(at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
@@ -107,7 +106,7 @@ func Volume(source corev1.VolumeSource) func(*corev1.Pod) {
 	}
 }
 
-// Node is a Ready node of a zone; its UID is its name.
+// Node returns a Ready node in a zone. Its UID is its name.
 func Node(name, zone string, with ...func(*corev1.Node)) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -121,7 +120,7 @@ func Node(name, zone string, with ...func(*corev1.Node)) *corev1.Node {
 	return node
 }
 
-// NotReady has the node's kubelet silent since a time.
+// NotReady makes the node's Ready condition Unknown since the given time, as when its kubelet is silent.
 func NotReady(since time.Time) func(*corev1.Node) {
 	return func(node *corev1.Node) {
 		node.Status.Conditions[0].Status = corev1.ConditionUnknown
@@ -136,7 +135,8 @@ func Tainted(key string) func(*corev1.Node) {
 	}
 }
 
-// Budget is a PodDisruptionBudget over the pods labelled app=name: of 3 pods all are healthy and 2 are needed.
+// Budget returns a PodDisruptionBudget for the pods with the label app=name. By its status it has 3 pods, of which 3 are healthy and 2
+// are needed.
 func Budget(name string, with ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Generation: 1, ResourceVersion: "1"},
@@ -149,7 +149,7 @@ func Budget(name string, with ...func(*policyv1.PodDisruptionBudget)) *policyv1.
 	return budget
 }
 
-// Counts sets the status that the disruption controller would write for so many pods.
+// Counts sets the status that the disruption controller would write for these numbers.
 func Counts(expected, healthy, desired int32) func(*policyv1.PodDisruptionBudget) {
 	return func(budget *policyv1.PodDisruptionBudget) {
 		allowed := max(0, healthy-desired)
@@ -168,7 +168,7 @@ func Selecting(selector *metav1.LabelSelector) func(*policyv1.PodDisruptionBudge
 	return func(budget *policyv1.PodDisruptionBudget) { budget.Spec.Selector = selector }
 }
 
-// AlwaysAllow lets unready pods be evicted whatever the budget says.
+// AlwaysAllow sets the policy by which unready pods may be evicted whatever the budget says.
 func AlwaysAllow(budget *policyv1.PodDisruptionBudget) {
 	policy := policyv1.AlwaysAllow
 	budget.Spec.UnhealthyPodEvictionPolicy = &policy

@@ -7,8 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ZoneSizes counts the group's instances in service or on their way, by the last part of the zone's
-// name: "a:3 b:2".
+// ZoneSizes returns the number of the group's instances that are not being terminated, by the last part of the zone's name: "a:3 b:2".
 func ZoneSizes(group *nodegroup.Group) string {
 	sizes := map[string]int{}
 	for _, instance := range group.Instances {

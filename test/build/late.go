@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Unnoticed is a context whose deadline passes without its end: the process was halted meanwhile, and has only just gone on.
+// Unnoticed returns a context whose deadline passes without ending it, as in a process that was halted and has only just continued.
 func Unnoticed(ctx context.Context, until time.Time) context.Context { return unnoticed{ctx, until} }
 
 type unnoticed struct {

@@ -11,25 +11,25 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// Terminal keeps all rows, also those that have scrolled off its screen. It understands text, line breaks, and the codes that move
-// the cursor up, erase and colour. Its methods may be called from several goroutines.
+// Terminal keeps all rows, also those that have scrolled off its screen. It understands text, line breaks, and the codes that move the
+// cursor up, erase, and colour. Its methods are safe for concurrent use.
 type Terminal struct {
 	mu sync.Mutex
-	// columns is the width in cells, height the number of rows on the screen.
+	// columns is the width in cells. height is the number of rows on the screen.
 	columns, height int
 	rows            []line
-	// row and column are the place of the cursor, top is the first row on the screen.
+	// row and column are the cursor's position. top is the first row on the screen.
 	row, column, top int
-	// writes counts the writes.
+	// writes counts the calls of Write.
 	writes int
-	// rest is the start of a code that is not complete.
+	// rest is the beginning of an incomplete code.
 	rest string
 }
 
-// line is a row of a terminal. A cell holds a character. The second cell of a wide one holds "".
+// line is a row of a terminal. A cell contains a character. The second cell of a wide character contains "".
 type line struct {
 	cells []string
-	// wrapped says that the row continues in the next one.
+	// wrapped is true if the row continues in the next one.
 	wrapped bool
 }
 
@@ -134,14 +134,14 @@ func (t *Terminal) current() *line {
 	return &t.rows[t.row]
 }
 
-// breakLine moves the cursor to the start of the next row, as terminals do for programs.
+// breakLine moves the cursor to the start of the next row, as a terminal does for a newline in a program's output.
 func (t *Terminal) breakLine() {
 	t.current()
 	t.row, t.column = t.row+1, 0
 	t.top = max(t.top, t.row-t.height+1)
 }
 
-// Resize breaks the lines again, as most terminals do. The cursor stays behind the last character.
+// Resize wraps the lines again, as most terminals do. It leaves the cursor behind the last character.
 func (t *Terminal) Resize(columns, height int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +156,7 @@ func (t *Terminal) Resize(columns, height int) {
 	t.rest = rest
 }
 
-// joinRows returns all lines, each joined from the rows that it takes.
+// joinRows returns all lines, each joined from its rows.
 func (t *Terminal) joinRows() []string {
 	var lines []string
 	text := ""
@@ -170,7 +170,7 @@ func (t *Terminal) joinRows() []string {
 	return lines
 }
 
-// Lines returns all lines, each joined from the rows that it takes, without the empty ones at the end.
+// Lines returns all lines, each joined from its rows, without the empty lines at the end.
 func (t *Terminal) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,4 @@
-// Package mutant plants bugs in the product, one at a time and never in its source: a build takes a changed copy of
-// one file for it.
+// Package mutant plants bugs in the product, one at a time, and never in its source: a build uses a changed copy of one file instead.
 package mutant
 
 import (
@@ -16,8 +15,8 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Mutant is one bug to plant: what is wrong, and which text of which source file becomes which. The old text stands exactly once in the
-// source, so that a change of the source that a mutant rests on is noticed.
+// Mutant is one bug to plant: what is wrong, and which text of which source file is replaced. The old text must be in the source
+// exactly once. A change of the source that affects a mutant is therefore noticed.
 type Mutant struct {
 	Name, What, File string
 	old, with        string
@@ -25,9 +24,9 @@ type Mutant struct {
 	source string
 }
 
-// List reads the mutants of a folder, sorted by name. It does not read their sources. The folder has a txtar archive for each source file,
-// pkg/x/y.txtar for pkg/x/y.go. Each mutant is three of its files: NAME, which says what is wrong, then old and new, which are
-// text of the source and what it becomes.
+// List reads the mutants of a folder, sorted by name. It does not read their sources. The folder has a txtar archive for each source
+// file: pkg/x/y.txtar for pkg/x/y.go. Each mutant has three files in its archive: NAME, which says what is wrong, old, which is text
+// of the source, and new, which replaces it.
 //
 // Errors: the folder cannot be read; an archive has other files than these; two mutants have one name.
 func List(folder fs.FS) ([]Mutant, error) {
@@ -71,8 +70,8 @@ func parse(source string, archive []byte) ([]Mutant, error) {
 	return mutants, nil
 }
 
-// ReadAll reads the mutants of a folder whose names match the pattern, and applies each to its source. It returns an error for all
-// that cannot be applied, or that plant the same bug as another, at once and each by its name.
+// ReadAll reads the mutants of a folder whose names match the pattern, and applies each to its source. If mutants cannot be applied,
+// or plant the same bug as another, it returns one error that names them all.
 func ReadAll(dir, only string) ([]Mutant, error) {
 	mutants, err := List(os.DirFS(dir))
 	if err != nil {
@@ -101,7 +100,7 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 	return mutants, errors.Join(broken...)
 }
 
-// apply makes the source with the bug in it.
+// apply sets the source with the bug in it.
 func (m *Mutant) apply() error {
 	text, err := os.ReadFile(m.File)
 	if err != nil {
@@ -118,7 +117,8 @@ func (m *Mutant) apply() error {
 	return nil
 }
 
-// Plant writes the source with the bug into the folder, and returns the overlay that has one build take it for the product's.
+// Plant writes the source with the bug into the folder. It returns the path of an overlay with which a build uses that source instead
+// of the product's.
 func (m *Mutant) Plant(scratch string) (overlay string, err error) {
 	changed := filepath.Join(scratch, m.Name+".go")
 	if err := os.WriteFile(changed, []byte(m.source), 0o600); err != nil {
