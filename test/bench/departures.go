@@ -19,15 +19,16 @@ import (
 // never is longer than any target.
 const never = time.Duration(math.MaxInt64)
 
-// departures is when the last pod left each node.
+// departures records when the last pod left each node.
 type departures struct {
 	mu   sync.Mutex
 	last map[string]time.Time
-	// hosts are the nodes on which each workload had pods at first.
+	// hosts contains the nodes on which each workload had pods at first.
 	hosts map[string]map[string]bool
 }
 
-// watchDepartures follows the pods until the context or the fixture ends, where that is looked at: no other scenario pays for the watch.
+// watchDepartures watches the pods until the context or the fixture ends. It does so only in scenarios with a broken workload, so that
+// the watch costs the other scenarios nothing.
 func (sc *scenario) watchDepartures(ctx context.Context, s *fixture.Fixture) (*departures, error) {
 	if sc.broken == nil {
 		return &departures{}, nil
@@ -68,7 +69,7 @@ func (d *departures) note(node string) {
 
 func (d *departures) nodesOf(workload string) map[string]bool { return d.hosts[workload] }
 
-// others is when the last pod left the nodes on which the workload had none.
+// others returns when the last pod left those nodes on which the workload had none.
 func (d *departures) others(workload string) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,8 +82,9 @@ func (d *departures) others(workload string) time.Time {
 	return last
 }
 
-// toldAfter reads the tool's events: how long after the first of the nodes was started it said which budget keeps a pod
-// of the workload there, and what that needs and has; never when it did not.
+// toldAfter returns, from the tool's events, how soon the tool explained what keeps the workload's pods on the given nodes. The time
+// counts from the first drain of these nodes. The explanation names the budget, and what it needs. If there is none, toldAfter returns
+// never.
 func toldAfter(events string, nodes map[string]bool, workload string) time.Duration {
 	var began time.Time
 	for line := range strings.Lines(events) {

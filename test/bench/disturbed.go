@@ -12,10 +12,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// undisturbed is the tool beside itself.
+// undisturbed is the tool as its own rival, without disturbance.
 var undisturbed = rival{way: "kubectl nodeupgrade, undisturbed", self: true}
 
-// disturbance is a bad day of an API server: watches that are cut, answers that fail, and a queue that is full.
+// disturbance returns the faults of an API server on a bad day: watches that are cut, answers that fail, and a full queue.
 func disturbance() hostile.Plan {
 	return hostile.Plan{
 		Seed: 1, CutWatches: 2 * second,
@@ -26,7 +26,7 @@ func disturbance() hostile.Plan {
 	}
 }
 
-// measure runs the line, disturbs the tool where the scenario wants that, and lists the moments at which a budget was broken.
+// measure runs the line, and disturbs the tool if the scenario says so. It lists the moments at which a budget was broken.
 func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line string) (e ended, broken []string, err error) {
 	if !sc.disturbed {
 		e, err = measure(ctx, s, line)
@@ -48,8 +48,8 @@ func (sc *scenario) measure(ctx context.Context, s *fixture.Fixture, way, line s
 	return e, broken, err
 }
 
-// measureDisturbed leads the line through a front. Watches are cut from the start on, and answers fail from the moment on at
-// which the upgrade's record is written: what cannot begin ends with an error, as kubectl drain does.
+// measureDisturbed runs the line through a front. Watches are cut from the start. Answers fail only from the moment at which the
+// upgrade's record is written: before that, the tool ends with an error, as kubectl drain does.
 func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	plan := disturbance()
 	front, err := hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{CutWatches: plan.CutWatches})
@@ -68,7 +68,7 @@ func measureDisturbed(ctx context.Context, s *fixture.Fixture, line string) (end
 	return e, err
 }
 
-// keptBudgets is for the moments at which a budget had fewer healthy pods than it needs.
+// keptBudgets returns the target for the moments at which a budget had fewer healthy pods than it needs.
 func keptBudgets() target {
 	return target{"moments at which a budget was broken", 0, func(r *result) (float64, bool) { return float64(len(r.ours().broken)), true }}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// floor is the time that no way to drain can be faster than, and how it is reckoned.
+// floor is the shortest possible time of any way to drain, and the formula for it.
 type floor struct {
 	formula string
 	time    time.Duration
 }
 
-// drainFloor is for nodes whose replacements are there: each turn of the window takes as long as the slowest pod's end,
-// and each budget lets so many pods go at a time, of which the next go when those are ready elsewhere.
+// drainFloor returns the floor for nodes whose replacements exist already. Each turn of the window takes as long as the slowest pod's
+// end. Each budget lets so many pods go at a time, and the next ones go when those are ready elsewhere.
 func drainFloor(nodes, window int, workloads []fixture.Workload) floor {
 	var gone, budgets time.Duration
 	for i := range workloads {
@@ -33,8 +33,8 @@ func drainFloor(nodes, window int, workloads []fixture.Workload) floor {
 	}
 }
 
-// cloudFloor is for nodes whose replacements have to boot, when capacity never falls below the group's size: surge
-// machines are up beside the group at a time, each for a boot and a drain, and window nodes drain at a time.
+// cloudFloor returns the floor for nodes whose replacements must boot, while capacity never falls below the group's size. At any time,
+// surge additional machines exist, each for a boot and a drain, and window nodes drain.
 func cloudFloor(nodes, surge, window int, boot, drain time.Duration) floor {
 	bySurge := time.Duration(ceil(nodes, surge)) * (boot + drain)
 	byWindow := boot + time.Duration(ceil(nodes, window))*drain
@@ -46,7 +46,7 @@ func cloudFloor(nodes, surge, window int, boot, drain time.Duration) floor {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-// missing is how many pods the workload's budget lets be missing while all are well, 0 without a budget.
+// missing returns how many pods the workload's budget allows to be missing while all are healthy; 0 without a budget.
 func missing(w *fixture.Workload) int {
 	replicas := int(w.Replicas)
 	switch {
@@ -59,7 +59,8 @@ func missing(w *fixture.Workload) int {
 	}
 }
 
-// scaled reads "2" or "25%" of a whole, shares rounded up as the disruption controller does.
+// scaled returns the number in text, which is like "2", or like "25%" of the whole. It rounds shares up, as the disruption controller
+// does.
 func scaled(text string, whole int) int {
 	value := intstr.Parse(text)
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, whole, true)

@@ -19,12 +19,12 @@ import (
 
 const (
 	podsPerNode, replicasPerWorkload = 30, 50
-	// nodesOfGroup is how many nodes the group has that is planned for.
+	// nodesOfGroup is the number of nodes in the group that is planned for.
 	workloadsPerNamespace, nodesOfGroup = 12, 10
 )
 
-// largeCluster is a cluster of so many nodes with thirty pods each, of Deployments of fifty, every other with a budget. Its
-// objects are as large as those of real clusters: a pod has 4 KB, a node 8.
+// largeCluster is a cluster with thirty pods on each node. The pods belong to Deployments of fifty replicas, and every other
+// Deployment has a budget. Its objects are as large as those of real clusters: a pod has 4 KB, a node 8 KB.
 type largeCluster struct {
 	nodes int
 	began metav1.Time
@@ -77,14 +77,14 @@ func (c *largeCluster) fillWorkload(s *controlplane.Seed, w int) error {
 	return nil
 }
 
-// uid has the form of a real one.
+// uid returns a UID in the form of a real one.
 func uid(kind, n int) types.UID { return types.UID(fmt.Sprintf("%08x-5c1d-4e7a-9b3f-%012x", kind, n)) }
 
 func nodeName(i int) string {
 	return fmt.Sprintf("ip-10-%d-%d-%d.ec2.internal", i>>16, i>>8&255, i&255)
 }
 
-// managed are the fields of two managers, as the API server notes them.
+// managed returns the fields of two managers, as the API server records them.
 func (c *largeCluster) managed(manager string, owned ...string) []metav1.ManagedFieldsEntry {
 	fields := func(names ...string) *metav1.FieldsV1 {
 		return metav1.NewFieldsV1("{\"f:" + strings.Join(names, "\":{},\"f:") + "\":{}}")
@@ -133,7 +133,7 @@ func (c *largeCluster) node(i int) *corev1.Node {
 			Type: kind, Status: status, LastHeartbeatTime: c.began, LastTransitionTime: c.began, Reason: "KubeletHasWhatItNeeds", Message: "kubelet has what it needs",
 		})
 	}
-	for n := range 20 { // what a kubelet names of its images, each by digest and by tag
+	for n := range 20 { // the image names that a kubelet reports, each by digest and by tag
 		name := fmt.Sprintf("123456789012.dkr.ecr.us-east-1.amazonaws.com/team/service-%02d", n)
 		node.Status.Images = append(node.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("%s@sha256:%064x", name, n), name + ":1.42.0"}, SizeBytes: 1 << 28})
 	}
@@ -230,7 +230,7 @@ func (c *largeCluster) podSpec(app string, labels map[string]string) corev1.PodS
 	}
 }
 
-// pod is the n-th pod of all, on the next node in turn.
+// pod returns the n-th pod of the cluster. Pods are assigned to nodes in turn.
 func (c *largeCluster) pod(d *appsv1.Deployment, n int) *corev1.Pod {
 	set := d.Name + "-" + d.Labels["pod-template-hash"]
 	pod := &corev1.Pod{

@@ -13,13 +13,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// tooBusy is the busy share of the machine from which on times say more about it than about what is measured.
+// tooBusy is the busy share of the machine above which times say more about the machine than about what is measured.
 const tooBusy = 0.7
 
-// load is what the control plane's programs and the machine have done up to a moment.
+// load is the CPU time that the control plane's programs and the machine have used up to a moment.
 type load struct {
 	cpus map[string]time.Duration
-	// busy and all are the machine's CPU time in ticks, 0 where it is not known.
+	// busy and all are the machine's CPU time in ticks; 0 if it is unknown.
 	busy, all float64
 }
 
@@ -33,8 +33,9 @@ func takeLoad(c *controlplane.Cluster) load {
 	return l
 }
 
-// machineTime sums the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal.
-// What follows is in user and nice already; what a hypervisor took is as lost to us as what another program used.
+// machineTime sums the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal. The fields
+// after these are included in user and nice already. Stolen time counts as busy: it is lost to the benchmark as if another program had
+// used it.
 func machineTime(stat string) (busy, all float64) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
@@ -54,8 +55,8 @@ func machineTime(stat string) (busy, all float64) {
 	return busy, all
 }
 
-// since is the CPU time of each program, and the machine's busy share from 0 to 1, since the load before; what is not
-// known at both moments is left out, and the share negative.
+// since returns the CPU time of each program, and the machine's busy share from 0 to 1, since the earlier load. Programs that are not
+// known at both moments are left out. The share is negative if it is unknown.
 func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
 	cpus = map[string]time.Duration{}
 	for name, used := range l.cpus {
@@ -69,7 +70,7 @@ func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
 	return cpus, min(1, max(0, (l.busy-before.busy)/(l.all-before.all))) // the kernel's sums may step back a little
 }
 
-// writeLoad writes the CPU time that was used while each way ran, and which figures were measured on a machine too busy for them.
+// writeLoad writes the CPU time that was used while each way ran. It also lists the ways during which the machine was too busy.
 func (r *result) writeLoad(w io.Writer) error {
 	fmt.Fprint(w, "\nCPU time while it ran\n\n")
 	var rows [][]string

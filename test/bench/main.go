@@ -1,5 +1,6 @@
-// Command bench measures how simulated upgrades grow with their group and, on real control planes and in one run, how
-// long drains take beside their rivals and beside their floor. It says which targets hold; nothing in it passes or fails.
+// Command bench measures how the cost of simulated upgrades grows with the size of their group. On real control planes it compares the
+// time of drains with the time of rivals and with the shortest possible time. It prints which targets are met; it never fails because
+// of them.
 //
 //	bench [-only sizes|read|drain] [-run REGEXP] [-all] [-runs N] [-alone] [-keep FOLDER]
 package main
@@ -14,14 +15,14 @@ import (
 	"syscall"
 )
 
-// bench is what is asked for.
+// bench contains the flags.
 type bench struct {
 	only string
 	run  *regexp.Regexp
-	// all adds what takes long, alone leaves the rivals out, runs are the times of which the median counts.
+	// all adds the scenarios that take long. alone leaves the rivals out. runs is the number of measurements whose median counts.
 	all, alone bool
 	runs       int
-	// keep is a folder for audit logs and for what was said; "" for none.
+	// keep is a folder for audit logs and for the tool's output; "" for none.
 	keep string
 }
 

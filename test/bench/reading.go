@@ -22,16 +22,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// reading is a cluster that is read as a whole, by a plan for a few of its nodes and, beside it, by kubectl.
+// reading is a cluster that a plan for a few of its nodes reads as a whole. kubectl reads it for comparison.
 type reading struct {
 	// name is what -run matches.
 	name  string
 	nodes int
 	rival string
-	// shares are the plan's largest time and memory beside the rival's, mib its largest memory at all; 0 for no target.
+	// timeShare and memoryShare are the plan's highest time and memory relative to the rival's. mib is the plan's highest memory in
+	// MiB. 0 means that there is no target.
 	timeShare, memoryShare float64
 	mib                    int
-	// heavy readings are for -all.
+	// heavy readings run only with -all.
 	heavy bool
 }
 
@@ -42,23 +43,24 @@ func readings() []reading {
 	}
 }
 
-// plan is the tool's command, timeless the one whose time goes into reading alone.
+// plan is the tool's command. timeless is the same without a forecast, so that it only reads.
 const (
 	plan     = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
 	timeless = plan + " --forecast=false"
-	// check looks at all nodes; reader, a plugin of kubectl as well, reads what it reads, and does no more.
+	// check checks all nodes. reader is a plugin of kubectl that only reads what check reads.
 	check  = "kubectl nodeupgrade check -l kubernetes.io/os=linux --current image=new --fail-on=never"
 	reader = "kubectl benchreader"
-	// checkTimeShare and checkMemoryShare are the targets of check beside the reader.
+	// checkTimeShare and checkMemoryShare are the targets of check relative to the reader.
 	checkTimeShare, checkMemoryShare = 1.3, 1.5
 )
 
-// read is one way to read a cluster, measured.
+// read is the measurement of one way to read a cluster.
 type read struct {
 	way string
 	ended
 	requests
-	// received is how many bytes the API server answered lists and gets with, as its metrics have it: compressed where they were.
+	// received is the size in bytes of the API server's answers to lists, as its metrics count them: compressed where they were
+	// compressed.
 	received int64
 }
 
@@ -78,7 +80,7 @@ func (b *bench) readings(ctx context.Context) error {
 	return nil
 }
 
-// read measures both ways on one control plane, of several runs each way's median by time.
+// read measures all ways on one control plane. Of several runs of a way, the median by time counts.
 func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cluster: controlplane.Options{Still: true, Seed: newLargeCluster(r.nodes).fill}})
 	if err != nil {
@@ -111,7 +113,7 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	return reads, nil
 }
 
-// awaitCache waits until the API server answers a list of pods from its watch cache, which it fills after it is ready.
+// awaitCache waits until the API server answers a list of pods from its watch cache. It fills that cache only after it is ready.
 func awaitCache(ctx context.Context, s *fixture.Fixture) error {
 	pods := s.Cluster.Client().CoreV1().RESTClient()
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, fixture.StartupLimit, true, func(ctx context.Context) (bool, error) {
@@ -142,7 +144,8 @@ func readOnce(ctx context.Context, s *fixture.Fixture, way string) (read, error)
 	return r, err
 }
 
-// measureLineApart measures a line as measure does, from a small process in between, whose memory is not taken for the line's.
+// measureLineApart measures a line as measure does, but starts it from a small process, so that this program's memory is not counted
+// as the line's.
 func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	dir, err := os.MkdirTemp("", "nodeupgrade-bench-")
 	if err != nil {
@@ -170,10 +173,10 @@ func measureLineApart(ctx context.Context, s *fixture.Fixture, line string) (end
 	return e, err
 }
 
-// answerSize matches the sum of the sizes of answers about one resource, those to our own questions left out.
+// answerSize matches the sum of the sizes of the API server's answers about one resource.
 var answerSize = regexp.MustCompile(`(?m)^apiserver_response_sizes_sum\{(.*)\} (\S+)$`)
 
-// answered is how many bytes the API server has answered lists with so far.
+// answered returns the number of bytes with which the API server has answered lists so far.
 func answered(ctx context.Context, s *fixture.Fixture) (int64, error) {
 	metrics, err := s.Cluster.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
@@ -193,7 +196,7 @@ func answered(ctx context.Context, s *fixture.Fixture) (int64, error) {
 	return int64(sum), nil
 }
 
-// write writes what was measured, and which targets hold: of the plan without a forecast, which is read first.
+// write writes the measurements, and which targets are met. The targets are for the plan without a forecast, which is the first way.
 func (r *reading) write(w io.Writer, reads []read) error {
 	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes and by a check of all\n\n", r.name, r.nodes, newLargeCluster(r.nodes).pods(), nodesOfGroup)
 	var rows [][]string
@@ -211,7 +214,7 @@ func (r *reading) write(w io.Writer, reads []read) error {
 	return report.WriteTable(w, report.Plain, targetHeader(), r.verdicts(reads))
 }
 
-// findWay is what was measured of a way, nil when it was not.
+// findWay returns the measurement of a way, or nil if there is none.
 func findWay(reads []read, way string) *read {
 	i := slices.IndexFunc(reads, func(r read) bool { return r.way == way })
 	if i < 0 {

@@ -11,17 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// requests are those of one way to drain, as the API server's audit log has them.
+// requests counts the requests of one way to drain, from the API server's audit log.
 type requests struct {
 	all, evictions, refused int
 	get, list, watch        int
-	// write are changes but for evictions.
+	// write counts changes except evictions.
 	write int
-	// pods are questions for one pod, keeping those about the lease and the record, other what is neither they nor evictions.
+	// pods counts gets of single pods. keeping counts requests about the lease and the record. other counts all requests except those
+	// and evictions.
 	pods, keeping, other int
 }
 
-// countRequests counts what kubectl and its plugins asked for since.
+// countRequests counts the requests of kubectl and its plugins since the given time.
 func countRequests(ctx context.Context, s *fixture.Fixture, since time.Time) (requests, error) {
 	events, err := s.Cluster.AuditEvents(ctx)
 	if err != nil {

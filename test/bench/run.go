@@ -19,25 +19,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// figure is one way to drain, measured.
+// figure is the measurement of one way to drain.
 type figure struct {
 	way string
 	ended
 	requests
-	// others is when the last pod had left the nodes without a pod of the broken workload, 0 where there is none.
+	// others is when the last pod had left the nodes without a pod of the broken workload; 0 if there is no such workload.
 	others time.Duration
-	// told is how long after the first node with such a pod was started the tool said what is in the way.
+	// told is how long after the first drain of a node with such a pod the tool explained what keeps the pod there.
 	told time.Duration
-	// broken are the moments at which a budget was, where that is looked at.
+	// broken lists the moments at which a budget was broken, if the scenario watches budgets.
 	broken []string
-	// cpus is the CPU time of the control plane's programs while it ran, by their names; one that is not known is left out.
+	// cpus is the CPU time of the control plane's programs while the way ran, by name. Programs whose CPU time is unknown are left
+	// out.
 	cpus map[string]time.Duration
-	// busy is the share of the machine's CPU time that anything used meanwhile, from 0 to 1; negative where it is not known.
+	// busy is the share of the machine's CPU time that was used while the way ran, from 0 to 1; negative if it is unknown.
 	busy float64
 }
 
-// runWays measures every way to drain the scenario's nodes, each on a control plane of its own, and the tool last. Of
-// several runs each way's median by time counts.
+// runWays measures every way to drain the scenario's nodes, each on its own control plane, and the tool last. Of several runs of a
+// way, the median by time counts.
 func (b *bench) runWays(ctx context.Context, sc *scenario) ([]figure, error) {
 	var figures []figure
 	for _, r := range sc.rivals {
@@ -90,7 +91,7 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		return figure{}, err
 	}
 	f := figure{way: way}
-	if _, err := measure(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // both programs are in memory, whoever comes first
+	if _, err := measure(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // both programs are then in memory, in whatever order the ways run
 		return figure{}, err
 	}
 	if err := b.keepLayout(ctx, s, sc.name+"."+strings.ReplaceAll(way, " ", "-")); err != nil {
@@ -114,7 +115,7 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 	return f, b.keepEvidence(s, sc.name+"."+strings.ReplaceAll(way, " ", "-"), f.stderr)
 }
 
-// keepLayout keeps where the pods are at first, a line each.
+// keepLayout writes the pods and their first nodes to a file, one pod a line, if a folder is set.
 func (b *bench) keepLayout(ctx context.Context, s *fixture.Fixture, name string) error {
 	if b.keep == "" {
 		return nil
@@ -130,7 +131,7 @@ func (b *bench) keepLayout(ctx context.Context, s *fixture.Fixture, name string)
 	return os.WriteFile(filepath.Join(b.keep, name+".layout"), []byte(text.String()), 0o644)
 }
 
-// keepEvidence keeps the audit log and what was said.
+// keepEvidence writes the audit log and the tool's output to files, if a folder is set.
 func (b *bench) keepEvidence(s *fixture.Fixture, name, said string) error {
 	if b.keep == "" {
 		return nil
@@ -145,7 +146,7 @@ func (b *bench) keepEvidence(s *fixture.Fixture, name, said string) error {
 	return os.WriteFile(filepath.Join(b.keep, name+".stderr"), []byte(said), 0o644)
 }
 
-// setUp adds the nodes, then the workloads, then what takes the pods when they leave.
+// setUp adds the nodes, then the workloads, then the nodes that take the pods when they leave.
 func (sc *scenario) setUp(ctx context.Context, s *fixture.Fixture) error {
 	if err := sc.addOld(ctx, s); err != nil {
 		return err

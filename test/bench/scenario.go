@@ -12,29 +12,29 @@ import (
 type scenario struct {
 	// name is what -run matches.
 	name, title string
-	// nodes are outdated, window are drained at a time, and spare are up beside them from the start; with zones they
-	// are an Auto Scaling group, whose machines take boot to come.
+	// nodes is the number of outdated nodes. window is how many are drained at a time. spare is the number of additional nodes from
+	// the start. With zones the nodes are an Auto Scaling group, whose machines take boot to become nodes.
 	nodes, window, spare int
 	zones                []string
 	boot                 time.Duration
 	workloads            []fixture.Workload
-	// broken joins the workloads when they have settled: its pods crash, so that its budget never opens.
+	// broken is added when the workloads have settled. Its pods crash, so that its budget never allows an eviction.
 	broken *fixture.Workload
-	// limit is how long a node may take, 0 for ever.
+	// limit is how long a node may take; 0 for no limit.
 	limit  time.Duration
 	rivals []rival
 	floor  floor
-	// targets are what the tool is meant to reach here; those of every scenario are added.
+	// targets are the scenario's own targets, in addition to those of every scenario.
 	targets []target
-	// heavy scenarios, and heavy rivals, are for -all.
+	// heavy scenarios, and heavy rivals, run only with -all.
 	heavy bool
-	// disturbed has the API server fail the tool now and then, and the budgets watched.
+	// disturbed makes the API server fail now and then for the tool, and makes the benchmark watch the budgets.
 	disturbed bool
 }
 
 const second = time.Second
 
-// scenarios are all there are.
+// scenarios returns all scenarios.
 func scenarios() []scenario {
 	mixed := guarded(2*second, 3*second)
 	broken := fixture.Workload{
@@ -97,13 +97,14 @@ func scenarios() []scenario {
 	}
 }
 
-// terse has kubelets say as little as they can, so that times to ready begin with the binding, as the floors reckon them, and the
-// control plane is not what is measured.
+// terse returns the annotations that make kubelets report as little as they can. Times to ready then begin with the binding, as the
+// floors assume, and the control plane is not what is measured.
 func terse() map[string]string {
 	return map[string]string{controlplane.AnnotationTerse: "true"}
 }
 
-// guarded are thirty workloads: a fifth each under a budget of one missing, of all but one needed and of half, without one, and alone.
+// guarded returns thirty workloads, a fifth of each kind: one pod may be missing, all but one are needed, half are needed, no budget,
+// and a single pod.
 func guarded(ready, gone time.Duration) []fixture.Workload {
 	var all []fixture.Workload
 	for i := range 6 {
@@ -130,7 +131,8 @@ func unguarded(guarded []fixture.Workload) []fixture.Workload {
 	return all
 }
 
-// thousands are a hundred workloads of forty pods, a quarter each under a budget of a tenth missing, of nine tenths needed and of half, and without one.
+// thousands returns a hundred workloads of forty pods, a quarter of each kind: a tenth may be missing, nine tenths are needed, half
+// are needed, and no budget.
 func thousands() []fixture.Workload {
 	var all []fixture.Workload
 	for i := range 25 {
@@ -144,7 +146,7 @@ func thousands() []fixture.Workload {
 	return all
 }
 
-// pods counts those that are to move.
+// pods counts the pods that must move.
 func (sc *scenario) pods() int {
 	n := 0
 	for i := range sc.workloads {

@@ -21,17 +21,17 @@ import (
 // inFlight is how many nodes each simulated upgrade replaces at a time.
 const inFlight = 20
 
-// measured is one simulated plan: a whole Predict, which runs the upgrade twice.
+// measured is the measurement of one simulated plan: a whole Predict, which runs the upgrade twice.
 type measured struct {
 	Nodes, Pods, Steps int
 	Wall, CPU          time.Duration
-	// Peak is the process's largest resident size, the cluster that is planned for included, in MiB.
+	// Peak is the process's largest resident size in MiB, including the cluster that is planned for.
 	Peak int
-	// Virtual is how long the upgrade would take.
+	// Virtual is the predicted duration of the upgrade.
 	Virtual time.Duration
 }
 
-// sizes predicts upgrades of groups of growing size, each in a process of its own, and prints how time and memory grow.
+// sizes predicts upgrades of groups of growing size, each in its own process, and prints how time and memory grow.
 func sizes(ctx context.Context) error {
 	fmt.Printf("Plans of groups with %d pods a node, %d nodes in flight, each simulated with fast and with slow terminations\n\n",
 		fleet.PodsPerNode, inFlight)
@@ -49,8 +49,8 @@ func sizes(ctx context.Context) error {
 		[]string{"NODES", "PODS", "WALL-S", "CPU-S", "PEAK-MIB", "STEPS", "US-PER-NODE", "TO-LINEAR", "EXPONENT", "WOULD-TAKE"}, rows)
 }
 
-// row compares the CPU time with that of the size before: with what it would be if it grew as the nodes do, and by the
-// power of their number that it grows with; both are 1 for a plan that costs each node the same.
+// row compares the CPU time with that of the previous size. TO-LINEAR is its growth relative to the growth of the number of nodes.
+// EXPONENT is the power of that number by which it grows. Both are 1 if the cost for each node stays the same.
 func (m *measured) row(before *measured) []string {
 	growth, exponent := "-", "-"
 	if before != nil {
@@ -85,7 +85,7 @@ func measureApart(ctx context.Context, nodes int) (*measured, error) {
 // measureHere predicts one upgrade and writes its figures to stdout.
 func measureHere(ctx context.Context, nodes int) error {
 	spec := fleet.New(nodes)
-	runtime.GC() // what it took to make the fleet is not the plan's
+	runtime.GC() // the memory for making the fleet is not the plan's
 	m := measured{Nodes: nodes, Pods: len(spec.Pods)}
 	began, used := time.Now(), cpuTime()
 	spec.Times, _ = simulate.Estimate(&spec)
@@ -111,7 +111,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// peakMiB is the largest resident size of this process so far; Linux gives it in KiB.
+// peakMiB returns the largest resident size of this process so far. Linux gives it in KiB.
 func peakMiB() int {
 	u := usage()
 	return int(u.Maxrss >> 10)

@@ -10,14 +10,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// target is what the tool is meant to reach: a value of at most so much.
+// target is a value that the tool should not exceed.
 type target struct {
 	what  string
 	most  float64
 	value func(*result) (value float64, known bool)
 }
 
-// result is a scenario that was run; the tool's figure is the last.
+// result is a measured scenario. The tool's figure is the last one.
 type result struct {
 	*scenario
 	figures []figure
@@ -39,26 +39,27 @@ func toRival(rival rival, most float64) target {
 	}}
 }
 
-// othersToFloor is for the nodes without a pod of the broken workload, and the floor of a group without that workload.
+// othersToFloor returns the target for the nodes without a pod of the broken workload. The floor is that of a group without that
+// workload.
 func othersToFloor(most float64) target {
 	return target{"time of the other nodes to floor", most, func(r *result) (float64, bool) { return r.ours().others.Seconds() / r.floor.time.Seconds(), true }}
 }
 
-// told is for how soon the tool names the budget of the broken workload.
+// told returns the target for how soon the tool names the budget of the broken workload.
 func told(most time.Duration) target {
 	return target{"seconds until it says what is in the way", most.Seconds(), func(r *result) (float64, bool) { return r.ours().told.Seconds(), true }}
 }
 
-// constant is how many requests an upgrade of any size may make beside those for each node.
+// constant is how many requests an upgrade of any size may make in addition to those for each node.
 const constant = 40
 
-// everywhere are the targets of every scenario.
+// everywhere returns the targets of every scenario.
 func everywhere() []target {
 	return []target{
 		{"evictions per pod", 1.01, func(r *result) (float64, bool) { return r.perPod(r.ours()), true }},
 		{"share of answers 429, in %", 1, func(r *result) (float64, bool) { return 100 * r.ours().share(), true }},
 		{fmt.Sprintf("other requests per node, but for %d", constant), 4, func(r *result) (float64, bool) {
-			return float64(max(0, r.ours().other-constant)) / float64(r.nodes), !r.disturbed // a watch that is cut has to be opened again
+			return float64(max(0, r.ours().other-constant)) / float64(r.nodes), !r.disturbed // a watch that is cut must be opened again
 		}},
 		{"questions for one pod", 0, func(r *result) (float64, bool) { return float64(r.ours().pods), true }},
 	}
@@ -68,7 +69,7 @@ func (r *result) perPod(f *figure) float64 { return float64(f.evictions) / float
 
 func (r *requests) share() float64 { return float64(r.refused) / float64(max(1, r.all)) }
 
-// write writes what was measured, and which targets hold.
+// write writes the measurements, and which targets are met.
 func (r *result) write(w io.Writer) error {
 	fmt.Fprintf(w, "\n%s: %s\nfloor = %s = %s\n\n", r.name, r.title, r.floor.formula, r.floor.time)
 	header := []string{"WAY", "TIME", "TO-FLOOR"}
@@ -118,7 +119,7 @@ func (r *result) writeTargets(w io.Writer) error {
 
 func targetHeader() []string { return []string{"TARGET", "AT-MOST", "MEASURED", "VERDICT"} }
 
-// verdict is a target's row; a value that is not known was not measured.
+// verdict returns a target's row. known is false if the value was not measured.
 func verdict(what string, most, value float64, known bool) []string {
 	verdict, measured := "unknown", "-"
 	if known {

@@ -15,13 +15,13 @@ import (
 // pool is the name of the nodes that are drained, or of their group.
 const pool = "bench"
 
-// rival is how people drain nodes without the tool.
+// rival is a way to drain nodes without the tool.
 type rival struct {
 	way string
-	// each is one of the ways of a fixture to drain a pool's nodes.
+	// each is one of the fixture's ways to drain a pool's nodes.
 	each  string
 	heavy bool
-	// self is the tool itself.
+	// self is true for the tool itself.
 	self bool
 }
 
@@ -35,7 +35,7 @@ var (
 // ours is the tool's name in the table.
 const ours = "kubectl nodeupgrade"
 
-// line is the rival's command.
+// line returns the rival's command.
 func (r rival) line(sc *scenario) string {
 	if r.self {
 		return sc.line()
@@ -47,7 +47,7 @@ func (r rival) line(sc *scenario) string {
 	return fixture.DrainLine(pool, r.each, flags...)
 }
 
-// line is the tool's command.
+// line returns the tool's command.
 func (sc *scenario) line() string {
 	line := fixture.UpgradeLine(pool, sc.window)
 	if len(sc.zones) > 0 {
@@ -59,7 +59,7 @@ func (sc *scenario) line() string {
 	return line
 }
 
-// ended is how a command ended.
+// ended is the result of a command.
 type ended struct {
 	took, cpu time.Duration
 	// mib is the largest resident size of any of its processes.
@@ -68,7 +68,7 @@ type ended struct {
 	stderr string
 }
 
-// measure runs the shell's line with the fixture's tools. CPU is that of all processes which the shell waited for.
+// measure runs a shell line with the fixture's tools. cpu includes all processes that the shell waited for.
 func measure(ctx context.Context, s *fixture.Fixture, line string) (ended, error) {
 	var stderr bytes.Buffer
 	cmd := s.Shell(ctx, line)

@@ -1,4 +1,3 @@
-// Package schedulerfit compares the simulator's scheduler with that of Kubernetes: on random
-// clusters both say, node by node, why a pod is refused. It is a module of its own because
-// k8s.io/kubernetes needs replace lines.
+// Package schedulerfit compares the simulator's scheduler with that of Kubernetes. On random clusters, both give for each node the
+// reason why it refuses a pod. It is a separate module because k8s.io/kubernetes needs replace lines.
 package schedulerfit

@@ -19,8 +19,8 @@ var (
 	first   = flag.Uint64("first", 1, "the seed of the first one")
 )
 
-// The simulator says of each node what kube-scheduler says: that it takes the pod, or why not. What
-// the simulator sees is trimmed, as what is read from a cluster or a dump.
+// TestSimulatorRefusesAsKubeScheduler checks that the simulator and kube-scheduler give the same answer for each node: the node takes
+// the pod, or the reasons why not. The simulator's objects are trimmed, as are objects that are read from a cluster or a dump.
 func TestSimulatorRefusesAsKubeScheduler(t *testing.T) {
 	kube, err := newKubeScheduler(t.Context())
 	if err != nil {
@@ -56,7 +56,7 @@ func TestSimulatorRefusesAsKubeScheduler(t *testing.T) {
 	}
 }
 
-// ourRefusals asks the simulator.
+// ourRefusals returns the simulator's refusals.
 func ourRefusals(c *sample) map[string][]string {
 	spec := simulate.Spec{
 		Now: began, Others: copies(c.nodes), Pods: copies(append(slices.Clone(c.pods), c.waiting)), Namespaces: copies(c.namespaces),
@@ -66,7 +66,7 @@ func ourRefusals(c *sample) map[string][]string {
 	return simulate.New(spec).Refusals(types.NamespacedName{Namespace: c.waiting.Namespace, Name: c.waiting.Name})
 }
 
-// copies are trimmed copies.
+// copies returns trimmed copies.
 func copies[P interface{ DeepCopy() P }](all []P) []P {
 	var copied []P
 	for _, object := range all {
@@ -77,14 +77,14 @@ func copies[P interface{ DeepCopy() P }](all []P) []P {
 	return copied
 }
 
-// sameRefusals compares the reasons in any order: kube-scheduler's scalar resources have none.
+// sameRefusals compares the reasons in any order: kube-scheduler gives those of scalar resources in no fixed order.
 func sameRefusals(got, want map[string][]string) bool {
 	return maps.EqualFunc(got, want, func(a, b []string) bool {
 		return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 	})
 }
 
-// show writes the sample down for a person.
+// show returns the sample as YAML.
 func show(c *sample) string {
 	text, err := yaml.Marshal([]any{c.nodes, c.pods, c.waiting, c.namespaces, c.csiNodes})
 	if err != nil {

@@ -28,18 +28,18 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// kubeScheduler is kube-scheduler's default profile, without the queue and without an API server:
-// what its plugins list is set by hand.
+// kubeScheduler is kube-scheduler's default profile, without its queue and without an API server. The test sets the objects that its
+// plugins list.
 type kubeScheduler struct {
 	profile   framework.Framework
 	snapshot  *lister
 	informers map[string]*instant
 }
 
-// lister hands the plugins the snapshot of the case at hand.
+// lister gives the plugins the current sample's snapshot.
 type lister struct{ fwk.SharedLister }
 
-// instant is an informer whose objects are set at once, handlers included.
+// instant is an informer whose objects are set at once. Its handlers are called at once, too.
 type instant struct {
 	cache.SharedIndexInformer
 	handlers []cache.ResourceEventHandler
@@ -113,7 +113,7 @@ func newKubeScheduler(ctx context.Context) (*kubeScheduler, error) {
 	return k, err
 }
 
-// register puts an informer of our own into the factory.
+// register puts an instant informer into the factory.
 func (k *kubeScheduler) register(factory informers.SharedInformerFactory, object runtime.Object) *instant {
 	i := &instant{}
 	factory.InformerFor(object, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
@@ -123,14 +123,14 @@ func (k *kubeScheduler) register(factory informers.SharedInformerFactory, object
 	return i
 }
 
-// refusals says why each node refuses the pod; a node that takes it is left out.
+// refusals returns the reasons for which each node refuses the pod. Nodes that take it are left out.
 func (k *kubeScheduler) refusals(ctx context.Context, c *sample) (map[string][]string, error) {
 	if err := k.load(c); err != nil {
 		return nil, err
 	}
 	var running []*corev1.Pod
 	for _, pod := range c.pods {
-		if pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed { // as its informer leaves them out
+		if pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed { // as kube-scheduler's informer leaves them out
 			running = append(running, pod)
 		}
 	}
@@ -160,7 +160,7 @@ func (k *kubeScheduler) refusals(ctx context.Context, c *sample) (map[string][]s
 	return refused, nil
 }
 
-// load shows the plugins the objects of the case.
+// load gives the plugins the sample's objects.
 func (k *kubeScheduler) load(c *sample) error {
 	for name, objects := range map[string][]runtime.Object{
 		"namespaces": objectsOf(c.namespaces), "claims": objectsOf(c.claims), "volumes": objectsOf(c.volumes),
@@ -173,7 +173,7 @@ func (k *kubeScheduler) load(c *sample) error {
 	return nil
 }
 
-// objectsOf copies the objects: an informer's are its own.
+// objectsOf returns copies of the objects, since an informer owns its objects.
 func objectsOf[P runtime.Object](all []P) []runtime.Object {
 	var objects []runtime.Object
 	for _, object := range all {

@@ -26,7 +26,7 @@ type sample struct {
 	resourceClaims []*resourcev1.ResourceClaim
 }
 
-// newSample draws the cluster of a seed. Few values are drawn from, so that constraints meet.
+// newSample draws the cluster of a seed. It draws from few values, so that constraints interact.
 func newSample(seed uint64) *sample {
 	c := &sample{random: rand.New(rand.NewPCG(seed, 36))}
 	for i := range 2 {
@@ -56,7 +56,7 @@ func newSample(seed uint64) *sample {
 	return c
 }
 
-// chance is true once in so many draws.
+// chance returns true with a probability of 1 in of.
 func (c *sample) chance(of int) bool { return c.random.IntN(of) == 0 }
 
 func (c *sample) pick(values ...string) string { return values[c.random.IntN(len(values))] }
@@ -120,7 +120,7 @@ func (c *sample) quantity(values ...string) resource.Quantity {
 	return resource.MustParse(c.pick(values...))
 }
 
-// addClaim adds a claim in each namespace, each bound to a volume of its own.
+// addClaim adds a claim in each namespace, each bound to its own volume.
 func (c *sample) addClaim(number int) {
 	for _, namespace := range c.namespaces {
 		name := fmt.Sprintf("claim%d", number)
@@ -150,7 +150,7 @@ func (c *sample) addClaim(number int) {
 	}
 }
 
-// addResourceClaim adds a ResourceClaim in each namespace that is allocated, on one node or on any.
+// addResourceClaim adds an allocated ResourceClaim in each namespace. Each is available on one node or on all.
 func (c *sample) addResourceClaim(name string) {
 	for _, namespace := range c.namespaces {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: name, UID: types.UID(namespace.Name + name)}}
@@ -160,7 +160,7 @@ func (c *sample) addResourceClaim(name string) {
 				{MatchFields: []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{c.pickNode()}}}},
 			}}
 		}
-		// A holder that runs nowhere here keeps the claim allocated.
+		// A holder that runs on no node here keeps the claim allocated.
 		claim.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "holder", UID: "holder"}}
 		c.resourceClaims = append(c.resourceClaims, claim)
 	}
@@ -240,7 +240,7 @@ func (c *sample) container(name string) corev1.Container {
 	return container
 }
 
-// mountVolumes draws claims, of volumes and of devices.
+// mountVolumes draws claims of volumes and of devices.
 func (c *sample) mountVolumes(spec *corev1.PodSpec) {
 	for i := range c.random.IntN(3) {
 		if !c.chance(3) {
@@ -327,7 +327,7 @@ func (c *sample) spread() corev1.TopologySpreadConstraint {
 	return s
 }
 
-// uniqueSpreads keeps one constraint of each topology key: the API server refuses two.
+// uniqueSpreads keeps one constraint for each topology key: the API server refuses two.
 func uniqueSpreads(all []corev1.TopologySpreadConstraint) []corev1.TopologySpreadConstraint {
 	var kept []corev1.TopologySpreadConstraint
 	seen := map[string]bool{}

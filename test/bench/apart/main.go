@@ -1,5 +1,6 @@
-// Command apart runs a command and writes to a file how it ended, as JSON. It is small: Linux hands the largest resident size
-// of a process down to what it starts (fs/exec.c, exec_mmap), and what is measured should not be whoever measures.
+// Command apart runs a command and writes its time, CPU time and memory to a file, as JSON. It must be small: Linux passes the largest
+// resident size of a process on to the processes that it starts (fs/exec.c, exec_mmap). The measured size should not be that of the
+// measuring program.
 //
 //	apart FILE COMMAND [ARGUMENT...]
 package main

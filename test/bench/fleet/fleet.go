@@ -1,6 +1,5 @@
-// Package fleet makes node groups of any size that look like real ones, to measure how
-// a simulated upgrade of them grows: thirty pods on each node, of DaemonSets and of
-// workloads of 1 to 100 replicas, guarded by budgets of many kinds or by none.
+// Package fleet makes realistic node groups of any size, to measure how the cost of a simulated upgrade grows. Each node has thirty
+// pods, which belong to DaemonSets and to workloads of 1 to 100 replicas with many kinds of budgets or none.
 package fleet
 
 import (
@@ -21,17 +20,17 @@ import (
 )
 
 const (
-	// PodsPerNode is how many pods each node has, daemons among them.
+	// PodsPerNode is the number of pods on each node, including daemons.
 	PodsPerNode = 30
 	daemons     = 3
 	// workloadsPerNamespace is how many workloads share a namespace.
 	workloadsPerNamespace = 12
 )
 
-// Now is the moment at which the fleet stands.
+// Now returns the time of the fleet.
 func Now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// New is a group of so many outdated nodes in three zones, full to two thirds. Equal sizes give equal fleets.
+// New returns a group of outdated nodes in three zones that are about half full. Equal sizes give equal fleets.
 func New(nodes int) simulate.Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "fleet:2"}
 	f := &fleet{spec: simulate.Spec{
@@ -46,7 +45,7 @@ func New(nodes int) simulate.Spec {
 	}
 	for left, w := nodes*(PodsPerNode-daemons), 0; left > 0; w++ {
 		k := kinds()[w%len(kinds())]
-		if k.replicas > left { // the last one is what is left over; a share of it may round to none
+		if k.replicas > left { // the last workload gets the pods that are left; a share of them may round to none
 			k.replicas, k.missing, k.needed = left, "1", ""
 		}
 		left -= k.replicas
@@ -55,7 +54,7 @@ func New(nodes int) simulate.Spec {
 	return f.spec
 }
 
-// Request replaces the fleet's nodes with so many in flight at a time.
+// Request returns a request that replaces the fleet's nodes, inFlight at a time.
 func Request(inFlight int) record.Request {
 	span := func(d time.Duration) record.Duration { return record.Duration{Duration: d} }
 	return record.Request{
@@ -88,19 +87,19 @@ func (f *fleet) addNode(i int) {
 	}
 }
 
-// kind is what a workload is like.
+// kind describes a workload.
 type kind struct {
 	replicas int
 	owner    string
-	// ready is how long its pods take to become ready, grace how long they may take to end.
+	// ready is how long its pods take to become ready. grace is their grace period.
 	ready, grace time.Duration
-	// missing is its budget's maxUnavailable, needed its minAvailable; a workload with neither has none.
+	// missing is its budget's maxUnavailable, and needed its minAvailable. A workload with neither has no budget.
 	missing, needed string
-	// zones spreads it evenly over zones, hosts keeps its pods on different nodes.
+	// zones spreads its pods evenly over zones. hosts keeps its pods on different nodes.
 	zones, hosts bool
 }
 
-// kinds are the workloads in the order in which they repeat: 350 pods in twelve.
+// kinds returns the workloads in the order in which they repeat: 350 pods in twelve workloads.
 func kinds() []kind {
 	const replicaSet, statefulSet = "ReplicaSet", "StatefulSet"
 	return []kind{
@@ -119,7 +118,7 @@ func kinds() []kind {
 	}
 }
 
-// addWorkload deals the workload's pods out to the nodes in turn, which spreads it over nodes and zones.
+// addWorkload assigns the workload's pods to the nodes in turn, which spreads them over nodes and zones.
 func (f *fleet) addWorkload(w int, k kind) {
 	app, namespace := fmt.Sprintf("app-%05d", w), fmt.Sprintf("team-%04d", w/workloadsPerNamespace)
 	f.spec.Workloads[types.UID(k.owner+"/"+app)] = simulate.Workload{Replicas: int32(k.replicas), Ordered: k.owner == "StatefulSet"}
@@ -174,7 +173,7 @@ func requests(cpu, memory string) func(*corev1.Pod) {
 	}
 }
 
-// started says that the pod started an hour ago and how long it took to become ready.
+// started sets that the pod started an hour ago, and how long it took to become ready.
 func started(took time.Duration) func(*corev1.Pod) {
 	at := Now().Add(-time.Hour)
 	return func(pod *corev1.Pod) {

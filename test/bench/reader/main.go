@@ -1,5 +1,5 @@
-// Command reader reads of a cluster what check reads, and does nothing else: what check takes beside it is what its rules take. It is
-// built of the same packages, so that what they take before anything is read is the same.
+// Command reader reads from a cluster what check reads, and does nothing else. The difference between the two is the cost of check's
+// rules. It imports the same packages, so that both cost the same before anything is read.
 package main
 
 import (
