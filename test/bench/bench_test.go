@@ -58,7 +58,7 @@ func TestCloudFloor(t *testing.T) {
 	}
 }
 
-func TestRequestsAreSorted(t *testing.T) {
+func TestRequestsAreCountedByKind(t *testing.T) {
 	var r requests
 	for _, e := range []controlplane.Event{
 		{Verb: "create", ObjectRef: controlplane.ObjectRef{Resource: "pods", Subresource: "eviction"}, ResponseStatus: controlplane.ResponseStatus{Code: 429}},
@@ -77,7 +77,7 @@ func TestRequestsAreSorted(t *testing.T) {
 	}
 }
 
-func TestWhenTheToolSaidWhatIsInTheWay(t *testing.T) {
+func TestToldAfter(t *testing.T) {
 	const began = `W1121 a warning of a library
 {"time":"2026-03-02T09:00:00Z","type":"node","node":"other","state":"draining","text":"node other draining 1 pod"}
 {"time":"2026-03-02T09:00:01Z","type":"node","node":"n1","state":"draining","text":"node n1 draining 1 pod"}

@@ -42,7 +42,7 @@ func TestSample(t *testing.T) {
 		drained, deleted := first(t, writes, "/eviction"), first(t, writes, "TerminateInstanceInAutoScalingGroup")
 		outcomes := c.runSample(t, s, []point{{deleted, lose}, {drained, rollback}})
 		if outcomes[1].obeyed != record.VerbRollback {
-			t.Error("the group was not taken back out of the drain")
+			t.Error("the upgrade was not rolled back during the drain")
 		}
 	})
 	t.Run("managed", func(t *testing.T) {
@@ -97,7 +97,7 @@ func first(t *testing.T, writes []string, kind string) int {
 	t.Helper()
 	i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
 	if i < 0 {
-		t.Fatalf("an upgrade makes no write %q: %q", kind, writes)
+		t.Fatalf("no write of the upgrade contains %q: %q", kind, writes)
 	}
 	return i + 1
 }

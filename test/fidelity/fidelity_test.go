@@ -112,8 +112,8 @@ func TestStartsAreReadOffTheEvents(t *testing.T) {
 	}
 }
 
-// TestRandomEndsAreSettledByTheSeed checks that equal seeds give equal ends, and that each is between 10 and 40 % of the grace period.
-func TestRandomEndsAreSettledByTheSeed(t *testing.T) {
+// TestSeedDecidesRandomEnds checks that equal seeds give equal ends, and that each is between 10 and 40 % of the grace period.
+func TestSeedDecidesRandomEnds(t *testing.T) {
 	ends := func(seed uint64) (all []time.Duration) {
 		for _, s := range scenarios(seed) {
 			for _, w := range s.workloads {
@@ -129,7 +129,7 @@ func TestRandomEndsAreSettledByTheSeed(t *testing.T) {
 	}
 	first := ends(1)
 	if len(first) == 0 || !slices.Equal(first, ends(1)) || slices.Equal(first, ends(2)) {
-		t.Errorf("the seed does not settle the ends: %v", first)
+		t.Errorf("the seed does not decide the ends: %v", first)
 	}
 }
 

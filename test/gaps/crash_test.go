@@ -24,7 +24,7 @@ func TestDrawCrash(t *testing.T) {
 				t.Errorf("seed %d: %s is on nodes %v, with %v", seed, w.Name, l.places[w.Name], w.Annotations)
 			}
 			if !slices.ContainsFunc(l.workloads, func(other fixture.Workload) bool { return reflect.DeepEqual(w, other) }) {
-				t.Errorf("seed %d: %s is not of the layout", seed, w.Name)
+				t.Errorf("seed %d: %s is not in the layout", seed, w.Name)
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func TestDraw(t *testing.T) {
 		checkWorkloads(t, &l)
 		counts := []int{l.count(several), l.count(aloneSurging), l.count(aloneFixed)}
 		if !slices.Equal(counts, []int{22, 5, 3}) {
-			t.Errorf("seed %d: %v of many, alone and surging, and alone", seed, counts)
+			t.Errorf("seed %d: %v workloads of several pods, of one pod that can surge, and of one that cannot", seed, counts)
 		}
 		for name, places := range draw(seed, nodes, workloads, true).places {
 			if distinct := slices.Compact(slices.Sorted(slices.Values(places))); len(distinct) != len(places) {
@@ -81,7 +81,7 @@ func checkWorkloads(t *testing.T, l *layout) {
 			together++
 		}
 		if w.Replicas == 1 && w.MinAvailable != "" {
-			t.Errorf("seed %d: the budget of %s never opens", l.seed, w.Name)
+			t.Errorf("seed %d: the budget of %s never allows an eviction", l.seed, w.Name)
 		}
 	}
 	if bare != workloads/3 || together == l.count(several) {
@@ -172,7 +172,7 @@ func TestTable(t *testing.T) {
 	}
 	var text bytes.Buffer
 	if err := write(&text, all, against); err == nil {
-		t.Error("promises were not kept, and nothing is said of it")
+		t.Error("write returned no error for broken promises")
 	}
 	want := `LAYOUT WAY TIME ALL-READY WITH-GAP-OF-MANY DEPLOYMENTS-OF-1 STATEFULSETS-OF-1 GAPS SUM LONGEST
 7 kubectl nodeupgrade 21.0s 21.0s 0/2 1/1 1/1 4 6.0s 2.0s one
@@ -194,7 +194,7 @@ layout 7: kubectl nodeupgrade --move=surge: Deployment one of 1 without a ready 
 	}
 	all[0].whole, all[1].gaps = 22*second, nil
 	if err := write(&text, all, against); err == nil {
-		t.Error("it takes a tenth longer, and nothing is said of it")
+		t.Error("write returned no error for a way that takes a tenth longer")
 	}
 	all[0].whole = 20 * second
 	if err := write(&text, all, against); err != nil {

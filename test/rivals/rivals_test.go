@@ -70,7 +70,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-func TestDeedSays(t *testing.T) {
+func TestDeedString(t *testing.T) {
 	cases := map[string]struct {
 		deed deed
 		want string

@@ -52,7 +52,7 @@ func TestSimulatorRefusesAsKubeScheduler(t *testing.T) {
 		t.Logf("%7d %s", met[reason], reason)
 	}
 	if reasons := len(met); *samples >= 1000 && reasons < 18 {
-		t.Errorf("only %d answers were met: the samples leave constraints out", reasons)
+		t.Errorf("only %d different answers were met: the samples leave constraints out", reasons)
 	}
 }
 

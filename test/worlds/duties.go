@@ -313,8 +313,8 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	}
 }
 
-// awaitsWorkload reports whether the member has pods of a workload that has fewer ready pods than before, or has not yet come up on a
-// node that stays.
+// awaitsWorkload reports whether a workload with pods on the member still has to recover. It has fewer ready pods than before, or has
+// not yet come up on a node that stays.
 func (r *rules) awaitsWorkload(record *record.Record, m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
 		app := r.c.makers[pod.Labels["app"]]

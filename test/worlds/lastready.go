@@ -108,8 +108,8 @@ func (r *rules) endsInTime(w *upgrade.World, app *Workload) *corev1.Pod {
 	return nil
 }
 
-// awaitsFirst checks I11: a pod waits until the first pod of its workload comes up elsewhere only if another pod of the workload is
-// leaving a node, or has left one since the target last changed.
+// awaitsFirst checks I11 for pods that wait until the first pod of their workload has come up elsewhere. Another pod of the workload
+// must be leaving a node, or must have left one since the target last changed.
 func (r *rules) awaitsFirst(w *upgrade.World, step *upgrade.Step) {
 	rec := &step.Record
 	if goal := fmt.Sprintf("%s %s %t", rec.Run, rec.Target.ID, rec.Back); goal != r.recovery.goal {

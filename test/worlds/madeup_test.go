@@ -14,7 +14,7 @@ import (
 func TestMadeUpProviders(t *testing.T) {
 	for _, provider := range []string{"podscaler", "othercloud"} {
 		if slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.Name == provider }) {
-			t.Errorf("%s is in the product", provider)
+			t.Errorf("provider %s is in the product, and should be made up", provider)
 		}
 		const wanted = 10
 		succeeded := 0
@@ -32,7 +32,7 @@ func TestMadeUpProviders(t *testing.T) {
 			}
 		}
 		if succeeded < wanted {
-			t.Errorf("%d upgrades of groups of %s succeeded", succeeded, provider)
+			t.Errorf("only %d upgrades of groups of %s succeeded", succeeded, provider)
 		}
 	}
 }

@@ -143,9 +143,9 @@ func (r *rules) turn(pod *corev1.Pod) int {
 	}
 }
 
-// inOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving, and a CSI driver's pod
-// only when all others are gone. Both may be evicted once half of the node's time is over. A pod that its owner wants to complete is
-// never evicted.
+// inOrder checks L19. A pod behind a webhook is evicted only when all ordinary pods of its node are leaving. A CSI driver's pod is
+// evicted only when all others are gone. Both may be evicted once half of the node's time is over. A pod that its owner wants to
+// complete is never evicted.
 func (r *rules) inOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if awaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)

@@ -173,8 +173,9 @@ func (r *rules) lacksPods(w *upgrade.World) bool {
 	})
 }
 
-// awaitsRecovery checks I11. No node is started, and no deletion of blue nodes is begun, while a workload that lost pods has fewer
-// ready ones than before and a pod that crashes on a node that stays. The upgrade does not wait longer than the workload's time.
+// awaitsRecovery checks I11 for workloads that lost pods. Such a workload blocks while it has fewer ready pods than before and a pod
+// that crashes on a node that stays. The upgrade then starts no node and does not begin to delete blue nodes. It does not wait longer
+// than the workload's time.
 func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
 	name, rec := app.id().String(), &step.Record
 	crashed := r.failed(w, app, pods)
@@ -305,8 +306,8 @@ func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, p
 // slowStart is how long a pod takes to become ready, at least, if its workload starts slowly.
 const slowStart = 10 * time.Second
 
-// failed returns a crashing pod that replaces a pod that had to leave, if it is on a node that stays and the workload has fewer ready
-// pods than before.
+// failed returns a pod that crashes on a node that stays and replaces a pod that had to leave. It returns nil once the workload has as
+// many ready pods as before.
 func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.before[app.id().String()]
 	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // an ending namespace creates no pods again

@@ -29,9 +29,9 @@ func startTaint() corev1.Taint {
 	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// renewals draws groups without a cloud whose nodes are renewed in place, new nodes that are closed to pods at first, control planes
-// that taint nodes by their condition, and DaemonSets that crash on nodes of the wanted revision. It draws from its own generator, so
-// that all other draws stay the same.
+// renewals draws some oddities of nodes. Nodes of a group without a cloud are renewed in place. New nodes are closed to pods at first.
+// The control plane taints nodes by their condition. DaemonSets crash on nodes of the wanted revision. It draws from its own
+// generator, so that all other draws stay the same.
 func renewals(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
 	p.InPlace = !p.listed() && d.chance(50)

@@ -39,7 +39,7 @@ func TestEveryWordIsDeclared(t *testing.T) {
 	}
 	for of := range words {
 		if !found[of] {
-			t.Errorf("there is no constant of type %s: the source is not read as it is written now", of)
+			t.Errorf("no constant of type %s was found: this test no longer reads the source as it is written", of)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestRareListsWhatIsSeldomMet(t *testing.T) {
 		met[key] = 100
 	}
 	if rare := met.Rare(100_000); len(rare) != 0 {
-		t.Errorf("met often enough, and named as rare: %v", rare)
+		t.Errorf("met often enough, and listed as rare: %v", rare)
 	}
 	met[[2]string{"fault", string(BootNever)}] = 99
 	delete(met, [2]string{"result", string(record.Paused)})
@@ -61,7 +61,7 @@ func TestRareListsWhatIsSeldomMet(t *testing.T) {
 		t.Errorf("got %q, want %q", rare, want)
 	}
 	if rare := met.Rare(999); len(rare) != 0 {
-		t.Errorf("999 worlds say nothing of what is rare, and name %q", rare)
+		t.Errorf("999 worlds are too few to call a word rare, and Rare lists %q", rare)
 	}
 }
 

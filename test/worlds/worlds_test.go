@@ -44,7 +44,7 @@ func TestAWorldIsAFunctionOfItsSeed(t *testing.T) {
 			var again []string
 			worlds.Run(worlds.Generate(seed), func(line string) { again = append(again, line) })
 			if !reflect.DeepEqual(first, again) {
-				t.Errorf("seed %d: two courses of events", seed)
+				t.Errorf("seed %d: two runs had different events", seed)
 				break
 			}
 		}

@@ -25,7 +25,7 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 		}
 		for _, m := range mutants {
 			if !strings.HasPrefix(m.File, "pkg/") || strings.HasSuffix(m.File, "_test.go") {
-				t.Errorf("mutant %s is planted in %s, which is no part of the product", m.Name, m.File)
+				t.Errorf("mutant %s is planted in %s, which is not part of the product", m.Name, m.File)
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func TestAPlantedBugIsFound(t *testing.T) {
 		}
 	}
 	if len(hunted) != len(want) {
-		t.Fatalf("of the mutants %v there are %d", want, len(hunted))
+		t.Fatalf("want the mutants %v, found %d of them", want, len(hunted))
 	}
 	for found := range (hunt{worlds: 40, parallel: 2}).all(hunted) {
 		switch rule := want[found.mutant.Name]; {
@@ -93,7 +93,7 @@ func TestMutantsThatCannotBePlanted(t *testing.T) {
 			}
 			err := run(new(bytes.Buffer), hunt{worlds: 1, parallel: 1}, ".", "*")
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want one that says %q", err, c.want)
+				t.Errorf("got error %v, want one that contains %q", err, c.want)
 			}
 		})
 	}
