@@ -199,7 +199,7 @@ func (p *process) readTargets(ids []string) {
 	})
 }
 
-// The names of what is met about the targets of load balancers.
+// What the tally counts about the targets of load balancers.
 const (
 	ofMachines = "are machines"
 	ofPods     = "are pods"

@@ -161,7 +161,7 @@ func (u *user) mend(pick int) bool {
 	return true
 }
 
-// The names of what is wrong with workloads, or special about them.
+// What the tally counts about the health of workloads.
 const (
 	behindService = "behind a Service"
 	crashesThere  = "crashes on new nodes"

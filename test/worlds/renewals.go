@@ -257,7 +257,7 @@ func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, 
 	}
 }
 
-// The names of what is met about renewed nodes, closed nodes, and DaemonSets on them.
+// What the tally counts about renewed nodes, closed nodes, and DaemonSets on such nodes.
 const (
 	inPlace       = "in place"
 	daemonCrashes = "a DaemonSet crashes"

@@ -335,7 +335,7 @@ func (u *user) wipe() {
 	}
 }
 
-// The names of what cannot be trusted, and of what must not be touched.
+// What the tally counts about things that cannot be trusted, and things that must not be touched.
 const (
 	onStandby     = "an instance is on Standby"
 	recordAimed   = "a record is aimed at another machine"
