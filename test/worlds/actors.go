@@ -203,11 +203,14 @@ func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Nod
 }
 
 func (u *user) cordon(pick int) bool {
-	u.rules.lost()
-	return u.change(pick, func(n *corev1.Node) bool {
+	cordoned := u.change(pick, func(n *corev1.Node) bool {
 		// A cordon by another actor on a fenced node cannot be told from the upgrade's own.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	if cordoned {
+		u.rules.lost()
+	}
+	return cordoned
 }
 
 func (u *user) uncordon(pick int) bool {

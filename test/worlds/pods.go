@@ -269,7 +269,9 @@ func (c *cluster) make(m *maker) {
 		if m.refused && m.spare == 0 {
 			return
 		}
-		m.spare--
+		if m.refused {
+			m.spare--
+		}
 		c.putPod(c.newPod(m, ordinal))
 	}
 	have, names := 0, map[string]bool{}
