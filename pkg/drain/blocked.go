@@ -12,20 +12,20 @@ import (
 type Blocked struct {
 	// Node is the name of the node that is being drained.
 	Node string `json:"node"`
-	// Pod is zero where no pod is in the way. UID and Workload are the pod's.
+	// Pod is the blocked pod, and is zero if the obstacle is not about a pod. UID and Workload are the pod's.
 	Pod      types.NamespacedName `json:"pod,omitzero"`
 	UID      types.UID            `json:"-"`
 	Workload Workload             `json:"-"`
 	Obstacle
-	// Since is when the pod was first seen to be blocked.
+	// Since is when the pod was first seen as blocked.
 	Since time.Time `json:"since,omitzero"`
-	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
-	// when that is not known.
+	// Until is when the cloud stops trying to drain the node. It is zero if this tool drains the node, or if the time
+	// is not known.
 	Until time.Time `json:"until,omitzero"`
-	// Unready says why pods of the workload that the pod is of do not become ready, "" where that is not
-	// known: its budget is closed for that.
+	// Unready is why other pods of the workload do not become ready, which keeps the budget closed. It is "" if that
+	// is not known.
 	Unready string `json:"-"`
-	// Forces is true where the pod is deleted, whatever is in its way, when its node's time is over.
+	// Forces is true if the pod is deleted in spite of the obstacle when the drain's time is over.
 	Forces bool `json:"forces,omitempty"`
 }
 
@@ -44,8 +44,8 @@ func (b Blocked) MarshalJSON() ([]byte, error) {
 	}{blocked(b), name(b.Pod), name(b.Budget)})
 }
 
-// Remedy is Obstacle's, without the advice to force what is forced. Where it is known why the workload's
-// pods do not become ready, that is what is to be mended.
+// Remedy returns the obstacle's remedy, without the advice to pass --on-timeout=force if that is already passed. If
+// Unready is known, the remedy is to fix that.
 func (b Blocked) Remedy() string {
 	remedy := b.Obstacle.Remedy()
 	if b.Unready != "" {
@@ -57,7 +57,7 @@ func (b Blocked) Remedy() string {
 	return remedy
 }
 
-// String says the obstacle in one line, without the remedy.
+// String returns the obstacle in one line, without the remedy.
 func (b Blocked) String() string {
 	if b.Pod.Name == "" {
 		return b.Detail

@@ -18,11 +18,11 @@ import (
 // Budget is a PodDisruptionBudget with its selector parsed once.
 type Budget struct {
 	*policyv1.PodDisruptionBudget
-	// OfLastReady is one that no object is behind: it keeps the last ready pod of a workload
-	// without a budget; see Budgets.With.
+	// OfLastReady is true for a budget without an object. It keeps the last ready pod of a workload that no object
+	// covers; see Budgets.With.
 	OfLastReady bool
 	selector    labels.Selector
-	// certain is true when it covers all pods with the label that it is filed under.
+	// certain is true if the budget covers all pods that have the label it is indexed by.
 	certain bool
 }
 
@@ -31,10 +31,9 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// Room is how many pods the budget lets be missing while all are well; leaving is how many of its
-// pods are being deleted. A minAvailable that is a number has the controller expect every pod that
-// is there, those among them (disruption.go, getExpectedPodCount); all others, as many as their
-// controllers are to have.
+// Room returns how many pods may be missing while all are healthy. leaving is how many of the budget's pods are being
+// deleted. If minAvailable is a number, the controller expects all existing pods, including those being deleted
+// (disruption.go, getExpectedPodCount). Otherwise it expects as many as their controllers should have.
 func (b *Budget) Room(leaving int32) int32 {
 	expected := b.Status.ExpectedPods
 	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
@@ -49,15 +48,15 @@ type Budgets struct {
 	workloads   Workloads
 }
 
-// indexed are the budgets of a namespace. Those whose selector asks for a label with one value are
-// found by it; the others are tried on every pod.
+// indexed are the budgets of a namespace. Budgets whose selector requires one value of a label are found by that
+// label. The other budgets are compared with every pod.
 type indexed struct {
 	all    []*Budget
 	labels []byLabel
 	others []*Budget
 }
 
-// byLabel are budgets by the value that they ask of one label, sorted by name.
+// byLabel are budgets by the value of the label that they require, sorted by name.
 type byLabel struct {
 	key    string
 	values map[string][]*Budget
@@ -66,14 +65,12 @@ type byLabel struct {
 // label is a label with its value.
 type label struct{ key, value string }
 
-// NewBudgets indexes PodDisruptionBudgets. As the API server does, a
-// selector that cannot be parsed covers nothing, a nil one covers nothing and an
-// empty one covers its whole namespace (policy/v1).
+// NewBudgets indexes PodDisruptionBudgets. As in the API server, a selector that cannot be parsed and a nil selector
+// cover nothing. An empty selector covers its whole namespace (policy/v1).
 func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets { return Budgets{}.Renew(pdbs) }
 
-// Renew indexes PodDisruptionBudgets again. Selectors are taken over from budgets here whose spec
-// is the same by UID and generation: of a cluster's budgets it is the status that changes all the
-// time.
+// Renew indexes PodDisruptionBudgets again. It reuses the parsed selector of a budget with the same UID and
+// generation. Usually only the status of budgets changes.
 func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	known := map[types.UID]*Budget{}
 	for _, x := range b.byNamespace {
@@ -95,24 +92,23 @@ func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	return Budgets{byNamespace: index}
 }
 
-// With are the budgets and, for pods that none of them covers, those that keep the last ready pod
-// of each workload behind a Service.
+// With returns the budgets, and adds budgets that keep the last ready pod of each workload behind a Service. The
+// added budgets apply only to pods that no other budget covers.
 func (b Budgets) With(workloads Workloads) Budgets {
 	return Budgets{byNamespace: b.byNamespace, workloads: workloads}
 }
 
-// CountsReady reports whether the budget for the last ready pod of a workload counts the pod as
-// ready.
+// CountsReady reports whether the workload's last-ready budget counts the pod as ready.
 func (b Budgets) CountsReady(workload Workload, pod types.UID) bool {
 	return b.workloads.countsReady(workload, pod)
 }
 
-// IsOfLastReady reports whether the name is that of a budget which keeps a last ready pod: no
-// object can have it.
+// IsOfLastReady reports whether the name is that of a last-ready budget. It contains a slash, so no object can have
+// it.
 func IsOfLastReady(budget types.NamespacedName) bool { return strings.Contains(budget.Name, "/") }
 
-// newBudget parses the selector, unless it is that of the budget before; nil where it cannot be
-// parsed.
+// newBudget parses the selector, or reuses that of the earlier budget if the generation is the same. It returns nil
+// if the selector cannot be parsed.
 func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 	if before != nil && pdb.UID != "" && before.Generation == pdb.Generation {
 		return &Budget{PodDisruptionBudget: pdb, selector: before.selector}
@@ -126,7 +122,7 @@ func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 
 func compareBudgetNames(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
 
-// newIndexed files each budget under the label it asks for that the fewest others do.
+// newIndexed indexes each budget by the label in its selector that the fewest other budgets require.
 func newIndexed(budgets []*Budget) *indexed {
 	asking := map[label]int{}
 	for _, budget := range budgets {
@@ -157,8 +153,7 @@ func (x *indexed) addBudget(budget *Budget, under label) {
 	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
 }
 
-// selectorLabels are those that every pod of the budget carries, as far as its selector names them
-// one by one.
+// selectorLabels returns the labels for which the selector requires one value. Every pod of the budget has them.
 func (b *Budget) selectorLabels() (all []label) {
 	requirements, _ := b.selector.Requirements()
 	for i := range requirements {
@@ -172,8 +167,8 @@ func (b *Budget) selectorLabels() (all []label) {
 	return all
 }
 
-// Covering returns the budgets whose selector matches the pod, by name; the caller must not change
-// the slice. The API server refuses to evict a running pod that has more than one.
+// Covering returns the budgets whose selector matches the pod, sorted by name. The caller must not change the slice.
+// The API server refuses to evict a running pod that more than one budget covers.
 func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	if covering := b.coveringObjects(pod); len(covering) > 0 {
 		return covering
@@ -189,7 +184,7 @@ func (b Budgets) Covers(budget types.NamespacedName, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(b.Covering(pod), func(covering *Budget) bool { return covering.Key() == budget })
 }
 
-// coveringObjects are those of the budgets that are objects.
+// coveringObjects returns the budgets that are objects and cover the pod.
 func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	x := b.byNamespace[pod.Namespace]
 	if x == nil {
@@ -207,8 +202,8 @@ func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// matchingBudgets adds those of the budgets that match to the others. One alone is returned as a
-// part of its list, without a copy.
+// matchingBudgets appends the budgets that match the pod to covering. If there is only one, it returns a part of the
+// list without a copy.
 func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {
@@ -222,8 +217,8 @@ func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// Structural says why a budget can never open by itself, or "" when it may.
-// A person has to change the budget or its workload (PDB001, PDB003, PDB004).
+// Structural returns why the budget can never open by itself, or "" if it may. A person must change the budget or its
+// workload (PDB001, PDB003, PDB004).
 func (b *Budget) Structural() string {
 	st := b.Status
 	failure := SyncFailure(&st)
@@ -240,8 +235,8 @@ func (b *Budget) Structural() string {
 	return ""
 }
 
-// SyncFailure is the condition of a status that the disruption controller cannot compute, nil
-// where it can (disruption.go, updatePdbStatus): such a budget stays closed.
+// SyncFailure returns the condition that says that the disruption controller cannot compute the status, or nil if it
+// can (disruption.go, updatePdbStatus). Such a budget stays closed.
 func SyncFailure(st *policyv1.PodDisruptionBudgetStatus) *metav1.Condition {
 	allowed := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
 	if allowed == nil || allowed.Reason != policyv1.SyncFailedReason {

@@ -8,22 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// crew counts the pods of one workload as they come and go, so that none is looked at twice.
+// crew counts the pods of one workload as they are added and removed, so that each pod is processed only once.
 type crew struct {
 	members map[types.UID]crewMember
-	// ready and unready are its replicas, in no order.
+	// ready and unready are the living pods, in no order.
 	ready, unready []*corev1.Pod
-	// counted are, by controller, the pods that tell how many there are to be, and most is how many
-	// they were at once: a workload that has lost all but one of its pods for now is not one of a
-	// single pod.
+	// counted is, by controller, the number of pods from which Most and Expected are computed. most is the largest
+	// value that counted has had. So a workload that has lost all but one of its pods for now does not count as one
+	// with a single pod.
 	counted, most map[types.UID]int
-	// shaky has the ready pods that were not ready between, or whose containers ended.
+	// shaky has the ready pods that were unready before, or whose containers ended.
 	shaky map[types.UID]bool
-	// lasted is, for each pod that was ready and then was not, how long it had been ready until then.
+	// lasted is, for each pod that became unready, how long it had been ready until then.
 	lasted map[types.UID]time.Duration
 }
 
-// crewMember is a pod as it was counted. fell is true once the pod was ready and then was not, since is when a
+// crewMember is a pod as it was counted. fell is true if the pod was ready and became unready later. since is when a
 // ready pod became ready.
 type crewMember struct {
 	controller                   types.UID
@@ -38,7 +38,7 @@ func newCrew() *crew {
 	}
 }
 
-// storePod counts a pod, or its newer state.
+// storePod adds a pod, or replaces its earlier state.
 func (c *crew) storePod(pod *corev1.Pod) {
 	before, lasted := c.members[pod.UID], c.lasted[pod.UID]
 	c.removePod(pod.UID)
@@ -66,7 +66,7 @@ func (c *crew) storePod(pod *corev1.Pod) {
 	c.most[m.controller] = max(c.most[m.controller], c.counted[m.controller])
 }
 
-// replicasLike are the replicas that the member is counted with; nil when it is none.
+// replicasLike returns the list of ready or unready pods that the member belongs to, or nil if it is not living.
 func (c *crew) replicasLike(m crewMember) *[]*corev1.Pod {
 	switch {
 	case m.ready:

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// longestSleep is what a sleep without an end counts as.
+// longestSleep stands for a sleep without an end.
 const longestSleep = 24 * time.Hour
 
-// SleepIn returns how long a container's hook sleeps, as far as it says so: the sum of the sleeps of
-// its commands. It is 0 for no hook.
+// SleepIn returns how long a container's hook sleeps: the sum of the sleeps in its commands. It returns 0 for no
+// hook. It cannot see how long other programs take.
 func SleepIn(hook *corev1.LifecycleHandler) (sum time.Duration) {
 	switch {
 	case hook == nil:
@@ -31,9 +31,9 @@ func SleepIn(hook *corev1.LifecycleHandler) (sum time.Duration) {
 	return min(sum, longestSleep)
 }
 
-// ServingTime returns how long a container serves on while its preStop hook runs: the sleeps before
-// the first command that has it stop, which closer is then. It is not known of a hook that runs other
-// programs, or that asks over the network: those may take any time.
+// ServingTime returns how long a container still serves requests while its preStop hook runs: the sleeps before the
+// first command that stops the server. closer is that command. known is false if the hook runs other programs or
+// makes a network request, because these may take any time.
 func ServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer string, known bool) {
 	if hook == nil || hook.Exec == nil {
 		return SleepIn(hook), "", hook == nil || hook.Sleep != nil
@@ -52,7 +52,7 @@ func ServingTime(hook *corev1.LifecycleHandler) (serving time.Duration, closer s
 	return serving, "", true
 }
 
-// ScriptIn returns which word of a command is the script that a shell runs, 0 where none is.
+// ScriptIn returns the index of the word that is a shell script in the command, or 0 if no shell runs a script.
 func ScriptIn(command []string) int {
 	if len(command) == 0 || !slices.Contains([]string{"sh", "bash", "ash", "dash"}, path.Base(command[0])) {
 		return 0
@@ -60,7 +60,7 @@ func ScriptIn(command []string) int {
 	return 1 + slices.IndexFunc(command[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
 }
 
-// splitCommands returns the words of each command that a hook runs, by itself or in a shell.
+// splitCommands returns the words of each command that a hook runs, with or without a shell.
 func splitCommands(command []string) (commands [][]string) {
 	script := ScriptIn(command)
 	if script == 0 {
@@ -81,7 +81,7 @@ func splitCommands(command []string) (commands [][]string) {
 	return commands
 }
 
-// sleepOf returns how long a command sleeps if it is sleep, which adds its arguments up.
+// sleepOf returns how long the command sleeps, and whether it is sleep. sleep adds up its arguments.
 func sleepOf(words []string) (sum time.Duration, isSleep bool) {
 	if path.Base(words[0]) != "sleep" || len(words) < 2 {
 		return 0, false
@@ -99,8 +99,8 @@ func sleepOf(words []string) (sum time.Duration, isSleep bool) {
 	return min(sum, longestSleep), true
 }
 
-// parseSleep reads an argument of sleep: a number, of seconds or with one of the units s, m, h and d, or
-// infinity (coreutils, sleep.c).
+// parseSleep parses an argument of sleep: infinity, or a number with an optional unit s, m, h or d. The default unit
+// is seconds (coreutils, sleep.c).
 func parseSleep(word string) (time.Duration, bool) {
 	if word == "infinity" || word == "inf" {
 		return longestSleep, true
@@ -117,8 +117,8 @@ func parseSleep(word string) (time.Duration, bool) {
 	return time.Duration(min(count*float64(unit), float64(longestSleep))), true
 }
 
-// isClosing reports whether a command has a server stop listening: nginx and Apache by themselves, any
-// other by a signal.
+// isClosing reports whether a command makes a server stop listening. nginx and Apache have their own commands; any
+// other server is stopped by a signal.
 func isClosing(words []string) bool {
 	has := func(wanted ...string) bool {
 		return slices.ContainsFunc(words[1:], func(word string) bool { return slices.Contains(wanted, word) })

@@ -11,18 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// Fate says what a drain owes a pod.
+// Fate is what a drain does with a pod.
 type Fate int
 
 const (
 	// Go is a pod that must leave before its node may be terminated.
 	Go Fate = iota
-	// Stay is a pod that goes down with its node: nothing is sent, nothing is waited for.
+	// Stay is a pod that is terminated with its node. It is not evicted, and the drain does not wait for it.
 	Stay
-	// Leaving is a pod that is deleted already: it is waited for, and never evicted again.
+	// Leaving is a pod that is already deleted. The drain waits for it and does not evict it.
 	Leaving
-	// Held is a pod that must leave but is not evicted: the request does not allow it, or its owner
-	// asks to wait for its end.
+	// Held is a pod that must leave but is not evicted. Either the request does not allow the eviction, or the pod's
+	// owner asks drains to wait until the pod ends.
 	Held
 )
 
@@ -30,48 +30,48 @@ const (
 type Reason string
 
 const (
-	// ReasonDaemonSet is a pod of a DaemonSet: its controller tolerates the cordon and would bring
-	// it back.
+	// ReasonDaemonSet is a pod of a DaemonSet. Its pods tolerate the cordon, so the controller would create it again
+	// on the node.
 	ReasonDaemonSet Reason = "DaemonSet"
-	// ReasonMirror is the API server's mirror of a static pod; only the kubelet can stop it.
+	// ReasonMirror is the API server's mirror of a static pod. Only the kubelet can stop it.
 	ReasonMirror Reason = "static"
-	// ReasonFinished is a pod in phase Succeeded or Failed: nothing of it runs.
+	// ReasonFinished is a pod in phase Succeeded or Failed. None of its containers runs.
 	ReasonFinished Reason = "finished"
-	// ReasonUnmanaged is a pod without a controller: no one brings it back.
+	// ReasonUnmanaged is a pod without a controller. Nothing creates it again.
 	ReasonUnmanaged Reason = "unmanaged"
 	// ReasonTerminating is a pod whose deletion has begun.
 	ReasonTerminating Reason = "terminating"
-	// ReasonLost is a deleted pod on a node that has not been heard of for LostAfter: its kubelet
-	// cannot confirm the end.
+	// ReasonLost is a deleted pod on a node that has been NotReady for LostAfter. Its kubelet cannot confirm that the
+	// pod has ended.
 	ReasonLost Reason = "lost"
-	// ReasonSkipped is a pod whose owner asks that drains leave it alone.
+	// ReasonSkipped is a pod whose label asks drains to ignore it.
 	ReasonSkipped Reason = "skipped"
-	// ReasonCompletes is a pod whose owner asks that drains wait for its completion.
+	// ReasonCompletes is a pod whose label asks drains to wait until it completes.
 	ReasonCompletes Reason = "completes"
-	// ReasonDoNotDisrupt is a pod whose owner asks autoscalers not to disrupt it; see Protection.
+	// ReasonDoNotDisrupt is a pod whose annotation asks autoscalers not to disrupt it; see Protection.
 	ReasonDoNotDisrupt Reason = "do not disrupt"
 )
 
-// Label is how a pod's owner asks for another drain than the usual one. It is Cluster API's, and so
-// are its values (cluster-api, PodDrainLabel and drainLabelFilter: upper and lower case are the
-// same, and unknown values ask for nothing).
+// Label is the pod label with which a pod's owner changes how a drain treats the pod. The key and the values are
+// Cluster API's (cluster-api, PodDrainLabel and drainLabelFilter). Upper and lower case are the same, and unknown
+// values have no effect.
 const Label = "cluster.x-k8s.io/drain"
 
-// Wish is what Label asks for.
+// Wish is the value of a pod's Label.
 type Wish int
 
 const (
 	// NoWish is a pod without the label.
 	NoWish Wish = iota
-	// Skip asks that the pod be neither evicted nor waited for.
+	// Skip asks drains neither to evict the pod nor to wait for it.
 	Skip
-	// WaitCompleted asks that the pod be not evicted but waited for.
+	// WaitCompleted asks drains to wait for the pod instead of evicting it.
 	WaitCompleted
-	// UnknownWish is a value that no one knows.
+	// UnknownWish is any other value.
 	UnknownWish
 )
 
-// WishOf reads the pod's label.
+// WishOf returns the value of the pod's Label.
 func WishOf(pod *corev1.Pod) Wish {
 	value, ok := pod.Labels[Label]
 	if !ok {
@@ -87,8 +87,8 @@ func WishOf(pod *corev1.Pod) Wish {
 	}
 }
 
-// DropWishes returns the pods without their Label, for a forecast of a cloud that does not look at it. The pods
-// of the list are not changed.
+// DropWishes returns the pods without their Label, to forecast a cloud that ignores it. It does not change the pods
+// of the list.
 func DropWishes(pods []*corev1.Pod) []*corev1.Pod {
 	plain := slices.Clone(pods)
 	for i, pod := range plain {
@@ -100,16 +100,15 @@ func DropWishes(pods []*corev1.Pod) []*corev1.Pod {
 	return plain
 }
 
-// Annotations by which a pod's owner asks an autoscaler not to disrupt it: cluster-autoscaler's
-// (its FAQ, "What types of pods can prevent CA from removing a node?") and Karpenter's (its
-// reference of annotations). A duration, which Karpenter's may hold as well, asks for nothing here.
+// Annotations with which a pod's owner asks an autoscaler not to disrupt the pod: cluster-autoscaler's (its FAQ,
+// "What types of pods can prevent CA from removing a node?") and Karpenter's (its reference of annotations).
+// Karpenter's may also have a duration as its value. A duration has no effect here.
 const (
 	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
 )
 
-// Protection is the annotation by which the pod's owner asks not to be disrupted, as key=value;
-// empty without one.
+// Protection returns the annotation, as key=value, that asks not to disrupt the pod. It returns "" if there is none.
 func Protection(pod *corev1.Pod) string {
 	switch {
 	case pod.Annotations[AnnotationSafeToEvict] == "false":
@@ -121,22 +120,20 @@ func Protection(pod *corev1.Pod) string {
 	}
 }
 
-// LostAfter is how long a node must have been NotReady before its deleted pods are no longer waited
-// for.
+// LostAfter is how long a node must have been NotReady until drains no longer wait for its deleted pods.
 const LostAfter = 5 * time.Minute
 
-// Policy is what the request allows beyond the safe default.
+// Policy is what the user allows beyond the safe default.
 type Policy struct {
-	// EvictUnmanaged lets pods without a controller be evicted; they are not brought back by
-	// anybody.
+	// EvictUnmanaged allows drains to evict pods without a controller. Nothing creates such a pod again.
 	EvictUnmanaged bool
-	// RespectDoNotDisrupt has pods with a Protection waited for.
+	// RespectDoNotDisrupt makes drains wait for pods with a Protection instead of evicting them.
 	RespectDoNotDisrupt bool
-	// IgnoreWishes has pods evicted whatever their Label asks for, as a cloud does that drains nodes itself.
+	// IgnoreWishes makes drains evict pods whatever their Label is, like a cloud that drains nodes itself.
 	IgnoreWishes bool
 }
 
-// wishOf is what counts of the pod's label.
+// wishOf returns the pod's Wish, or NoWish if the policy ignores wishes.
 func (p Policy) wishOf(pod *corev1.Pod) Wish {
 	if p.IgnoreWishes {
 		return NoWish
@@ -150,7 +147,7 @@ type Verdict struct {
 	Reason Reason
 }
 
-// Obstacle is what keeps a pod of this verdict from being evicted; none unless it is Held.
+// Obstacle returns why the pod is not evicted. It is the zero Obstacle unless the verdict is Held.
 func (v Verdict) Obstacle() Obstacle {
 	switch v.Reason {
 	case ReasonUnmanaged:
@@ -164,13 +161,13 @@ func (v Verdict) Obstacle() Obstacle {
 	}
 }
 
-// Judge says what the drain owes the pod. isNodeLost is true when the pod's node has been NotReady
-// for LostAfter.
+// Judge returns what the drain does with the pod. isNodeLost is true when the pod's node has been NotReady for
+// LostAfter.
 //
-// The order follows kubectl drain's filters, except that a finished pod never stops a drain and
-// that an emptyDir never does (Kubernetes K12, cluster-api#12920).
+// The order follows kubectl drain's filters, with two exceptions: neither a finished pod nor an emptyDir stops a
+// drain (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	owner, wish := metav1.GetControllerOfNoCopy(pod), policy.wishOf(pod) // once: each step judges many pods
+	owner, wish := metav1.GetControllerOfNoCopy(pod), policy.wishOf(pod) // called once, because each step judges many pods
 	if reason := reasonToStay(pod, owner, wish, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
 	}
@@ -188,7 +185,7 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 	}
 }
 
-// reasonToStay is why the pod goes down with its node; empty when it does not.
+// reasonToStay returns why the pod stays until its node is terminated, or "" if the pod must leave.
 func reasonToStay(pod *corev1.Pod, owner *metav1.OwnerReference, wish Wish, nodeLost bool) Reason {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
@@ -206,12 +203,12 @@ func reasonToStay(pod *corev1.Pod, owner *metav1.OwnerReference, wish Wish, node
 	}
 }
 
-// isFinished reports whether nothing of the pod runs any more, and nothing will.
+// isFinished reports whether the pod has ended: its containers do not run and will not be started again.
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// OwnerKind is the kind of the pod's controller, "" when it has none.
+// OwnerKind returns the kind of the pod's controller, or "" if the pod has none.
 func OwnerKind(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.Kind
@@ -219,14 +216,14 @@ func OwnerKind(pod *corev1.Pod) string {
 	return ""
 }
 
-// Ready is the pod's Ready condition, the only thing a budget counts (disruption.go,
+// Ready reports whether the pod's Ready condition is true. A budget counts nothing else (disruption.go,
 // countHealthyPods).
 func Ready(pod *corev1.Pod) bool {
 	c := conditionOf(pod, corev1.PodReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// conditionOf is the pod's condition of the type, nil when it has none.
+// conditionOf returns the pod's condition of the type, or nil if the pod has none.
 func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == of {
@@ -236,9 +233,9 @@ func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// IsEvictedSince reports whether the pod was evicted at that time or later, in whole seconds: the
-// eviction API says so on a pod before it deletes it (eviction.go, addConditionAndDeletePod). One
-// that ends, or that is deleted by other means, does not have it.
+// IsEvictedSince reports whether the eviction API evicted the pod at the time or later, in whole seconds. The API
+// adds this condition before it deletes the pod (eviction.go, addConditionAndDeletePod). A pod that ends or is
+// deleted in another way does not have the condition.
 func IsEvictedSince(pod *corev1.Pod, since time.Time) bool {
 	since = since.Truncate(time.Second)
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

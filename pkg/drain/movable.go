@@ -7,23 +7,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Movable tells which pods a rolling restart of their Deployment moves without a gap: another pod
-// comes up before the one that is there goes. The zero value knows of none.
+// Movable holds which pods can be moved without a gap by a rolling restart of their Deployment: a new pod becomes
+// ready before the old one is deleted. The zero value contains no pods.
 type Movable struct {
 	deployments map[Workload]restartable
-	// shared are the claims that pods on two nodes may use at once.
+	// shared has the claims that pods on two nodes can use at the same time.
 	shared map[types.NamespacedName]bool
 }
 
-// restartable is a Deployment, how many pods it should have, and why its rolling restart would
-// leave a gap; "" when it would not.
+// restartable is a Deployment and the number of its pods. why is the reason why a rolling restart would leave a gap,
+// or "" if it would not.
 type restartable struct {
 	uid      types.UID
 	replicas int
 	why      string
 }
 
-// NewMovable looks at the Deployments and claims of a cluster.
+// NewMovable indexes the Deployments and claims of a cluster.
 func NewMovable(deployments []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) Movable {
 	m := Movable{deployments: make(map[Workload]restartable, len(deployments)), shared: map[types.NamespacedName]bool{}}
 	for _, d := range deployments {
@@ -39,11 +39,11 @@ func NewMovable(deployments []*appsv1.Deployment, claims []*corev1.PersistentVol
 	return m
 }
 
-// IsKnown reports whether Deployments were looked at.
+// IsKnown reports whether Deployments were read.
 func (m Movable) IsKnown() bool { return m.deployments != nil }
 
-// FindDeployment is the UID of the pod's Deployment, and why its restart would leave a gap; "" when
-// it would not.
+// FindDeployment returns the UID of the pod's Deployment. If its restart would leave a gap, it returns the reason
+// instead.
 func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	w := WorkloadOf(pod)
 	d, known := m.deployments[w]
@@ -64,15 +64,14 @@ func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	return d.uid, ""
 }
 
-// MovesOnly reports whether a restart moves the pod without an eviction, whatever its budgets say:
-// it is ready, its Deployment should have no other, and the restart leaves no gap.
+// MovesOnly reports whether a restart moves the pod without an eviction, whatever its budgets are. The pod must be
+// ready, its Deployment must have one replica, and the restart must leave no gap.
 func (m Movable) MovesOnly(pod *corev1.Pod) bool {
 	_, why := m.FindDeployment(pod)
 	return why == "" && Ready(pod) && m.deployments[WorkloadOf(pod)].replicas == 1
 }
 
-// replicasOf is how many pods the Deployment should have, 1 where nothing is written (apps/v1
-// defaults.go).
+// replicasOf returns how many pods the Deployment should have. The default is 1 (apps/v1 defaults.go).
 func replicasOf(d *appsv1.Deployment) int {
 	if d.Spec.Replicas == nil {
 		return 1
@@ -80,9 +79,9 @@ func replicasOf(d *appsv1.Deployment) int {
 	return int(*d.Spec.Replicas)
 }
 
-// WhyGap says why a rolling restart of the Deployment would leave it without a ready pod; "" when
-// it would not. Percentages of the surge are rounded up, those of what may be missing down
-// (deployment/util/deployment_util.go, ResolveFenceposts).
+// WhyGap returns why a rolling restart would leave the Deployment without a ready pod, or "" if it would not. A
+// percentage in maxSurge is rounded up, one in maxUnavailable down (deployment/util/deployment_util.go,
+// ResolveFenceposts).
 func WhyGap(d *appsv1.Deployment) string {
 	replicas := replicasOf(d)
 	switch strategy := d.Spec.Strategy; {
@@ -90,7 +89,7 @@ func WhyGap(d *appsv1.Deployment) string {
 		return "its rollout is paused"
 	case strategy.Type == appsv1.RecreateDeploymentStrategyType:
 		return "its strategy is Recreate"
-	case strategy.RollingUpdate == nil: // 25 % of both
+	case strategy.RollingUpdate == nil: // both default to 25 %
 		return ""
 	case scaledValue(strategy.RollingUpdate.MaxSurge, replicas, true) < 1:
 		return "its maxSurge is 0"
@@ -100,7 +99,7 @@ func WhyGap(d *appsv1.Deployment) string {
 	return ""
 }
 
-// scaledValue is 25 % where nothing is written, as the API server has it (apps/v1 defaults.go).
+// scaledValue returns the value as a number of pods. The default is 25 % (apps/v1 defaults.go).
 func scaledValue(value *intstr.IntOrString, of int, up bool) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromString("25%")), of, up)
 	if err != nil {

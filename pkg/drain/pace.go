@@ -10,12 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// firstStart is how long after its start a pod may become ready for that to be its start: later it
-// recovered from something.
+// firstStart limits how long after its start a pod may become ready for the first time. A pod that became ready later
+// recovered from a failure.
 const firstStart = 10 * time.Minute
 
-// ReadyTime is how long the pod took from its binding to a node until it was ready first, as far as
-// its status still tells, to the second that objects write times in.
+// ReadyTime returns how long the pod took from its binding to a node until it was first ready. It returns false if
+// the status no longer shows it. Objects contain times in whole seconds.
 func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 	if pod.Status.StartTime == nil {
 		return 0, false
@@ -27,15 +27,15 @@ func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 		case c.Type == corev1.PodReady:
 			ready = c.LastTransitionTime.Time
 		case c.Type == corev1.PodScheduled && c.LastTransitionTime.Before(pod.Status.StartTime):
-			bound = c.LastTransitionTime.Time // its kubelet took notice only later
+			bound = c.LastTransitionTime.Time // the kubelet noticed the pod only later
 		}
 	}
 	took := ready.Sub(bound)
 	return took, !ready.IsZero() && took >= 0 && took <= firstStart
 }
 
-// ReadyTimes is the typical ReadyTime of each controller's pods, by the UID that Owner gives; those
-// of which no pod tells are not there.
+// ReadyTimes returns the typical ReadyTime of each controller's pods, by the controller's UID. Controllers without a
+// known time are missing.
 func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	samples := map[types.UID][]time.Duration{}
 	for pod := range pods {
@@ -50,7 +50,7 @@ func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	return times
 }
 
-// ControllerOf is the UID of the pod's controller, "" without one.
+// ControllerOf returns the UID of the pod's controller, or "" if it has none.
 func ControllerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
@@ -58,10 +58,9 @@ func ControllerOf(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// TypicalDuration is the median, made finer than the whole seconds that objects write times in: of
-// two such times the difference is off by up to a second either way, so that all that is no further
-// from the median may stand for the same time, and their mean is nearer to it. It sorts all, and is
-// otherwise where there are none.
+// TypicalDuration returns a median that is more precise than the whole seconds of times in objects. The difference of
+// two such times is wrong by up to a second. So all values within a second of the median may be the same time, and
+// their mean is more precise. TypicalDuration sorts all. It returns otherwise if all is empty.
 func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration {
 	if len(all) == 0 {
 		return otherwise
@@ -76,19 +75,19 @@ func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration
 	return (sum / n).Round(10 * time.Millisecond)
 }
 
-// Soonest is how long a pod takes to end that ends as soon as it is told to.
+// Soonest is how long a pod takes to end if it exits as soon as it is signaled.
 const Soonest = time.Second
 
-// SoonestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs
-// first, within the grace period.
+// SoonestEnd returns how long after its deletion a pod ends if it exits on the signal. Its preStop hook runs first,
+// within the grace period.
 func SoonestEnd(pod *corev1.Pod) time.Duration {
 	return min(preStopSleep(pod), GracePeriod(pod)) + Soonest
 }
 
-// LatestEnd is how long after its deletion a pod ends that has to be killed.
+// LatestEnd returns how long after its deletion a pod ends if it must be killed.
 func LatestEnd(pod *corev1.Pod) time.Duration { return max(GracePeriod(pod), SoonestEnd(pod)) }
 
-// GracePeriod is how long after its deletion a pod is killed.
+// GracePeriod returns how long after its deletion a pod is killed.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
@@ -96,8 +95,7 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// preStopSleep is the longest sleep among the containers' preStop hooks, whose hooks run side by
-// side.
+// preStopSleep returns the longest sleep in the containers' preStop hooks, which run at the same time.
 func preStopSleep(pod *corev1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for i := range pod.Spec.Containers {

@@ -8,16 +8,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Sample is a node that others of its kind are like, with the pods bound to it.
+// Sample is a node that represents its kind, with the pods bound to it.
 type Sample struct {
 	*corev1.Node
 	Pods []*corev1.Pod
 }
 
-// WhyNever says why none of the samples would take the pod, although nothing else than what belongs
-// to every node of the kind ran there: DaemonSets and static pods. It returns "" where one would,
-// and where there is none to judge by. The names of nodes and of their zones are not looked at:
-// another node of the kind may have others.
+// WhyNever returns why no sample would take the pod, even if only DaemonSet pods and static pods ran there. It
+// returns "" if a sample would take it, or if there are no samples. Requirements on a node's name or zone are
+// ignored, because another node of the kind may have a different name or zone.
 func WhyNever(pod *corev1.Pod, samples []Sample) string {
 	var reasons []string
 	for _, sample := range samples {
@@ -31,8 +30,7 @@ func WhyNever(pod *corev1.Pod, samples []Sample) string {
 	return strings.Join(slices.Compact(reasons), ", ")
 }
 
-// withoutPlaces returns the pod's selector and node affinity without what they say of a node's name
-// and zone.
+// withoutPlaces returns the pod's selector and node affinity without requirements on a node's name and zone.
 func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
 	free := &corev1.Pod{}
 	for key, value := range pod.Spec.NodeSelector {
@@ -60,14 +58,14 @@ func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
 	return free
 }
 
-// isPlace reports whether a label tells where a node is, not what it is.
+// isPlace reports whether a label describes where a node is, instead of what it is.
 func isPlace(key string) bool {
 	return key == corev1.LabelHostname || strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.")
 }
 
-// TargetNode returns the node that a DaemonSet's pod is for: the one that it is bound to, or before
-// that the one that its controller names in its node affinity (kubernetes,
-// pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). It is "" if there is none.
+// TargetNode returns the node that a DaemonSet's pod is for. Before the pod is bound, that is the node in its node
+// affinity (kubernetes, pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). TargetNode returns ""
+// if there is none.
 func TargetNode(pod *corev1.Pod) string {
 	affinity := pod.Spec.Affinity
 	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {

@@ -10,28 +10,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxDisruptedPods is the size of status.disruptedPods above which the API
-// server refuses every eviction of the budget (eviction.go, MaxDisruptedPodSize).
+// maxDisruptedPods is the size of status.disruptedPods above which the API server refuses all evictions of the budget
+// (eviction.go, MaxDisruptedPodSize).
 const maxDisruptedPods = 2000
 
-// Obstacle is why the eviction API would not admit a pod now. The zero value is no obstacle.
+// Obstacle is why the eviction API would not admit a pod's eviction now. The zero value is no obstacle.
 type Obstacle struct {
-	// Kind says what makes the obstacle go away.
+	// Kind is the kind of the obstacle. It determines what removes the obstacle.
 	Kind ObstacleKind `json:"kind,omitempty"`
-	// Budget is the budget in the way, namespace/name; empty when it is something else.
+	// Budget is the budget that blocks the eviction, namespace/name; empty if something else does.
 	Budget types.NamespacedName `json:"budget,omitzero"`
-	// Need and Have are counts of healthy pods: what the budget asks for and what it sees.
+	// Need and Have are counts of healthy pods: how many the budget requires and how many its status shows.
 	Need int32 `json:"need,omitempty"`
 	Have int32 `json:"have,omitempty"`
-	// Detail is what else a reader should know: the second budget, the message of a failed sync.
+	// Detail is additional information, for example the second budget or the message of a failed sync.
 	Detail string `json:"detail,omitempty"`
 }
 
-// ObstacleKind sorts obstacles by what makes them go away.
+// ObstacleKind is the kind of an obstacle. Each kind is removed in a different way.
 type ObstacleKind string
 
 const (
-	// NoObstacle is an eviction that would be admitted.
+	// NoObstacle means that the eviction would be admitted.
 	NoObstacle ObstacleKind = ""
 	// BudgetSpent goes away when a pod of the workload becomes ready.
 	BudgetSpent ObstacleKind = "budget"
@@ -41,34 +41,33 @@ const (
 	BudgetNever ObstacleKind = "never"
 	// LastReady goes away when another pod of the workload becomes ready; see Budgets.With.
 	LastReady ObstacleKind = "last-ready"
-	// Canary goes away when a pod of the workload that left another node has its successor ready.
+	// Canary goes away when a pod that left another node has been replaced by a ready pod of the same workload.
 	Canary ObstacleKind = "canary"
-	// Moving goes away when the pod's Deployment has another one ready: it is being restarted.
+	// Moving goes away when the pod's Deployment, which is being restarted, has another ready pod.
 	Moving ObstacleKind = "moving"
 	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
 	TwoBudgets ObstacleKind = "two-budgets"
-	// BudgetPending goes away when the disruption controller has seen the budget's newest spec.
+	// BudgetPending goes away when the disruption controller has processed the budget's latest spec.
 	BudgetPending ObstacleKind = "pending"
-	// Unmanaged goes away with --unmanaged-pods=evict, or when another actor deletes the pod.
+	// Unmanaged goes away with --unmanaged-pods=evict, or when the pod is deleted by someone else.
 	Unmanaged ObstacleKind = "unmanaged"
-	// Completing goes away with the end of a pod that is waited for as its label asks; see Label.
+	// Completing goes away when the pod ends. The pod's label asks to wait for that; see Label.
 	Completing ObstacleKind = "completion"
-	// DoNotDisrupt goes away with the pod's end or with its annotation; see Protection.
+	// DoNotDisrupt goes away when the pod ends or its annotation is removed; see Protection.
 	DoNotDisrupt ObstacleKind = "do-not-disrupt"
-	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that
-	// is being deleted.
+	// NamespaceEnding goes away with the pod. The API server forbids evictions in a namespace that is being deleted.
 	NamespaceEnding ObstacleKind = "namespace"
-	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
+	// Returns means that the controller's pods came back to the fenced node after they were evicted (EKS E51).
 	Returns ObstacleKind = "returns"
-	// Unanswered is a request that got no answer, or that of a server in trouble; it is made again.
+	// Unanswered means that the eviction request got no answer or a server error. The request is repeated.
 	Unanswered ObstacleKind = "unanswered"
-	// TargetStays goes away when a load balancer lets go of an empty node, or of a pod that was on it.
+	// TargetStays goes away when a load balancer deregisters the empty node, or a pod that was on it.
 	TargetStays ObstacleKind = "target"
-	// Denied is an answer that was not predicted: an admission webhook, a lost race.
+	// Denied means that the API refused the eviction for an unpredicted reason: an admission webhook, a lost race.
 	Denied ObstacleKind = "denied"
 )
 
-// Structural reports whether the obstacle stays until a person does something.
+// Structural reports whether the obstacle remains until a person removes it.
 func (o Obstacle) Structural() bool {
 	switch o.Kind {
 	case BudgetNever, TwoBudgets, Unmanaged, Returns:
@@ -78,8 +77,8 @@ func (o Obstacle) Structural() bool {
 	}
 }
 
-// BudgetName names its budget in the fewest words, "" where it is of none: "PDB shop/cart" or, of a budget
-// that is no object but this tool's own, "last ready pod of shop/Deployment/cart".
+// BudgetName returns a short name of the obstacle's budget, or "" if it has none. Examples are "PDB shop/cart" and,
+// for this tool's own budgets, "last ready pod of shop/Deployment/cart".
 func (o Obstacle) BudgetName() string {
 	switch kind, name, own := strings.Cut(o.Budget.Name, "/"); {
 	case own:
@@ -90,7 +89,7 @@ func (o Obstacle) BudgetName() string {
 	return ""
 }
 
-// String says the obstacle to a person.
+// String describes the obstacle for people.
 func (o Obstacle) String() string {
 	pdb := o.Budget.String()
 	switch o.Kind {
@@ -115,7 +114,7 @@ func (o Obstacle) String() string {
 	}
 }
 
-// describeOther is what is in the way other than a budget.
+// describeOther describes an obstacle that is not a budget.
 func (o Obstacle) describeOther() string {
 	texts := map[ObstacleKind]string{
 		Unmanaged:       "it has no controller that would bring it back",
@@ -127,8 +126,8 @@ func (o Obstacle) describeOther() string {
 	return cmp.Or(texts[o.Kind], o.describeAnswer())
 }
 
-// describeHealth is how many pods are healthy. Those beyond the need are granted to evictions that
-// the disruption controller has not counted yet.
+// describeHealth returns how many pods are healthy. If there are more than needed, the others have been granted to
+// evictions that the disruption controller has not counted yet.
 func (o Obstacle) describeHealth() string {
 	if granted := o.Have - o.Need; granted > 0 {
 		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
@@ -136,8 +135,8 @@ func (o Obstacle) describeHealth() string {
 	return fmt.Sprint(o.Have)
 }
 
-// describeAnswer is the detail of an obstacle that a server named, with the budget if that is who
-// refused.
+// describeAnswer returns the detail of an obstacle that a server reported, with the budget if that refused the
+// eviction.
 func (o Obstacle) describeAnswer() string {
 	if o.Kind == Denied && o.Budget.Name != "" {
 		return fmt.Sprintf("PDB %s: %s", o.Budget, o.Detail)
@@ -145,7 +144,7 @@ func (o Obstacle) describeAnswer() string {
 	return o.Detail
 }
 
-// Remedy says what would help, as an order to the reader.
+// Remedy returns what the user can do, in the imperative.
 func (o Obstacle) Remedy() string {
 	remedies := map[ObstacleKind]string{
 		BudgetSpent:     "wait for its pods to become ready, raise its replicas or pass --on-timeout=force",
@@ -167,7 +166,7 @@ func (o Obstacle) Remedy() string {
 	return cmp.Or(remedies[o.Kind], "see what denies its eviction")
 }
 
-// OmitForce takes the advice to pass --on-timeout=force out of a remedy, for those who have passed it.
+// OmitForce removes the advice to pass --on-timeout=force from a remedy, for users who have already passed it.
 func OmitForce(remedy string) string {
 	for _, joined := range []string{", or ", " or "} {
 		remedy = strings.Replace(remedy, joined+"pass --on-timeout=force", "", 1)
@@ -175,8 +174,8 @@ func OmitForce(remedy string) string {
 	return remedy
 }
 
-// Spending counts, per budget, disruptions that our own evictions have spent and that the budget's
-// status does not show yet.
+// Spending counts, for each budget, the disruptions that this tool's evictions have used and that the budget's status
+// does not show yet.
 type Spending map[types.NamespacedName]int32
 
 // Prediction is what the eviction API would answer now.
@@ -184,11 +183,11 @@ type Prediction struct {
 	Obstacle
 	// Spends is true when the eviction takes one from Budget's disruptionsAllowed.
 	Spends bool
-	// Version is the resourceVersion of the budget the prediction rests on, "" without a budget.
+	// Version is the resourceVersion of the budget that the prediction is based on, "" without a budget.
 	Version string
 }
 
-// IsOfBudget reports whether the pod leaves through its budget, now or when that opens.
+// IsOfBudget reports whether the eviction uses a budget, either now or as soon as the budget opens.
 func (p Prediction) IsOfBudget() bool {
 	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady || p.Kind == Canary
 }
@@ -196,12 +195,12 @@ func (p Prediction) IsOfBudget() bool {
 // Admitted reports whether the eviction may be sent.
 func (p Prediction) Admitted() bool { return p.Kind == NoObstacle }
 
-// Predict says what the eviction API would answer for a pod that must go, so that
-// no call is made that would be refused. spent is what our evictions under way have
-// taken from each budget; endingNamespace is true when the pod's namespace is being deleted.
+// Predict returns what the eviction API would answer for a pod that must leave, so that no eviction is sent that
+// would be refused. spent is what open evictions have used of each budget. endingNamespace is true when the pod's
+// namespace is being deleted.
 func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace bool) Prediction {
 	if endingNamespace {
-		// Admission refuses to create anything there, an eviction too, before the pod is looked at
+		// Admission refuses all creations in the namespace, including evictions, before it looks at the pod
 		// (lifecycle/admission.go).
 		return Prediction{Obstacle: Obstacle{Kind: NamespaceEnding}}
 	}
@@ -222,12 +221,12 @@ func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace b
 	}
 }
 
-// IsLast reports whether the pod is seen to be the last ready one of its workload, and not only
-// becomes it with evictions that are under way.
+// IsLast reports whether the pod is currently the last ready one of its workload. It returns false if the pod only
+// becomes the last one through evictions that are still open.
 func (o Obstacle) IsLast() bool { return o.Kind == LastReady && o.Have <= 1 }
 
-// FindObstacle is what is in the way of a pod's eviction as the cluster is now: nothing where it
-// need not leave.
+// FindObstacle returns what blocks the pod's eviction in the current cluster, or no obstacle if the pod need not
+// leave.
 func FindObstacle(pod *corev1.Pod, verdict Verdict, budgets Budgets, endingNamespaces map[string]bool) Obstacle {
 	if verdict.Fate != Go {
 		return verdict.Obstacle()
@@ -258,14 +257,14 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 	if why := budget.Structural(); why != "" {
 		p.Kind, p.Detail = BudgetNever, why
 	} else if st.CurrentHealthy < st.DesiredHealthy || st.CurrentHealthy == 0 {
-		// With none healthy even a budget that needs none stays closed (PDB007).
+		// If no pod is healthy, even a budget that needs none stays closed (PDB007).
 		p.Kind = BudgetUnhealthy
 	}
 	return p
 }
 
-// mayEvictUnready is the rule for pods that are not ready: they cost the budget nothing
-// (eviction.go, the unhealthyPodEvictionPolicy branch).
+// mayEvictUnready reports whether the API evicts an unready pod without using the budget (eviction.go, the
+// unhealthyPodEvictionPolicy branch).
 func mayEvictUnready(budget *Budget) bool {
 	if p := budget.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
 		return true

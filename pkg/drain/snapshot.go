@@ -8,23 +8,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Snapshot is the part of a cluster that upgrades look at, at one moment. What it points to must not be
+// Snapshot is the part of a cluster that upgrades read, at one moment. The objects that it points to must not be
 // changed.
 type Snapshot struct {
-	// Nodes by name. Snapshots share the slice as long as no node changes.
+	// Nodes are sorted by name. Snapshots share the slice as long as no node changes.
 	Nodes []*corev1.Node
-	// Pods are all pods bound to each node, and under "" those that no node has; nil where they were not read.
+	// Pods are all pods by the name of their node, or under "" if they have none. Pods is nil if pods were not read.
 	Pods map[string][]*corev1.Pod
-	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
+	// Budgets are the parsed budgets of the whole cluster; PDBs are their objects.
 	Budgets Budgets
 	PDBs    []*policyv1.PodDisruptionBudget
-	// Disrupted tells when a pod (namespace/name) was last seen in the status.disruptedPods of a
-	// budget: from then on that budget's status shows its eviction.
+	// Disrupted is when a pod (namespace/name) was last seen in the status.disruptedPods of a budget. From then on,
+	// that budget's status contains the pod's eviction.
 	Disrupted map[types.NamespacedName]time.Time
-	// EndingNamespaces are being deleted.
+	// EndingNamespaces has the namespaces that are being deleted.
 	EndingNamespaces map[string]bool
-	// Facts tell which pods others need, as it was when the cluster began to be watched.
+	// Facts hold which pods others need. They are read when the watch of the cluster begins.
 	Facts Facts
-	// Workloads are those of all pods that were read.
+	// Workloads are the workloads of all pods that were read.
 	Workloads Workloads
 }

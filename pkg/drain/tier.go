@@ -10,40 +10,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tier is when a pod's turn comes among those that leave a node: those of a lower tier go first.
+// Tier is the order in which pods leave a node: pods of a lower tier leave first.
 type Tier int
 
 const (
 	// Ordinary is a pod that no other pod is known to need.
 	Ordinary Tier = iota
-	// Serving is a pod behind an admission webhook or the cluster's DNS: without it others may not
-	// be created, or not come up.
+	// Serving is a pod behind an admission webhook or the cluster's DNS. Without it, other pods may not be created or
+	// may not become ready.
 	Serving
-	// Storage is a pod of a CSI driver: without it the volumes of others are neither detached nor
-	// attached.
+	// Storage is a pod of a CSI driver. Without it, the volumes of other pods are neither detached nor attached.
 	Storage
 )
 
-// Facts tell which pods others need, as far as the pods do not say it themselves. The zero value
-// knows of none.
+// Facts hold which pods other pods need, if that is not visible from the pods themselves. The zero value knows no
+// such pods.
 type Facts struct {
-	// selectors are those of services whose pods other pods need, serving those of all services
-	// that have one; by namespace.
+	// selectors are the selectors of services whose pods other pods need. serving are those of all services that have
+	// a selector. Both are by namespace.
 	selectors, serving map[string][]map[string]string
 }
 
-// Webhooks are the services that admission webhooks send their questions to, whatever their
-// failurePolicy: one that is passed over leaves undone what it is there for.
+// Webhooks are the services that admission webhooks call. A webhook's failurePolicy does not matter: if a failed call
+// is ignored, the webhook's work is not done.
 type Webhooks map[types.NamespacedName]bool
 
-// AddMutating adds the services of a configuration. Webhooks that are called by a URL name none.
+// AddMutating adds the services of a configuration. A webhook that is called by URL has no service.
 func (w Webhooks) AddMutating(c *admissionv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w.addService(&c.Webhooks[i].ClientConfig)
 	}
 }
 
-// AddValidating is the same of a configuration of the other kind.
+// AddValidating adds the services of a configuration, as AddMutating does.
 func (w Webhooks) AddValidating(c *admissionv1.ValidatingWebhookConfiguration) {
 	for i := range c.Webhooks {
 		w.addService(&c.Webhooks[i].ClientConfig)
@@ -56,21 +55,22 @@ func (w Webhooks) addService(config *admissionv1.WebhookClientConfig) {
 	}
 }
 
-// Need reports whether the service is one whose pods other pods need: a webhook's, or that of the
-// cluster's DNS, which is called kube-dns whatever answers (kubernetes.io, "Customizing DNS
+// Need reports whether other pods need the service's pods. They do if a webhook calls the service, or if it is the
+// service of the cluster's DNS. That is named kube-dns with every DNS server (kubernetes.io, "Customizing DNS
 // Service").
 func (w Webhooks) Need(service *corev1.Service) bool {
 	dns := service.Namespace == metav1.NamespaceSystem && service.Name == dnsName
 	return dns || w[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
 }
 
-// FactsOf are those of a cluster with these services.
+// FactsOf returns the Facts of a cluster with these services.
 func (w Webhooks) FactsOf(services []*corev1.Service) Facts {
 	needed := slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.Need(s) })
 	return Facts{selectors: selectorsOf(needed), serving: selectorsOf(services)}
 }
 
-// NewFacts takes the services whose pods others need. One without a selector says nothing of pods.
+// NewFacts returns Facts in which other pods need the pods of all given services. Services without a selector are
+// ignored.
 func NewFacts(services []*corev1.Service) Facts {
 	selectors := selectorsOf(services)
 	return Facts{selectors: selectors, serving: selectors}
@@ -86,11 +86,11 @@ func selectorsOf(services []*corev1.Service) map[string][]map[string]string {
 	return selectors
 }
 
-// dnsName is also the value of k8s-app on its pods, CoreDNS's among them.
+// dnsName is the name of the DNS service, and the value of k8s-app on its pods. CoreDNS's pods have it, too.
 const dnsName = "kube-dns"
 
-// TierOf is the pod's tier. Pods of the cluster's DNS and of CSI drivers are told by their labels
-// and their controller, too.
+// TierOf returns the pod's tier. It also recognizes pods of the cluster's DNS and of CSI drivers by their labels and
+// their controller.
 func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	app := pod.Labels["k8s-app"]
 	switch {
@@ -114,9 +114,8 @@ func matchesSelector(selectors []map[string]string, pod *corev1.Pod) bool {
 	})
 }
 
-// isStoragePod reports whether the pod's controller, or the label with its application's name, has
-// the word csi in it, as those of all drivers have: ebs-csi-controller, csi-rbdplugin-provisioner,
-// aws-efs-csi-driver.
+// isStoragePod reports whether the name of the pod's controller or application contains the word csi. The names of
+// all drivers do: ebs-csi-controller, csi-rbdplugin-provisioner, aws-efs-csi-driver.
 func isStoragePod(pod *corev1.Pod) bool {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && mentionsCSI(owner.Name) {
 		return true
@@ -129,16 +128,15 @@ func mentionsCSI(name string) bool {
 	return strings.Contains(name, word) && slices.Contains(strings.Split(name, "-"), word)
 }
 
-// Leavers are the pods of one node that have to leave it, by what is done about them: evicted, held
-// and leaving by themselves.
+// Leavers are the pods that must leave one node: those to evict, those that are held, and those that are already
+// being deleted.
 type Leavers struct {
 	Evict, Held, Leaving []*corev1.Pod
 }
 
-// Due returns the pods to evict whose turn it is, in their order: none as long as one of an earlier
-// tier is neither gone nor deleted, whatever is in its way, and none of Storage before all others
-// are gone, for it unmounts and detaches their volumes. What keeps an earlier pod for ever keeps
-// the later ones as well: how long that is waited for is the caller's to say.
+// Due returns the pods that may be evicted now, in order. Pods of a tier wait until all pods of earlier tiers are
+// gone or deleted. Storage pods wait until all others are gone, because they unmount and detach the others' volumes.
+// If an earlier pod never leaves, the later ones wait for ever. The caller must limit that time.
 func Due(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict
@@ -156,7 +154,7 @@ func Due(l Leavers, facts Facts) []*corev1.Pod {
 	return due
 }
 
-// lowestTier is the first tier among the pods, the last there is of none.
+// lowestTier returns the lowest tier of the pods, or Storage if there are none.
 func lowestTier(pods []*corev1.Pod, facts Facts) Tier {
 	first := Storage
 	for _, pod := range pods {

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// IsFault reports whether a container that waits for the reason does not come up by itself, as
-// kubelets name reasons (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
+// IsFault reports whether a container that waits for this reason cannot start by itself. The names of the reasons are
+// the kubelet's (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
 func IsFault(reason string) bool {
 	switch reason {
 	case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
@@ -19,15 +19,14 @@ func IsFault(reason string) bool {
 	return false
 }
 
-// leastPatience is how long a pod may take to become ready, whatever is usual.
+// leastPatience is how long every pod may take to become ready, even if less is usual.
 const leastPatience = 30 * time.Second
 
-// Patience is how long a pod may take to become ready: twice as long as usual, and at least 30 s.
+// Patience returns how long a pod may take to become ready: twice as long as usual, and at least 30 s.
 func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*usual) }
 
-// Lateness tells why a pod that is not ready is late, "" when it is not yet: a container of it
-// cannot come up, or it has taken twice as long as usual and at least 30 s, or no node was found
-// for it within placing.
+// Lateness returns why an unready pod is late, or "" if it is not late yet. A pod is late if one of its containers
+// cannot start, if it is not ready within Patience, or if no node was found for it within placing.
 func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	switch fault := faultyContainer(pod); {
@@ -44,12 +43,12 @@ func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) stri
 	}
 }
 
-// LateAt is when a pod that is bound to a node is late to be ready, if nothing happens before.
+// LateAt returns when a pod that is bound to a node will be late. A fault of a container can make it late earlier.
 func LateAt(pod *corev1.Pod, usual time.Duration) time.Time {
 	return placedAt(pod, conditionOf(pod, corev1.PodScheduled)).Add(Patience(usual))
 }
 
-// faultyContainer is a container of the pod that cannot come up, nil where all may.
+// faultyContainer returns a container of the pod that cannot start, or nil if all may.
 func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -61,7 +60,8 @@ func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// PlacedAt returns when the scheduler found a node for the pod, or when it was created if it does not tell.
+// PlacedAt returns when the scheduler found a node for the pod. If that is not known, it returns when the pod was
+// created.
 func PlacedAt(pod *corev1.Pod) time.Time {
 	scheduled := conditionOf(pod, corev1.PodScheduled)
 	if scheduled == nil || scheduled.Status != corev1.ConditionTrue || scheduled.LastTransitionTime.IsZero() {
@@ -70,7 +70,7 @@ func PlacedAt(pod *corev1.Pod) time.Time {
 	return scheduled.LastTransitionTime.Time
 }
 
-// placedAt is when the pod was last known to begin: created, bound to its node or started there.
+// placedAt returns the latest of three times: when the pod was created, bound to its node or started.
 func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	began := pod.CreationTimestamp.Time
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(began) {
@@ -108,8 +108,8 @@ func describeFault(container *corev1.ContainerStatus) string {
 	return text
 }
 
-// DescribeFault says why the pod cannot become ready by itself: the scheduler finds no node for it, or a
-// container of it cannot come up. It returns "" where the pod may.
+// DescribeFault returns why the pod cannot become ready by itself, or "" if it may. Either the scheduler finds no
+// node for it, or one of its containers cannot start.
 func DescribeFault(pod *corev1.Pod) string {
 	if IsRefused(pod) {
 		return describeUnplaced(conditionOf(pod, corev1.PodScheduled))
@@ -120,8 +120,8 @@ func DescribeFault(pod *corev1.Pod) string {
 	return ""
 }
 
-// UnreadySince returns when a pod that is not ready began not to be: when its Ready condition became
-// false or, where it has none yet, when the pod was made.
+// UnreadySince returns since when an unready pod has not been ready: since its Ready condition became false or, if it
+// has no such condition, since it was created.
 func UnreadySince(pod *corev1.Pod) time.Time {
 	if ready := conditionOf(pod, corev1.PodReady); ready != nil && !ready.LastTransitionTime.IsZero() {
 		return ready.LastTransitionTime.Time
@@ -129,13 +129,13 @@ func UnreadySince(pod *corev1.Pod) time.Time {
 	return pod.CreationTimestamp.Time
 }
 
-// IsLiving reports whether the pod is to serve: it has not ended and is not being deleted.
+// IsLiving reports whether the pod should serve: it has not ended and is not being deleted.
 func IsLiving(pod *corev1.Pod) bool { return isLiving(pod) }
 
-// HasRestarted reports whether a container of the pod was started again.
+// HasRestarted reports whether a container of the pod was restarted.
 func HasRestarted(pod *corev1.Pod) bool { return countRestarts(pod) > 0 }
 
-// countRestarts counts how often containers of the pod were started again.
+// countRestarts counts the restarts of the pod's containers.
 func countRestarts(pod *corev1.Pod) int {
 	sum := 0
 	for i := range pod.Status.ContainerStatuses {
@@ -144,7 +144,8 @@ func countRestarts(pod *corev1.Pod) int {
 	return sum
 }
 
-// lastRun returns how long the container ran that ended last of the pod's; 0 if none ended, or if the pod does not tell.
+// lastRun returns how long the container ran that ended last. It returns 0 if no container ended or if the status
+// does not show it.
 func lastRun(pod *corev1.Pod) time.Duration {
 	var last *corev1.ContainerStateTerminated
 	for i := range pod.Status.ContainerStatuses {
@@ -160,7 +161,7 @@ func lastRun(pod *corev1.Pod) time.Duration {
 	return last.FinishedAt.Sub(last.StartedAt.Time)
 }
 
-// DescribeUnsettled says why the readiness of a pod does not count yet.
+// DescribeUnsettled returns why the readiness of a pod does not count yet.
 func DescribeUnsettled(pod *corev1.Pod, now time.Time) string {
 	since := now.Sub(conditionOf(pod, corev1.PodReady).LastTransitionTime.Time).Round(time.Second)
 	if n := countRestarts(pod); n > 0 {

@@ -15,20 +15,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// Workload names what keeps pods running: a Deployment, a StatefulSet or another controller. The
-// zero value is none.
+// Workload names a controller that keeps pods running: a Deployment, a StatefulSet or another kind. The zero value is
+// no workload.
 type Workload struct{ Namespace, Kind, Name string }
 
-// String is the workload as users write it: NAMESPACE/KIND/NAME.
+// String returns the workload as users write it: NAMESPACE/KIND/NAME.
 func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
 
-// LastReadyBudget is the name of the budget that keeps the last ready pod of the workload: one that
-// no object can have.
+// LastReadyBudget returns the name of the budget that keeps the last ready pod of the workload. The name contains a
+// slash, so no object can have it.
 func (w Workload) LastReadyBudget() types.NamespacedName {
 	return types.NamespacedName{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name}
 }
 
-// ParseWorkload reads what String writes; its error says what form is expected.
+// ParseWorkload parses the format of String. Its error describes the expected format.
 func ParseWorkload(text string) (Workload, error) {
 	namespace, rest, _ := strings.Cut(text, "/")
 	kind, name, _ := strings.Cut(rest, "/")
@@ -38,9 +38,8 @@ func ParseWorkload(text string) (Workload, error) {
 	return Workload{Namespace: namespace, Kind: kind, Name: name}, nil
 }
 
-// WorkloadOf is the workload of the pod: its controller or, where that is a Deployment's
-// ReplicaSet, the Deployment. Pods that are tied to a node or to one task are of none, and neither
-// are those without a controller; see IsForeignJob.
+// WorkloadOf returns the pod's controller or, if that is a ReplicaSet of a Deployment, the Deployment. It returns no
+// workload for pods without a controller and for pods that are tied to a node or to one task; see IsForeignJob.
 func WorkloadOf(pod *corev1.Pod) Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -62,10 +61,10 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 	return Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
 }
 
-// IsForeignJob reports whether an eviction may end the pod's work for good although it has a
-// controller. The pod ends by itself (restartPolicy Never or OnFailure), and of the controllers of
-// Kubernetes only a Job makes such a pod again. Those of custom resources, whose groups have a dot,
-// need not: a CI runner, a TaskRun, a Workflow.
+// IsForeignJob reports whether an eviction may end the pod's work for good although the pod has a controller. Such a
+// pod ends by itself (restartPolicy Never or OnFailure). Of Kubernetes' own controllers, only a Job creates such a
+// pod again. The controllers of custom resources, whose groups contain a dot, may not: a CI runner, a TaskRun, a
+// Workflow.
 func IsForeignJob(pod *corev1.Pod) bool {
 	if p := pod.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
 		return false
@@ -78,28 +77,27 @@ func IsForeignJob(pod *corev1.Pod) bool {
 	return owner.Kind != "Job" || strings.Contains(group, ".")
 }
 
-// Replicas are the pods of one workload at one moment. They are not changed once they are made.
+// Replicas are the pods of one workload at one moment. They are immutable.
 type Replicas struct {
 	Workload
-	// Pods are those that are neither deleted nor over, bound to a node or not; the ready ones
+	// Pods are the living pods: neither deleted nor finished. They may be bound to a node or not. The ready pods come
 	// first.
 	Pods []*corev1.Pod
-	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
-	// had at once, and Expected counts Pods and those that are replaced only after their end.
+	// Ready counts the ready pods among Pods. Most is the largest number of pods that one of the workload's
+	// controllers has had at a time. Expected counts Pods and the pods that are replaced only after their end.
 	Ready, Most, Expected int
-	// shaky has those of the ready pods that were not ready between, or whose containers ended.
+	// shaky has the ready pods that were unready before, or whose containers ended.
 	shaky map[types.UID]bool
-	// lasted is, for each pod that was ready and then was not, how long it had been ready until then.
+	// lasted is, for each pod that became unready, how long it had been ready until then.
 	lasted map[types.UID]time.Duration
-	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
+	// last is the budget that keeps the last ready pod of a workload behind a Service; nil if none is needed.
 	last []*Budget
 }
 
-// Unready are the pods that are not ready.
+// Unready returns the pods that are not ready.
 func (r *Replicas) Unready() []*corev1.Pod { return r.Pods[r.Ready:] }
 
-// CountSettled counts the ready pods that are likely to stay so; see IsUnsettled. A nil workload
-// has none.
+// CountSettled counts the ready pods that are likely to stay ready; see IsUnsettled. It returns 0 for a nil workload.
 func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 	if r == nil {
 		return 0
@@ -116,12 +114,11 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 	return settled
 }
 
-// MayBeUnsettled reports whether any of the ready pods is one for which IsUnsettled has to be asked.
+// MayBeUnsettled reports whether IsUnsettled may be true for any of the ready pods.
 func (r *Replicas) MayBeUnsettled() bool { return len(r.shaky) > 0 }
 
-// IsUnsettled reports whether a ready pod may fail again: its containers ended before, or it was
-// ready and then was not, and it has been ready for less than usual, or than 30 s. until is when
-// its readiness counts.
+// IsUnsettled reports whether a ready pod may fail again. Its containers ended before, or it was unready before, and
+// it has been ready for less than usual or than 30 s. until is when its readiness counts.
 func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
 	if len(r.shaky) == 0 || !r.shaky[pod.UID] {
 		return time.Time{}, false
@@ -131,10 +128,10 @@ func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Ti
 	return until, now.Before(until)
 }
 
-// CountServing counts the pods that serve: the settled ones, and those that only fell for a moment. Such a pod was
-// ready for long, then a container ended or a probe failed, and it has not been unready for longer than Patience, or is
-// ready again. A pod that crashes again and again was not ready for long. usual is how long a pod takes to become
-// ready, 0 if that is not known. A nil workload has no pods.
+// CountServing counts the pods that serve: the settled pods, and those that failed only for a moment. Such a pod was
+// ready for long, then a container ended or a probe failed. It is ready again, or has been unready for no longer than
+// Patience. A pod that crashes repeatedly was never ready for long. usual is how long a pod takes to become ready; 0
+// if that is not known. CountServing returns 0 for a nil workload.
 func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	if r == nil {
 		return 0
@@ -150,17 +147,17 @@ func (r *Replicas) CountServing(usual time.Duration, now time.Time) int {
 	return serving
 }
 
-// IsLastKept reports whether the last ready pod of the workload is kept: it is behind a Service and
-// has more than one pod.
+// IsLastKept reports whether a budget keeps the last ready pod of the workload: it is behind a Service and has more
+// than one pod.
 func (r *Replicas) IsLastKept() bool { return r.last != nil }
 
-// CountsReady reports whether the pod is one of the ready ones.
+// CountsReady reports whether the pod is one of the ready pods.
 func (r *Replicas) CountsReady(pod types.UID) bool {
 	return slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 
-// ReadyTime is how long a pod of the workload usually takes from its binding to a node until it is
-// ready; false where none of its pods tells.
+// ReadyTime returns how long a pod of the workload usually takes from its binding to a node until it is ready. known
+// is false if the status of no pod shows it.
 func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 	var samples []time.Duration
 	for _, pod := range r.Pods {
@@ -190,8 +187,8 @@ func AwayAtOnce(ready int, usual time.Duration) int {
 	return max(1, ready/awayShare)
 }
 
-// newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets
-// a budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
+// newReplicas returns the pods of the workload. If the workload is behind a Service and has more than one pod, it
+// also gets its own budget, which allows all pods to leave except the last ready one (kubernetes#31487).
 func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
 	for controller, counted := range c.counted {
@@ -210,13 +207,13 @@ func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	return r
 }
 
-// isLiving reports whether the pod's controller counts it as one of its replicas. One that failed,
-// as kubelets have pods fail to free memory or disk, stays as an object long after another took its
-// place (controller_utils.go, IsPodActive).
+// isLiving reports whether the pod's controller counts the pod as a replica. A failed pod does not count: for
+// example, kubelets fail pods to free memory or disk. Its object remains long after another pod has replaced it
+// (controller_utils.go, IsPodActive).
 func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
 
-// isReplacedLater reports whether a pod that leaves is replaced only after its end: until then it
-// still tells how many pods there are to be.
+// isReplacedLater reports whether the pod's controller replaces it only after it has ended. Until then, the pod
+// counts in Most and Expected.
 func isReplacedLater(pod *corev1.Pod) bool {
 	return OwnerKind(pod) == "StatefulSet" && !isFinished(pod)
 }
@@ -230,8 +227,8 @@ func Ordinal(pod *corev1.Pod) int {
 	return ordinal
 }
 
-// newLastReadyBudget is the budget that a careful owner would have written for the workload, with
-// the status that the disruption controller would give it.
+// newLastReadyBudget returns the budget that a careful owner would write for the workload, with the status that the
+// disruption controller would compute.
 func newLastReadyBudget(w Workload, ready, expected int32) *Budget {
 	least, unready := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &Budget{OfLastReady: true, PodDisruptionBudget: &policyv1.PodDisruptionBudget{
@@ -249,10 +246,10 @@ type Workloads struct {
 	byController map[types.UID]*Replicas
 }
 
-// Named are the pods of the workload, nil when it has none.
+// Named returns the pods of the workload, or nil if it has none.
 func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 
-// Of are the pods of the workload that the pod is one of; nil when it is of none.
+// Of returns the pods of the workload that the pod belongs to, or nil if it belongs to none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
 // Unsettled returns the ready pods that may fail again, and for each the time at which it counts as settled; see
@@ -276,8 +273,7 @@ func (w Workloads) Unsettled(usual func(Workload) time.Duration, now time.Time) 
 	return pods
 }
 
-// countsReady reports whether the pod is seen as a ready one of a workload whose last ready pod is
-// kept.
+// countsReady reports whether the last ready pod of the workload is kept and the pod is one of the ready pods.
 func (w Workloads) countsReady(workload Workload, pod types.UID) bool {
 	r := w.named[workload]
 	return r != nil && r.last != nil && r.CountsReady(pod)
@@ -292,7 +288,7 @@ type WorkloadIndex struct {
 	current Workloads
 }
 
-// NewWorkloadIndex is an index without pods.
+// NewWorkloadIndex returns an index without pods.
 func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 	return &WorkloadIndex{
 		facts: facts, crews: map[Workload]*crew{}, stale: map[Workload]bool{},
@@ -300,7 +296,7 @@ func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 	}
 }
 
-// SetFacts says again which pods are behind Services.
+// SetFacts replaces the Facts, which determine which pods are behind Services.
 func (x *WorkloadIndex) SetFacts(facts Facts) {
 	x.facts = facts
 	for w := range x.crews {
@@ -308,7 +304,7 @@ func (x *WorkloadIndex) SetFacts(facts Facts) {
 	}
 }
 
-// Store adds a pod, or its newer state.
+// Store adds a pod, or replaces its earlier state.
 func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 	w := WorkloadOf(pod)
 	if w == (Workload{}) {
@@ -323,7 +319,7 @@ func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 	x.stale[w] = true
 }
 
-// Remove takes a pod away.
+// Remove removes a pod.
 func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
 	if w := WorkloadOf(pod); x.crews[w] != nil {
 		x.crews[w].removePod(pod.UID)
@@ -331,7 +327,7 @@ func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
 	}
 }
 
-// Current are the workloads now. They may change with the next Store or Remove.
+// Current returns the workloads. The result may change with the next Store or Remove.
 func (x *WorkloadIndex) Current() Workloads {
 	for w := range x.stale {
 		x.renewReplicas(w)
@@ -340,21 +336,21 @@ func (x *WorkloadIndex) Current() Workloads {
 	return x.current
 }
 
-// Snapshot are the workloads now, which stay as they are.
+// Snapshot returns the workloads. Later calls of Store or Remove do not change the result.
 func (x *WorkloadIndex) Snapshot() Workloads {
 	w := x.Current()
 	return Workloads{named: maps.Clone(w.named), byController: maps.Clone(w.byController)}
 }
 
-// renewReplicas shows a workload as its crew is now.
+// renewReplicas replaces a workload by the state of its crew.
 func (x *WorkloadIndex) renewReplicas(w Workload) {
 	c := x.crews[w]
 	if len(c.members) == 0 {
-		if w.Kind != "StatefulSet" { // whose only pod is replaced after its end
+		if w.Kind != "StatefulSet" { // a StatefulSet's only pod is replaced after its end, so its crew is kept
 			delete(x.crews, w)
 		}
 		delete(x.current.named, w)
-		return // what its controllers lead to is asked for by none of their pods
+		return // the entry in byController stays, but no pod looks it up
 	}
 	r := newReplicas(w, c, x.facts)
 	x.current.named[w] = r
