@@ -12,7 +12,7 @@ type Deletion struct {
 	Namespace, Pod string
 	UID            types.UID
 	Node           string
-	// Grace is the pod's grace period instead of its own, in seconds; 0 for its own.
+	// Grace replaces the pod's grace period, in seconds; 0 keeps the pod's own.
 	Grace int64
 }
 

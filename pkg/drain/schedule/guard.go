@@ -10,24 +10,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Recovery is how a workload fares whose pods left nodes.
+// Recovery is the state of a workload whose pods left nodes.
 type Recovery struct {
 	// Ready is how many ready pods it should have.
 	Ready int
 	// Usual is how long its pods usually take to become ready; 0 for not known.
 	Usual time.Duration
-	// Unhealthy is true while its new pods do not become ready, or are not there: its last ready pod
-	// stays for as long as that takes.
+	// Unhealthy is true while new pods of the workload do not become ready, or are missing. During that time its last
+	// ready pod stays.
 	Unhealthy bool
-	// Unproven is true while none of its pods has become ready on a node that stays. Until then its
-	// pods leave one node only, the Canary; "" for none.
+	// Unproven is true until one of the workload's pods has become ready on a node that stays. Until then, pods leave
+	// only one node, the Canary; "" for none.
 	Unproven bool
 	Canary   string
 	// Missing is true while it has fewer pods than it should have.
 	Missing bool
 }
 
-// recoveryOf is RecoveryOf, where there is one.
+// recoveryOf calls RecoveryOf, if it is set.
 func (in *Input) recoveryOf(w drain.Workload) (r Recovery, watched bool) {
 	if in.RecoveryOf == nil {
 		return Recovery{}, false
@@ -41,17 +41,16 @@ func (in *Input) usualOf(w drain.Workload) time.Duration {
 	return r.Usual
 }
 
-// guard counts the ready pods of a workload that are likely to stay ready; see
-// drain.Replicas.IsUnsettled.
+// guard counts the ready pods of a workload that are likely to stay ready; see drain.Replicas.IsUnsettled.
 type guard struct {
 	*drain.Replicas
-	// seen counts those that are seen, left those of them that no eviction is under way for.
+	// seen counts the settled ready pods. left counts the seen pods without an open or reserved eviction.
 	seen, left int
 	usual      time.Duration
 	now        time.Time
 }
 
-// guardOf returns the workload's guard, which counts nothing where the workload is not known.
+// guardOf returns the workload's guard. If the workload is not known, the guard counts nothing.
 func (p *Plan) guardOf(w drain.Workload) *guard {
 	g := p.guards[w]
 	if g != nil {
@@ -76,7 +75,7 @@ func (p *Plan) guardOf(w drain.Workload) *guard {
 	return g
 }
 
-// counts reports whether the pod is one of those that are left.
+// counts reports whether the pod is ready and settled.
 func (g *guard) counts(uid types.UID) bool {
 	for _, pod := range g.Pods[:g.Ready] {
 		if pod.UID == uid {
@@ -87,15 +86,15 @@ func (g *guard) counts(uid types.UID) bool {
 	return false
 }
 
-// reserve counts a pod as one that leaves.
+// reserve removes a pod from the pods that are left, because it is going to leave.
 func (g *guard) reserve(pod *corev1.Pod) {
 	if g.Replicas != nil && g.counts(pod.UID) {
 		g.left--
 	}
 }
 
-// findGuard finds why a ready pod stays although its budget would let it go: it is the last ready
-// one, or no new pod of its workload is known to become ready.
+// findGuard returns why a ready pod must stay although its budget allows its eviction. Either it is the last ready
+// pod, or no new pod of its workload has become ready yet.
 func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
 	w := drain.WorkloadOf(pod)
 	if !p.in.Guarded || w == (drain.Workload{}) || !drain.Ready(pod) {
@@ -134,8 +133,8 @@ func (p *Plan) findUnsettled(pod *corev1.Pod, prediction drain.Prediction) drain
 	return drain.Obstacle{Kind: drain.BudgetUnhealthy, Budget: prediction.Budget, Need: prediction.Need, Have: healthy}
 }
 
-// lastReadyLimitOf is how long the last ready pod of the workload waits for another: until that
-// would be late.
+// lastReadyLimitOf returns how long the last ready pod of the workload waits for another: until the other would be
+// late.
 func (p *Plan) lastReadyLimitOf(w drain.Workload) time.Duration {
 	return max(lastReadyLimit, drain.Patience(p.in.usualOf(w)))
 }

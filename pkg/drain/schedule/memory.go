@@ -15,56 +15,53 @@ import (
 )
 
 const (
-	// usualReady and usualEnd are how long a pod takes to become ready, and to obey, where none was
-	// seen to.
+	// usualReady and usualEnd are how long a pod takes to become ready and to exit on a signal, if no measured time
+	// is known.
 	usualReady = 10 * time.Second
 	usualEnd   = 2 * time.Second
-	// usualLag is how much longer than its pods take to become ready a budget is closed: evictions,
-	// controllers, the scheduler and watches take their time, too. These numbers are in docs/internals/eviction-order.md.
+	// usualLag is how much longer a budget is closed than its pods take to become ready. Evictions, controllers, the
+	// scheduler and watches need that time. These numbers are in docs/internals/eviction-order.md.
 	usualLag = 200 * time.Millisecond
-	// longestLag is what is believed of one budget: others may have kept it closed.
+	// longestLag limits the lag that is learned from one budget. A longer lag may have another cause.
 	longestLag = 5 * time.Second
-	// goneSteps is how much another pod has to differ for its controller's pods to be taken to
-	// leave sooner or later: by a 64th.
+	// goneSteps limits how often a known termination time is changed: only if a new time differs by at least 1/64.
 	goneSteps = 64
-	// justLeft is how long ago a deletion that is first seen may have been for its sight to be its
-	// time: objects hold whole seconds.
+	// justLeft limits the age of a deletion that counts as happening now when it is first seen. Objects contain whole
+	// seconds only.
 	justLeft = 2 * time.Second
 )
 
-// Memory is what one decision remembers for the next. Its maps are replaced, never changed, and a
-// crash may lose it.
+// Memory is what one decision keeps for the next. Its maps are replaced, never changed. A crash may lose it.
 type Memory struct {
-	// Ready is how long pods took to become ready before, Gone how long after their deletion those
-	// took that have left, by their controllers' UIDs.
+	// Ready is how long pods took to become ready. Gone is how long pods took to end after their deletion. Both are
+	// by their controllers' UIDs.
 	Ready, Gone map[types.UID]time.Duration
-	// Lag is how much longer budgets are closed than their pods take to become ready, 0 for not
-	// known.
+	// Lag is how much longer budgets are closed than their pods take to become ready, 0 if not known.
 	Lag time.Duration
-	// Leaving are the pods on their way from nodes in drain, by UID.
+	// Leaving are the pods of nodes in drain that are being deleted, by UID.
 	Leaving map[types.UID]Departure
-	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started
-	// last; nil for not known.
+	// Pressing are the budgets that decide when the upgrade ends, as computed when the last node was started. It is
+	// nil if they are not known.
 	Pressing map[types.NamespacedName]bool
-	// Returned counts the pods that came up on a node after its drain began and were evicted.
+	// Returned counts the evictions of pods that were created on a node after its drain began.
 	Returned map[Return]int
 }
 
-// Departure is a pod on its way.
+// Departure is a pod that is being deleted.
 type Departure struct {
 	Owner types.UID
-	// Since is when its eviction began, or its deletion.
+	// Since is when its eviction or its deletion began.
 	Since time.Time
 }
 
-// Return names a controller whose pods come back to a node.
+// Return identifies a controller whose pods come back to a node.
 type Return struct {
 	Node  string
 	Owner types.UID
 }
 
-// returnOf is the controller whose pod came up on the node after the node's drain began; the zero
-// Return where the pod did not.
+// returnOf returns the controller of a pod that was created on the node after the node's drain began. It returns the
+// zero Return for other pods.
 func returnOf(node *Node, pod *corev1.Pod) Return {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !pod.CreationTimestamp.After(node.Began) {
@@ -73,7 +70,7 @@ func returnOf(node *Node, pod *corev1.Pod) Return {
 	return Return{Node: node.Name, Owner: owner.UID}
 }
 
-// copyWith is a copy of the map with one more entry.
+// copyWith returns a copy of the map with one more entry.
 func copyWith[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	c := maps.Clone(m)
 	if c == nil {
@@ -83,7 +80,7 @@ func copyWith[K comparable, V any](m map[K]V, key K, value V) map[K]V {
 	return c
 }
 
-// learnTerminationTimes notes how long pods took to leave that have left since the decision before.
+// learnTerminationTimes records how long the pods took to end that have gone since the previous decision.
 func (m *Memory) learnTerminationTimes(in *Input) {
 	before := m.Leaving
 	m.Leaving = map[types.UID]Departure{}
@@ -93,7 +90,7 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 			if !seen {
 				departure = Departure{Owner: drain.ControllerOf(pod), Since: in.deletionTimeOf(pod)}
 				if begun := in.lastAttempt(pod).Begun; !begun.IsZero() {
-					departure.Since = begun // a place in the window is taken from then on
+					departure.Since = begun // its place in the window is taken from then on
 				}
 			}
 			m.Leaving[pod.UID] = departure
@@ -111,8 +108,8 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 	}
 }
 
-// learnTerminationTime learns from a pod that has left. The first ones leave beside many others,
-// and take longer for it.
+// learnTerminationTime records how long a pod took to end. The first pods end together with many others, and
+// therefore take longer.
 func (m *Memory) learnTerminationTime(owner types.UID, took time.Duration) {
 	if before, known := m.Gone[owner]; known {
 		if (took - before).Abs() < before/goneSteps {
@@ -123,9 +120,9 @@ func (m *Memory) learnTerminationTime(owner types.UID, took time.Duration) {
 	m.Gone = copyWith(m.Gone, owner, took)
 }
 
-// deletionTimeOf is when the pod's deletion began: now, if it is seen in time.
+// deletionTimeOf returns when the pod's deletion began. It returns now if the deletion is at most justLeft old.
 func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
-	began := pod.DeletionTimestamp.Time // which is when its grace ends
+	began := pod.DeletionTimestamp.Time // DeletionTimestamp is when the grace period ends
 	if s := pod.DeletionGracePeriodSeconds; s != nil {
 		began = began.Add(-time.Duration(*s) * time.Second)
 	}
@@ -135,9 +132,9 @@ func (in *Input) deletionTimeOf(pod *corev1.Pod) time.Time {
 	return began
 }
 
-// learnStatusLag notes how much longer than its pods take to become ready a budget was closed that
-// a pod has waited for. Only one that lets a single pod be missing tells which eviction it is that
-// was made up for.
+// learnStatusLag records how much longer a budget was closed than its pods take to become ready. It learns only from
+// pods that waited, and from budgets that let a single pod be missing: with these it is known which eviction closed
+// the budget.
 func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	covering := p.in.Budgets.Covering(pod)
 	_, waited := p.in.Waited[string(pod.UID)]
@@ -154,8 +151,7 @@ func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 	p.memory.Lag = (3*pace.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }
 
-// acceptedTimes are when the evictions that were accepted began, by the budget they took from, in
-// order.
+// acceptedTimes returns when the accepted evictions began, sorted, by the budget that they used.
 func (in *Input) acceptedTimes() map[types.NamespacedName][]time.Time {
 	begun := map[types.NamespacedName][]time.Time{}
 	for _, attempt := range in.Open {
@@ -169,16 +165,16 @@ func (in *Input) acceptedTimes() map[types.NamespacedName][]time.Time {
 	return begun
 }
 
-// pace is how long pods take, by their controllers.
+// pace is how long pods take to become ready and to end, by their controllers.
 type pace struct {
 	ready, gone           map[types.UID]time.Duration
 	usualReady, usualGone time.Duration
 	lag                   time.Duration
-	// known has, by controller, the times that are the same for all of its pods.
+	// known caches, by controller, the times that are the same for all of the controller's pods.
 	known map[types.UID]podTimes
 }
 
-// podTimes are what timesOf returns.
+// podTimes are the results of timesOf.
 type podTimes struct{ gone, refill time.Duration }
 
 func (p *Plan) paceOfPods() *pace {
@@ -195,8 +191,8 @@ func (p *Plan) paceOfPods() *pace {
 	}
 }
 
-// timesOf is how long after its deletion the pod will be gone, and how long after its eviction it
-// is made up for. A StatefulSet waits for the end of the old one.
+// timesOf returns how long after its deletion the pod is gone, and how long after its eviction a new pod is ready. A
+// StatefulSet creates the new pod only after the old one is gone.
 func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -221,7 +217,7 @@ func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
 		refill += gone
 	}
 	refill += p.lag
-	if owner.UID != "" && (known || p.usualGone > 0) { // else the pod has a say
+	if owner.UID != "" && (known || p.usualGone > 0) { // otherwise the times depend on the pod
 		p.known[owner.UID] = podTimes{gone, refill}
 	}
 	return gone, refill

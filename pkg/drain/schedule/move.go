@@ -12,12 +12,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Restart moves the only ready pod of a Deployment without a gap, by a rolling restart as kubectl
-// rollout restart writes it. It is a nodegroup.Action.
+// Restart moves the only ready pod of a Deployment without a gap. It is a rolling restart, written as kubectl rollout
+// restart writes it. It is a nodegroup.Action.
 type Restart struct {
 	Namespace, Deployment string
 	UID                   types.UID
-	// Pod is the UID of the pod that is to be moved, Node where it is.
+	// Pod is the UID of the pod that is moved, Node is its node.
 	Pod  types.UID
 	Node string
 }
@@ -30,8 +30,8 @@ func (r Restart) String() string {
 	return fmt.Sprintf("restart Deployment %s/%s to move its pod from node %s", r.Namespace, r.Deployment, r.Node)
 }
 
-// movesPod reports whether a pod leaves its node by a restart of its Deployment, which is asked for
-// where that is still to be done. Where it is refused the pod is evicted.
+// movesPod reports whether a restart of its Deployment moves the pod off its node. It requests the restart if that
+// has not been done yet. If the restart is refused, movesPod returns false, and the pod is evicted.
 func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	if !p.canMove(node, pod) {
 		return false
@@ -43,7 +43,7 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	uid, why := p.in.Movable.FindDeployment(pod)
 	restart := Restart{Namespace: pod.Namespace, Deployment: replicas.Name, UID: uid, Pod: pod.UID, Node: node.Name}
 	attempt := p.in.Open[restart.Key()]
-	begun := !attempt.Begun.IsZero() // from then on its controller ends the pod
+	begun := !attempt.Begun.IsZero() // from then on the Deployment's controller deletes the pod
 	if why != "" || isGivenUp(attempt) || (!begun && !p.awaitOnlyReady(replicas, pod)) {
 		return false
 	}
@@ -55,25 +55,26 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	return true
 }
 
-// canMove reports whether pods may be moved, and this one takes part: it is ready, and did not come
-// up on the node after its drain began. Each restart would bring up another there (EKS E51).
+// canMove reports whether moving is enabled and possible for the pod. The pod must be ready. It must not have been
+// created on the node after the drain began, because each restart would create another there (EKS E51).
 func (p *Plan) canMove(node *Node, pod *corev1.Pod) bool {
 	return p.in.Movable.IsKnown() && drain.Ready(pod) && returnOf(node, pod) == (Return{})
 }
 
-// awaitOnlyReady waits until the pod is known to be the workload's only ready one: none other is on its way.
+// awaitOnlyReady waits until the pod is known to be the workload's only ready one, with no other about to become
+// ready.
 func (p *Plan) awaitOnlyReady(r *drain.Replicas, pod *corev1.Pod) (known bool) {
 	return r.Ready == 1 && (r.Most == 1 || p.awaitSuccessor(pod, p.lastReadyLimitOf(r.Workload)))
 }
 
-// mostRestarts is how often a restart is tried of a Deployment that has changed meanwhile.
+// mostRestarts limits how often a restart is tried if the Deployment changes between reading and writing it.
 const mostRestarts = 3
 
 func isGivenUp(attempt nodegroup.Attempt) bool {
 	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts)
 }
 
-// describeSuccessor says what the pod waits for that is to take over, or why it is not asked for.
+// describeSuccessor describes the new pod that the pod waits for, or why no new pod was requested.
 func describeSuccessor(r *drain.Replicas, attempt nodegroup.Attempt) string {
 	unready := r.Unready()
 	switch {

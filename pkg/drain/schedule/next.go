@@ -11,16 +11,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// leastReopening is when a budget is taken to open that should have been open by now. See
+// leastReopening is the assumed time until a budget opens that should already be open. See
 // docs/internals/eviction-order.md.
 const leastReopening = 50 * time.Millisecond
 
-// NextNode says which of the waiting nodes to start, "" for none of them: all would only lose time
-// now. They are given in the order in which they start where nothing else decides. ahead are all
-// the nodes that wait, of which no more are looked at than is needed.
+// NextNode returns which of the waiting nodes to start, or "" if starting any node now would only lose time. waiting
+// is in the order in which nodes start if nothing else decides. ahead yields all waiting nodes; NextNode reads only
+// as many as it needs.
 //
-// The budgets' time decides, beside the nodes in drain; see queue and docs/internals/eviction-order.md. Nodes
-// with a pod that may never leave go last.
+// The decision depends on when budgets open, given the nodes in drain; see queue and
+// docs/internals/eviction-order.md. Nodes with a pod that may never leave are started last.
 func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	q := newQueueBuilder(p, ahead)
 	var free, stuck []string
@@ -43,13 +43,13 @@ func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
 	return free[next]
 }
 
-// queueBuilder is a queue in the making.
+// queueBuilder builds a queue.
 type queueBuilder struct {
 	queue
 	plan *Plan
 	pace *pace
-	// ahead are the nodes that wait. left is what is left to leave, once it was measured; nil where nodes are drained
-	// one by one: none waits for a budget that another uses.
+	// ahead yields the waiting nodes. left is the work that is left, once it is measured. Both are nil if nodes are
+	// drained one by one: then no node waits for a budget that another node uses.
 	ahead iter.Seq[Node]
 	left  *demand
 	// unbudgeted caches timeLeftOf.
@@ -57,12 +57,12 @@ type queueBuilder struct {
 	indexes    map[types.NamespacedName]int
 	// objects are the budgets in the order of their indexes.
 	objects []*drain.Budget
-	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
+	// accepted is when accepted evictions began, by budget. reserved has the UIDs of pods with a reserved eviction.
 	accepted map[types.NamespacedName][]time.Time
 	reserved map[types.UID]bool
 }
 
-// newQueueBuilder has the nodes in drain, and no others yet.
+// newQueueBuilder returns a builder with the nodes in drain, and without waiting nodes.
 func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, unbudgeted: map[drain.Workload]time.Duration{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
 	if p.in.Window > 1 {
@@ -78,7 +78,7 @@ func newQueueBuilder(p *Plan, ahead iter.Seq[Node]) *queueBuilder {
 	return q
 }
 
-// measureLeft measures what is left to leave, and notes how long that takes.
+// measureLeft measures which evictions are left, and estimates how long they take.
 func (q *queueBuilder) measureLeft() {
 	q.left = q.plan.measureDemand(q.pace, q.ahead)
 	q.places = q.left.places
@@ -97,9 +97,8 @@ func (q *queueBuilder) measureLeft() {
 	}
 }
 
-// describeNodeDrain is the node as far as its drain takes time, and whether it is stuck: whether it
-// has a pod that no budget may ever let go, or that must not be evicted. A stuck node in drain
-// takes until its deadline.
+// describeNodeDrain returns the node's model for the queue. stuck is true if the node has a pod that must not be
+// evicted or that its budget may never release. The model of a stuck node in drain lasts until the node's deadline.
 func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain, stuck bool) {
 	in := q.plan.in
 	l = nodeDrain{least: in.Settle, pods: make([]podEviction, 0, len(node.Evict))}
@@ -116,7 +115,7 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case started && (q.reserved[pod.UID] || in.isUnderWay(in.lastAttempt(pod))): // it has gone through
+		case started && (q.reserved[pod.UID] || in.isUnderWay(in.lastAttempt(pod))): // its eviction has passed its budget
 		case prediction.IsOfBudget():
 			eviction.budget = q.budgetIndex(prediction.Budget, pod)
 		}
@@ -154,8 +153,9 @@ func (q *queueBuilder) timeLeftOf(w drain.Workload) time.Duration {
 	return took
 }
 
-// budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our
-// evictions, as far as they explain it.
+// budgetIndex returns the index of the pod's budget in the queue, and adds the budget if it is missing. A slot that
+// an accepted eviction took opens again a refill time after that eviction. Other missing slots open a refill time
+// from now.
 func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) int {
 	if i, known := q.indexes[key]; known {
 		return i

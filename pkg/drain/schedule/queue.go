@@ -7,45 +7,45 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its
-// budget is open, those of nodes that were started first before others, and a node makes room for
-// the next when its last pod has gone.
+// queue models a window of nodes in drain and the nodes that wait to join it. A pod leaves when its budget is open.
+// Pods of nodes that were started earlier go first. When its last pod is gone, a node makes room for the next.
 //
-// It is a model: time only passes with budgets and with the ends of pods. All times are from now.
+// In the model, time passes only until budgets open and pods end. All times are relative to now.
 type queue struct {
-	// measure fills in places and all left, which take long to estimate, before they are asked for; nil where they are there.
+	// measure sets places and every left before they are needed, because estimating them takes long. It is nil if
+	// they are not measured.
 	measure func()
 	// places estimates how long the waiting nodes take to drain if no budget delays them.
 	places time.Duration
-	// budgets are the budgets in the way.
+	// budgets are the budgets that the nodes' pods need.
 	budgets []budgetSlots
-	// started are the nodes in the window, in order of their start, waiting those to come.
+	// started are the nodes in the window, in order of their start. waiting are the nodes that may be started next.
 	started, waiting []nodeDrain
 }
 
-// budgetSlots is a budget over time: an eviction takes one of its slots for a while.
+// budgetSlots is a budget over time. An eviction takes one of its slots, which opens again after refill.
 type budgetSlots struct {
-	// open are the times at which the disruptions it allows at once may be spent, sorted; 0 for
-	// those it allows now. There is one at least, and none after refill.
+	// open are the times at which the budget's slots can be used, sorted; 0 for slots that are open now. There is at
+	// least one slot, and none opens later than refill.
 	open []time.Duration
 	// refill is the time from an eviction until the budget has room again. left estimates how long the
 	// budget needs for its pods on all waiting nodes; it is 0 if nodes are drained one by one.
 	refill, left time.Duration
 }
 
-// nodeDrain is a node as far as its drain takes time.
+// nodeDrain is the model of a node's drain.
 type nodeDrain struct {
 	pods []podEviction
-	// least is how long the drain takes even where no budget is in the way.
+	// least is the shortest time that the drain takes, without waiting for budgets.
 	least time.Duration
 	// left estimates how long the node's workloads without a budget need for their pods on all waiting
 	// nodes: the longest of these times.
 	left time.Duration
 }
 
-// podEviction is a pod that is to be evicted.
+// podEviction is a pod that must be evicted.
 type podEviction struct {
-	// budget is the index of its budget, negative for a pod that no budget holds.
+	// budget is the index of the pod's budget, or negative if no budget limits the eviction.
 	budget int
 	// gone is how long after its eviction the pod is gone.
 	gone time.Duration
@@ -53,10 +53,10 @@ type podEviction struct {
 	free *corev1.Pod
 }
 
-// chooseNext returns the index of the waiting node to start next: of those of which a pod could go
-// now, the one that loses least time at budgets. If a budget needs longer than all waiting nodes, the
-// upgrade ends with it, so the difference is subtracted from the loss of its nodes. Among equals it
-// returns the node whose budgets need longest. It returns -1 if no pod of any node could go.
+// chooseNext returns the index of the waiting node to start next. Of the nodes from which a pod could go now, it
+// chooses the one that loses the least time at budgets. If a budget needs longer than all waiting nodes, the upgrade
+// ends with that budget, so the difference is subtracted from the loss of its nodes. Among equals, it chooses the
+// node whose budgets need longest. It returns -1 if no pod of any node could go.
 func (q *queue) chooseNext() int {
 	line := newTimeline(q)
 	var startable []int
@@ -94,11 +94,11 @@ func (q *queue) longestLeft(node *nodeDrain) time.Duration {
 	return left
 }
 
-// timeline is a queue at the moment at which the started nodes have taken their slots.
+// timeline is a queue after the started nodes have taken their slots.
 type timeline struct {
 	*queue
-	// open are the slots of all budgets, those of a budget a ring that begins at first, of which
-	// next is the one to be taken next.
+	// open contains the slots of all budgets. The slots of a budget are a ring that begins at first. next is the
+	// index of the slot that is taken next.
 	open        []time.Duration
 	first, next []int
 }
@@ -116,14 +116,14 @@ func newTimeline(q *queue) *timeline {
 	return l
 }
 
-// canStart reports whether a pod of the node could go now; every node can while nothing is started.
+// canStart reports whether a pod of the node could go now. It returns true for every node while none is started.
 func (l *timeline) canStart(node *nodeDrain) bool {
 	return len(l.started) == 0 || len(node.pods) == 0 || slices.ContainsFunc(node.pods, func(pod podEviction) bool {
 		return pod.budget < 0 || l.open[l.next[pod.budget]] <= 0
 	})
 }
 
-// drainNode takes the slots that the node needs, and returns how much time it loses at budgets.
+// drainNode takes the slots that the node needs, and returns how much time the node loses at budgets.
 func (l *timeline) drainNode(node *nodeDrain) (lost time.Duration) {
 	end, free := node.least, node.least
 	for _, pod := range node.pods {

@@ -13,44 +13,44 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// lookahead is how many of the nodes that wait are looked at for what decides when the upgrade
-// ends; it is taken to end with them. See docs/internals/eviction-order.md.
+// lookahead limits how many waiting nodes are read to find the budgets that decide when the upgrade ends. The upgrade
+// is assumed to end with these nodes. See docs/internals/eviction-order.md.
 const lookahead = 256
 
-// fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are
-// pressing: one for each node that may be in drain. More would keep those from being carried out
-// that other nodes wait for. Where none are, or there is no other node, the sooner all have begun
-// the sooner the node is empty. See docs/internals/eviction-order.md.
+// fewAtOnce and manyAtOnce limit how many evictions may be in flight while some are pressing. The limit between them
+// is one for each node that may be in drain. More evictions would delay those that other nodes wait for. If none is
+// pressing, or only one node is drained, this limit does not apply: then a node is empty sooner if all of its
+// evictions begin at the same time. See docs/internals/eviction-order.md.
 const (
 	fewAtOnce  = 4
 	manyAtOnce = 8
 )
 
-// candidate is an eviction that could be sent now, and what decides whether it is.
+// candidate is an eviction that could be sent now, with its urgency.
 type candidate struct {
 	Eviction
 	pod *corev1.Pod
-	// place is the node's, in order of start.
+	// place is the node's position in the order of start.
 	place    int
 	priority priority
-	// room is how many pods like it its budget lets be missing.
+	// room is how many pods its budget lets be missing.
 	room int32
 }
 
-// priority tells what waits for an eviction.
+// priority is the urgency of an eviction.
 type priority int
 
 const (
 	// pressing is an eviction that uses a budget which decides when the upgrade ends.
 	pressing priority = iota
-	// needed is one of a node that waits for nothing else.
+	// needed is an eviction of a node without blocked pods.
 	needed
-	// idle is one of a node that cannot be empty before another of its pods may go.
+	// idle is an eviction of a node with blocked pods: the node cannot become empty before these may leave.
 	idle
 )
 
-// compareUrgency puts the more urgent first; among equals that is the one of the scarcer budget.
-// What is pressing is so whatever its node.
+// compareUrgency sorts the more urgent candidate first, and among equals the one of the scarcer budget. For pressing
+// evictions, the order of the nodes does not matter.
 func (c candidate) compareUrgency(other candidate) int {
 	byNode := cmp.Compare(c.place, other.place)
 	if c.priority == pressing {
@@ -59,10 +59,9 @@ func (c candidate) compareUrgency(other candidate) int {
 	return cmp.Or(cmp.Compare(c.priority, other.priority), byNode, cmp.Compare(c.room, other.room))
 }
 
-// selectEvictions are those of the reserved evictions that are sent now: no more than may be in
-// flight. Those of budgets that decide when the upgrade ends go first, since time in which such a
-// one is not used is lost. Then nodes are emptied in order of start: emptied together, all would be
-// late.
+// selectEvictions returns the reserved evictions that are sent now, up to the limit of evictions in flight. Evictions
+// of budgets that decide when the upgrade ends go first, because time in which such a budget is not used is lost.
+// Then nodes are emptied in order of start. If all were emptied at the same time, all would be late.
 func (p *Plan) selectEvictions() []Eviction {
 	for i := range p.candidates {
 		p.rankEviction(&p.candidates[i])
@@ -86,7 +85,7 @@ func (p *Plan) selectEvictions() []Eviction {
 	return evict
 }
 
-// evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
+// evictionsAtOnce returns how many evictions may be in flight now, 0 for any number.
 func (p *Plan) evictionsAtOnce() int {
 	none := p.memory.Pressing != nil && len(p.memory.Pressing) == 0
 	if none || p.in.Window == 1 {
@@ -95,7 +94,7 @@ func (p *Plan) evictionsAtOnce() int {
 	return min(p.in.AtOnce, max(fewAtOnce, min(p.in.Window, manyAtOnce)))
 }
 
-// rankEviction tells what waits for the candidate.
+// rankEviction sets the candidate's priority and room.
 func (p *Plan) rankEviction(c *candidate) {
 	c.priority, c.room = needed, p.roomFor(c.pod)
 	switch {
@@ -106,7 +105,8 @@ func (p *Plan) rankEviction(c *candidate) {
 	}
 }
 
-// roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
+// roomFor returns how many pods the pod's budget lets be missing. It returns MaxInt32 if no budget limits the
+// eviction.
 func (p *Plan) roomFor(pod *corev1.Pod) int32 {
 	if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 		return p.roomOf(covering[0])
@@ -114,8 +114,8 @@ func (p *Plan) roomFor(pod *corev1.Pod) int32 {
 	return math.MaxInt32
 }
 
-// roomOf is how many pods the budget lets be missing while all are well, as far as the others that
-// leave are those of nodes in drain.
+// roomOf returns how many pods the budget lets be missing while all are healthy. It assumes that only pods of nodes
+// in drain are being deleted.
 func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	if p.leaving == nil {
 		p.leaving = map[types.NamespacedName]int32{}
@@ -130,25 +130,25 @@ func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(p.leaving[budget.Key()])
 }
 
-// budgetDemand counts the pods that must still be evicted under a budget: started those on nodes in drain,
-// waiting those on nodes that are not started yet. turn is the time from an eviction until the budget allows
-// the next one.
+// budgetDemand counts the pods that must still be evicted under a budget. started counts pods on nodes in drain,
+// waiting pods on nodes that are not started yet. turn is the time from an eviction until the budget allows the next
+// one.
 type budgetDemand struct {
 	started, waiting int
 	turn             time.Duration
 }
 
-// demand is what is left to leave.
+// demand is the evictions that are left.
 type demand struct {
 	budgets map[*drain.Budget]*budgetDemand
-	// workloads has the pods of workloads whose owners have written no budget.
+	// workloads counts the pods of workloads whose owners have written no budget.
 	workloads map[drain.Workload]*budgetDemand
 	// longest is the longest termination of a pod. places estimates how long the waiting nodes take to
 	// drain if no budget delays them.
 	longest, places time.Duration
 }
 
-// measureDemand looks at the nodes in drain and at those that wait.
+// measureDemand measures the demand of the nodes in drain and of the waiting nodes.
 func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
 	left := &demand{budgets: map[*drain.Budget]*budgetDemand{}, workloads: map[drain.Workload]*budgetDemand{}}
 	for i := range p.in.Draining {
@@ -161,13 +161,13 @@ func (p *Plan) measureDemand(pace *pace, ahead iter.Seq[Node]) *demand {
 			break
 		}
 	}
-	// The places of nodes in drain become free one after the other: after half a drain on average.
+	// The places of nodes in drain become free one after the other, on average after half a drain.
 	halves := time.Duration(2*waiting/max(1, p.in.Window) + 1)
 	left.places = halves * (left.longest + p.in.Settle) / 2
 	return left
 }
 
-// addPods adds pods, each of which counts as one.
+// addPods adds pods; one is the demand of a single pod.
 func (d *demand) addPods(pods []*corev1.Pod, one budgetDemand, budgets drain.Budgets, pace *pace) {
 	for _, pod := range pods {
 		gone, refill := pace.timesOf(pod)
@@ -195,20 +195,20 @@ func addDemand[K comparable](demands map[K]*budgetDemand, key K, one budgetDeman
 	d.started, d.waiting, d.turn = d.started+one.started, d.waiting+one.waiting, max(d.turn, one.turn)
 }
 
-// isUnbudgeted reports whether none of the budgets that cover a pod is one that its owner has written.
+// isUnbudgeted reports whether no PodDisruptionBudget covers a pod. covering may still contain its last-ready budget.
 func isUnbudgeted(covering []*drain.Budget) bool {
 	return len(covering) == 0 || drain.IsOfLastReady(covering[0].Key())
 }
 
-// timeOf is how long so many pods take to leave through a budget that lets room of them be missing.
+// timeOf returns how long the pods take to leave through a budget that lets room pods be missing.
 func (d *budgetDemand) timeOf(pods int, room int32) time.Duration {
 	return time.Duration(pods) * d.turn / time.Duration(max(1, room))
 }
 
-// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
-// through them takes as long as the nodes that wait, when places have become free for them, or a
-// turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
-// take, and where nodes are drained one by one: none waits for a budget that another one uses.
+// findCriticalBudgets returns the budgets that decide when the upgrade ends. The evictions that are left through such
+// a budget take at least as long as draining the waiting nodes, less one turn and one termination. It returns nil
+// until a pod was seen to leave, because until then the time that nodes take is not known. It also returns nil if
+// nodes are drained one by one, because then no node waits for a budget that another node uses.
 func (p *Plan) findCriticalBudgets(pace *pace, left *demand) map[types.NamespacedName]bool {
 	if pace.usualGone == 0 || left == nil {
 		return nil
