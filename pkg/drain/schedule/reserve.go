@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// evictionsPerBudget is how many evictions of one budget are in flight at once.
+	// evictionsPerBudget limits how many evictions of one budget are in flight at the same time.
 	evictionsPerBudget = 4
 	// leastSpacing and mostSpacing limit the time between two evictions of one budget. Within these
 	// limits it is the time that answers take now. It ends early when the budget's status shows the
@@ -21,21 +21,20 @@ const (
 	// EvictionsRetry; Kubernetes K06). See docs/internals/eviction-order.md.
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
-	// present is how long ago an answer may be for its time to be that of the next.
+	// present limits the age of an answer whose duration is used as an estimate for the next answer.
 	present = 5 * time.Second
-	// statusLag is how long a budget's status may take to show an accepted eviction, should the
-	// moment it did be missed.
+	// statusLag is how long a budget's status may take to show an accepted eviction. It is used if the change of the
+	// status was missed.
 	statusLag = 2 * time.Second
-	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
-	// again, before it is held to be one whose pods always do (EKS E51).
+	// returnsAllowed is how many pods that a controller created on the fenced node are evicted again. After that, the
+	// controller counts as one whose pods always come back (EKS E51).
 	returnsAllowed = 1
-	// lastReadyLimit is how long the last ready pod of a workload waits for another to become ready,
-	// at least.
+	// lastReadyLimit is the shortest time that the last ready pod of a workload waits for another to become ready.
 	lastReadyLimit = 2 * time.Minute
 )
 
-// countSpending counts, for each budget, the evictions that its status may not show yet, and those of
-// them that have no answer. It also sets the time that must pass between two evictions of one budget.
+// countSpending counts, for each budget, the evictions that its status may not show yet, and how many of these have
+// no answer yet. It also sets the time that must pass between two evictions of one budget.
 func (p *Plan) countSpending() {
 	took, answers := time.Duration(0), time.Duration(0)
 	for _, attempt := range p.in.Open {
@@ -59,10 +58,10 @@ func (p *Plan) countSpending() {
 	p.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
 
-// isHiddenFromStatus reports whether an eviction may have spent budget that the status does not
-// show. It shows from the moment its pod was seen in status.disruptedPods. Of a budget for a last
-// ready pod no API server keeps the count: what was accepted is spent until its pod is seen to
-// leave, and that of a pod which was not ready is from the moment it is.
+// isHiddenFromStatus reports whether an eviction may have used budget that the status does not show yet. The status
+// shows the eviction once its pod was seen in status.disruptedPods. Last-ready budgets have no object and no such
+// status. An accepted eviction of such a budget is spent until its pod is seen to leave. If the pod was unready, the
+// eviction is spent from the moment the pod becomes ready.
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	accepted, lag := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear, statusLag
 	ofLastReady := sent.Budget.Name == "" || drain.IsOfLastReady(sent.Budget)
@@ -71,7 +70,7 @@ func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	}
 	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
 	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
-		return false // most are long over, and are not looked up
+		return false // most are long finished and need no lookup
 	}
 	return !in.isShown(sent, a)
 }
@@ -83,8 +82,8 @@ func (in *Input) isShown(sent Eviction, a nodegroup.Attempt) bool {
 	return ok && !shown.Before(a.Begun)
 }
 
-// countedBy is the budget whose status counts the pod: the one that the eviction spends from or,
-// without one, that for the last ready pod of its workload.
+// countedBy returns the budget whose status counts the pod: the budget that the eviction uses or, without one, the
+// last-ready budget of the pod's workload.
 func (e Eviction) countedBy() types.NamespacedName {
 	if e.Budget.Name != "" {
 		return e.Budget
@@ -92,8 +91,8 @@ func (e Eviction) countedBy() types.NamespacedName {
 	return e.Workload.LastReadyBudget()
 }
 
-// reserveForNode goes through the pods of a node in drain: what could be sent is reserved, what is
-// in the way of the others is noted.
+// reserveForNode processes the pods of a node in drain. It reserves the evictions that could be sent, and records
+// what blocks the other pods.
 func (p *Plan) reserveForNode(place int) {
 	node, first := &p.in.Draining[place], len(p.blocked)
 	if node.Stage != Evicting {
@@ -112,9 +111,9 @@ func (p *Plan) reserveForNode(place int) {
 	}
 }
 
-// selectPodsInTurn are the pods to evict whose turn it is; those that others need go last. After
-// half of the node's limit all have their turn: what is left at its end may be deleted without
-// their budgets being asked.
+// selectPodsInTurn returns the pods to evict whose turn it is. Pods that other pods need go last. After half of the
+// node's time limit, all pods have their turn, because pods that are left at the limit may be deleted without
+// checking their budgets.
 func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
 	due := drain.Due(node.Leavers, p.in.Facts)
 	if len(due) == len(node.Evict) {
@@ -143,8 +142,8 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.waitsForBudget(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // it is an object
-		// An answer is due within milliseconds and wakes us.
+	case prediction.Spends && prediction.Version != "" && !p.awaitSpacing(budget): // it has an object
+		// The answer arrives within milliseconds and triggers the next decision.
 	default:
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
 		if prediction.Spends {
@@ -154,8 +153,8 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	}
 }
 
-// predictEviction predicts what an eviction meets. last is how long the last ready pod of a workload
-// has waited for another, where that is long enough; 0 for any other pod.
+// predictEviction predicts the result of an eviction. If the pod is the last ready one of its workload and may leave
+// because it has waited long enough for another, last is that time limit. Otherwise last is 0.
 func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Prediction, last time.Duration) {
 	prediction = drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
 	if !prediction.Admitted() && prediction.Kind != drain.LastReady {
@@ -182,7 +181,7 @@ func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Pr
 	}
 }
 
-// addCandidate reserves the place of an eviction in its budget, if it has one.
+// addCandidate adds an eviction and reserves its place in its budget, if it has one.
 func (p *Plan) addCandidate(c candidate) {
 	if budget := c.Budget; budget.Name != "" {
 		p.spent[budget]++
@@ -192,12 +191,12 @@ func (p *Plan) addCandidate(c candidate) {
 	p.candidates = append(p.candidates, c)
 }
 
-// awaitSuccessor has the last ready pod of a workload wait for another to become ready. over is true when the pod
-// may leave although none has. The pod must have waited for the limit. Unready pods that have a node must be late:
-// they may have got the node only now. No other pod may lack a node: either a node with room is expected,
-// or the upgrade stops because no node takes the pod. No StatefulSet pod may still be terminating,
-// because its replacement is created only after that. The pod stays while any workload is unhealthy,
-// because the upgrade may stop for that workload and the pods of this one may fail in the same way.
+// awaitSuccessor waits until another pod of the workload is ready. over is true when the pod may leave although no
+// other is. The pod must have waited for the limit. Unready pods that have a node must be late, because they may have
+// got their node only now. No other pod may lack a node: either a node with room is expected, or the upgrade stops
+// because no node takes the pod. No StatefulSet pod may still be terminating, because its replacement is created only
+// after that. The pod stays while any workload is unhealthy, because the upgrade may stop for that workload and the
+// pods of this one may fail in the same way.
 func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.AnyUnhealthy {
@@ -210,13 +209,13 @@ func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) 
 	w := drain.WorkloadOf(pod)
 	if g := p.guardOf(w); g.Replicas != nil {
 		if g.Expected > len(g.Pods) {
-			return false // the next decision follows when a pod is gone
+			return false // the end of that pod triggers the next decision
 		}
 		_, watched := p.in.recoveryOf(w)
 		for _, other := range g.Unready() {
 			switch late := drain.LateAt(other, g.usual); {
 			case other.Spec.NodeName == "" && watched && !drain.IsGated(other):
-				return false // the next decision follows when it has a node, or is late
+				return false // decided again when it has a node, or is late
 			case other.Spec.NodeName != "" && late.After(until):
 				until = late
 			}
@@ -226,17 +225,17 @@ func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) 
 	return !p.in.Now.Before(until)
 }
 
-// isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the
-// pod's end may not be seen yet. A pod that was moved on is not asked for again either: each
-// eviction that fails on its UID costs the budget one (Kubernetes K01).
+// isUnderWay reports whether an eviction is in flight, or was answered so recently that the pod's end may not be seen
+// yet. It also returns true if the answer was that the pod has been replaced: each eviction that fails because of its
+// UID costs the budget one disruption (Kubernetes K01).
 func (in *Input) isUnderWay(attempt nodegroup.Attempt) bool {
 	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 	return attempt.InFlight || (answered && in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
 }
 
-// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A
-// refusal by a budget holds until the budget's object changes; everything else until its time has
-// come.
+// waitsForBudget reports whether an eviction that was not accepted must not be tried again yet. If a budget refused
+// it, it is tried again once the budget's object changes or NotBefore has passed. After other answers, only NotBefore
+// counts.
 func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !in.Now.Before(attempt.NotBefore) {
 		return false
@@ -249,7 +248,7 @@ func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Pred
 // show yet.
 type flight struct {
 	count int
-	// last is when the last of them was sent.
+	// last is when the most recent of them was sent.
 	last time.Time
 }
 
@@ -272,8 +271,8 @@ func (p *Plan) awaitSpacing(budget types.NamespacedName) (over bool) {
 	return !next.After(p.in.Now)
 }
 
-// obstacleOfDenial is the obstacle that an answer which was not predicted names, with the budget if
-// that is who refused.
+// obstacleOfDenial returns the obstacle for an answer that was not predicted, with the budget if that refused the
+// eviction.
 func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
 	switch attempt.Outcome {
@@ -285,8 +284,8 @@ func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) dr
 	return obstacle
 }
 
-// isBlockedByPeers reports whether the node waits only for nodes that were started before it: for budgets
-// that their pods have spent, and for the first new pods of workloads.
+// isBlockedByPeers reports whether the node waits only for nodes that were started before it: for budgets that their
+// pods have used, and for the first new pods of workloads.
 func (p *Plan) isBlockedByPeers(place int, blocked []drain.Blocked) bool {
 	if len(blocked) == 0 || len(p.in.Draining[place].Leaving) > 0 {
 		return false
@@ -303,8 +302,8 @@ func (p *Plan) isBlockedByPeers(place int, blocked []drain.Blocked) bool {
 	return true
 }
 
-// budgetsOfPeers returns the budgets that cover pods of the nodes that were started before. Nodes
-// are asked about in their order, so that each is looked at once.
+// budgetsOfPeers returns the budgets that cover pods of the nodes that were started earlier. It must be called for
+// nodes in their order, so that it reads each node only once.
 func (p *Plan) budgetsOfPeers(place int) map[types.NamespacedName]bool {
 	for ; p.peers < place; p.peers++ {
 		peer := &p.in.Draining[p.peers]
@@ -326,7 +325,7 @@ func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) 
 	})
 }
 
-// decideAgainAt has the next decision follow at the time, if that is still to come.
+// decideAgainAt requests the next decision at the time, if that is in the future.
 func (p *Plan) decideAgainAt(at time.Time) {
 	if at.After(p.in.Now) && (p.again.IsZero() || at.Before(p.again)) {
 		p.again = at
