@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// answerLifetime is how long an accepted request is looked up: until its effect must have been
-	// seen.
+	// answerLifetime is how long accepted actions are kept. After that time, their effect must have been seen.
 	answerLifetime = 30 * time.Second
 	// retryDelay is how long after any other answer the action may be tried again.
 	retryDelay = 30 * time.Second
 )
 
-// actionLog is the actions of the upgrade and how they ended, as far as steps look them up: they
-// have only what is under way to go through, and fences stay on nodes for most of an upgrade.
+// actionLog holds the actions of the upgrade and their results, while steps still need them. It drops old actions
+// because each step reads the whole log, and fences stay on nodes for most of an upgrade.
 type actionLog struct {
 	clock    *clock
 	attempts map[string]nodegroup.Attempt
 }
 
-// record notes how an action ended.
+// record stores an action and its result.
 func (l *actionLog) record(action nodegroup.Action, outcome nodegroup.Outcome, detail string) {
 	key, now := action.Key(), l.clock.now
 	attempt := nodegroup.Attempt{
@@ -38,8 +37,8 @@ func (l *actionLog) record(action nodegroup.Action, outcome nodegroup.Outcome, d
 	l.attempts[key] = attempt
 }
 
-// forgetAnswers drops what was answered so long ago that no step looks it up. Evictions and
-// terminations go with their pods and machines.
+// forgetAnswers drops accepted actions that no step needs any more. Evictions and terminations are dropped with their
+// pods and machines.
 func (l *actionLog) forgetAnswers() {
 	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
 		switch attempt.Action.(type) {
@@ -51,7 +50,7 @@ func (l *actionLog) forgetAnswers() {
 	})
 }
 
-// dropAnswersOfNode forgets the actions on a node that is gone.
+// dropAnswersOfNode drops the actions on a node that was removed.
 func (l *actionLog) dropAnswersOfNode(uid types.UID) {
 	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
 		switch a := attempt.Action.(type) {
@@ -65,13 +64,13 @@ func (l *actionLog) dropAnswersOfNode(uid types.UID) {
 	})
 }
 
-// dropAnswersOfPod forgets the actions on a pod that is gone.
+// dropAnswersOfPod drops the actions on a pod that was removed.
 func (l *actionLog) dropAnswersOfPod(uid types.UID) {
 	delete(l.attempts, schedule.Eviction{UID: uid}.Key())
 	delete(l.attempts, schedule.Deletion{UID: uid}.Key())
 }
 
-// dropInstance forgets the termination of an instance that is gone.
+// dropInstance drops the termination of an instance that was removed.
 func (l *actionLog) dropInstance(id string) {
 	delete(l.attempts, nodegroup.Terminate{Instance: id}.Key())
 }

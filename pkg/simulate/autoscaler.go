@@ -8,26 +8,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// scanInterval is how often the autoscaler looks for pods that wait, as cluster-autoscaler does by
-// default (--scan-interval).
+// scanInterval is how often the autoscaler looks for pending pods. It is cluster-autoscaler's default
+// (--scan-interval).
 const scanInterval = 10 * time.Second
 
-// autoscaler brings up nodes of the group for pods that no node takes, up to the group's maximum if it has one.
-// It removes none: the upgrade does that with the outdated ones.
+// autoscaler adds nodes to the group for pods that no node takes, up to the group's maximum if it has one. It removes
+// no nodes.
 type autoscaler struct {
 	clock     *clock
 	scheduler *scheduler
 	cloud     *cloud
-	// due is true while a look is to come; last is what the last one found, which is not looked at
-	// again before it changes.
+	// due is true while a scan is scheduled. last is the view after the last scan; the autoscaler scans again only
+	// after that has changed.
 	due  bool
 	last autoscalerView
 }
 
-// autoscalerView is all that the autoscaler decides by, in nodes and pods.
+// autoscalerView is all that the autoscaler's decision depends on, as numbers of nodes and pods.
 type autoscalerView struct{ pending, booting, desired, most int }
 
-// watchPending has the autoscaler look for pods that wait, a while after they came.
+// watchPending schedules a scan if pods are pending and the view has changed.
 func (a *autoscaler) watchPending() {
 	if a == nil || a.due || len(a.scheduler.pending) == 0 || a.observe() == a.last {
 		return
@@ -52,7 +52,7 @@ func (a *autoscaler) observe() autoscalerView {
 	return view
 }
 
-// scaleUp launches what the pods that wait need beyond the nodes that are on their way.
+// scaleUp launches the nodes that pending pods need, minus those that are already booting.
 func (a *autoscaler) scaleUp() {
 	a.due = false
 	a.last = a.observe()
@@ -65,8 +65,8 @@ func (a *autoscaler) scaleUp() {
 	a.last = a.observe()
 }
 
-// countNeeded is how many empty nodes of the group take the pods that wait, filled one after the
-// other. Pods that no such node takes count for none, as do those that waited before.
+// countNeeded returns how many empty nodes of the group the pending pods need, filled one after the other. It ignores
+// pods that no such node takes, and pods that were pending before the simulation.
 func (a *autoscaler) countNeeded() int {
 	needed := 0
 	var filled *simNode
@@ -86,8 +86,8 @@ func (a *autoscaler) countNeeded() int {
 	return needed
 }
 
-// findFittingModel is an empty node of the group, in the first of its zones, that takes pods of the
-// key; nil where none does.
+// findFittingModel returns an empty node of the group that takes pods of the key, in the first such zone. It returns
+// nil if there is none.
 func (a *autoscaler) findFittingModel(k *schedulingKey) *simNode {
 	a.scheduler.index.readSchedulingKey(k)
 	for _, zone := range a.cloud.group.Zones {

@@ -15,16 +15,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// disruption is the disruption controller and the eviction API with their budgets.
+// disruption simulates the disruption controller and the eviction API.
 type disruption struct {
 	clock            *clock
 	budgets          []*policyv1.PodDisruptionBudget
 	index            drain.Budgets
 	endingNamespaces map[string]bool
-	// countsPods are the budgets that expect as many pods as they have.
+	// countsPods are the budgets that expect exactly the pods that exist.
 	countsPods map[*policyv1.PodDisruptionBudget]bool
 	disrupted  map[types.NamespacedName]time.Time
-	// A change of a budget is one that an upgrade might act on only if it is watched.
+	// watched are the budgets that the upgrade waits for. Only a change of these, or of any if watchesAll, wakes it.
 	watched    map[types.NamespacedName]bool
 	watchesAll bool
 	// awaited are the workloads whose ready pods the upgrade waits for.
@@ -43,8 +43,8 @@ func newDisruption(spec *Spec, clock *clock) *disruption {
 	return d
 }
 
-// admitEviction is the eviction API's answer, sorted as package runner does, and what it does to
-// the budget (registry/core/pod/storage/eviction.go; Kubernetes K10).
+// admitEviction returns the eviction API's answer, classified as in package runner, and applies its effect on the
+// budget (registry/core/pod/storage/eviction.go; Kubernetes K10).
 func (d *disruption) admitEviction(u *simPod) (nodegroup.Outcome, string) {
 	pod := u.pod
 	ending := d.endingNamespaces[pod.Namespace]
@@ -53,8 +53,8 @@ func (d *disruption) admitEviction(u *simPod) (nodegroup.Outcome, string) {
 	}
 	switch p := drain.Predict(pod, d.index, nil, ending); {
 	case p.Spends:
-		// The pod stands in disruptedPods from now until the disruption controller sees that it is
-		// being deleted, which here is at once.
+		// The pod is in disruptedPods from now until the disruption controller sees the pod's deletion. In the
+		// simulation, that happens at the same moment.
 		d.disrupted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = d.clock.now
 		return nodegroup.OutcomeDone, ""
 	case p.Admitted():
@@ -68,7 +68,7 @@ func (d *disruption) admitEviction(u *simPod) (nodegroup.Outcome, string) {
 	}
 }
 
-// refuseEviction is the answer to an eviction that the budget is an obstacle to.
+// refuseEviction returns the answer to an eviction that the budget blocks.
 func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
 	st := &budget.Status
 	switch {
@@ -86,8 +86,8 @@ func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Ou
 	}
 }
 
-// countHealthy keeps the budgets' status as the disruption controller would: a ready pod came, or
-// began to leave.
+// countHealthy updates the status of the pod's budgets as the disruption controller does when a ready pod is added or
+// begins to leave.
 func (d *disruption) countHealthy(u *simPod, change int32) {
 	if change < 0 && !drain.Ready(u.pod) {
 		return
@@ -98,16 +98,16 @@ func (d *disruption) countHealthy(u *simPod, change int32) {
 	}
 }
 
-// wakeForWorkload has the upgrade look at a workload that it waits for: it is the pods themselves
-// that tell of it.
+// wakeForWorkload wakes the upgrade if it waits for the pod's workload. The upgrade sees the workload's state only in
+// its pods.
 func (d *disruption) wakeForWorkload(u *simPod) {
 	if d.awaited[upgrade.WatchedWorkload(u.pod)] {
 		d.clock.changed = true
 	}
 }
 
-// countExpected keeps what a budget expects where that is the number of its pods: with minAvailable
-// as a number.
+// countExpected updates what the pod's budgets expect, if that is the number of existing pods: minAvailable is a
+// number.
 func (d *disruption) countExpected(u *simPod, change int32) {
 	for _, budget := range u.budgets {
 		if d.countsPods[budget.PodDisruptionBudget] {
@@ -117,8 +117,8 @@ func (d *disruption) countExpected(u *simPod, change int32) {
 	}
 }
 
-// updateStatus is disruption.go's updatePdbStatus. A budget whose status could not be computed
-// stays closed.
+// updateStatus does what updatePdbStatus in disruption.go does. A budget whose status could not be computed stays
+// closed.
 func (d *disruption) updateStatus(budget *policyv1.PodDisruptionBudget) {
 	st := &budget.Status
 	st.DisruptionsAllowed = 0
@@ -131,8 +131,8 @@ func (d *disruption) updateStatus(budget *policyv1.PodDisruptionBudget) {
 	}
 }
 
-// watchBudgets notes which budgets the upgrade waits for. While its window is full that is none but
-// those that block a pod: the others are looked at only when a node may be started.
+// watchBudgets sets the budgets that the upgrade waits for. While its window is full, these are only the budgets that
+// block a pod. The others matter only when a node may be started.
 func (d *disruption) watchBudgets(step *upgrade.Step) {
 	clear(d.watched)
 	clear(d.awaited)
@@ -148,15 +148,15 @@ func (d *disruption) watchBudgets(step *upgrade.Step) {
 	d.watchesAll = step.Choosing
 }
 
-// coverage is the pods of one budget at the beginning.
+// coverage counts the pods of one budget at the beginning.
 type coverage struct {
 	matched, healthy int32
 	owners           map[types.UID]bool
 	unknown          bool
 }
 
-// initStatuses gives each budget the status that follows from its spec (disruption.go, trySync), if
-// all that goes into it is known; the others keep theirs, and are kept by the differences alone.
+// initStatuses computes each budget's status from its spec (disruption.go, trySync) if all necessary data is known.
+// The other budgets keep their status from the Spec, and only changes are added to it.
 func (d *disruption) initStatuses(pods []*simPod, workloads map[types.UID]Workload) {
 	if workloads == nil {
 		return
@@ -187,7 +187,7 @@ func (c *coverage) addCoveredPod(u *simPod, known bool) {
 	}
 }
 
-// expectedReplicas sums up the scales of the controllers.
+// expectedReplicas returns the sum of the controllers' scales.
 func (c *coverage) expectedReplicas(workloads map[types.UID]Workload) (sum int32) {
 	counted := map[types.UID]bool{}
 	for id := range c.owners {
@@ -212,7 +212,7 @@ func (d *disruption) initStatus(budget *policyv1.PodDisruptionBudget, c *coverag
 	}
 	desired, err := desiredHealthy(spec, expected)
 	if err != nil {
-		return // the live status says that it failed
+		return // the Spec's status already has the failure
 	}
 	d.countsPods[budget] = byNumber
 	budget.Status.ExpectedPods, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy = expected, desired, c.healthy
@@ -220,8 +220,8 @@ func (d *disruption) initStatus(budget *policyv1.PodDisruptionBudget, c *coverag
 	d.updateStatus(budget)
 }
 
-// desiredHealthy is how many healthy pods a budget needs; percentages are rounded up, either way
-// (disruption.go, getExpectedPodCount).
+// desiredHealthy returns how many healthy pods a budget needs. All percentages are rounded up (disruption.go,
+// getExpectedPodCount).
 func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (int32, error) {
 	if spec.MaxUnavailable != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(expected), true)

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// clock is the cluster's time, and what is to happen in it.
+// clock is the cluster's time, with its future events.
 type clock struct {
 	now    time.Time
 	events []event
-	// serial numbers events, versions and new objects.
+	// serial is the number of the newest event, version or object.
 	serial int
-	// changed is set by every change that an upgrade might act on.
+	// changed is set by every change that may wake an upgrade.
 	changed bool
 }
 
-// event is something that happens by itself at a time. Events are sorted by time, and those of one
-// moment as they were made.
+// event is a function that runs at a time. Events are sorted by time, and then in the order in which they were
+// scheduled.
 type event struct {
 	at     time.Time
 	serial int
@@ -29,7 +29,7 @@ func (e event) compareEvents(o event) int {
 	return cmp.Or(e.at.Compare(o.at), cmp.Compare(e.serial, o.serial))
 }
 
-// scheduleAfter has something happen when the time has passed.
+// scheduleAfter runs do after the time.
 func (c *clock) scheduleAfter(d time.Duration, do func()) {
 	e := event{at: c.now.Add(d), serial: c.nextSerial(), do: do}
 	i, _ := slices.BinarySearchFunc(c.events, e, event.compareEvents)
@@ -41,10 +41,10 @@ func (c *clock) nextSerial() int {
 	return c.serial
 }
 
-// nextVersion is a resourceVersion that no object has had.
+// nextVersion returns a new resourceVersion.
 func (c *clock) nextVersion() string { return strconv.Itoa(c.nextSerial()) }
 
-// nextEventTime is when the next event is due, and whether there is one.
+// nextEventTime returns when the next event is due, and whether there is one.
 func (c *clock) nextEventTime() (time.Time, bool) {
 	if len(c.events) == 0 {
 		return time.Time{}, false
@@ -52,7 +52,7 @@ func (c *clock) nextEventTime() (time.Time, bool) {
 	return c.events[0].at, true
 }
 
-// runEvents moves to the time and has everything happen that is due then.
+// runEvents sets the time and runs all events that are due.
 func (c *clock) runEvents(at time.Time) {
 	c.now = at
 	for len(c.events) > 0 && !c.events[0].at.After(at) {

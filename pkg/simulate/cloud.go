@@ -17,18 +17,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// cloud is the provider of the group: it launches instances and terminates them.
+// cloud simulates the group's provider: it launches and terminates instances.
 type cloud struct {
 	clock   *clock
 	times   Times
 	group   *simGroup
 	nodes   *nodeLifecycle
 	actions *actionLog
-	// model is what new nodes are like, tokens are those of the launches so far.
+	// model is the template of new nodes. tokens are those of the launches so far.
 	model  model
 	tokens map[string]bool
-	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond those that it
-	// is asked for.
+	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond the requested nodes.
 	ownSurge int
 }
 
@@ -58,8 +57,7 @@ func (c *cloud) actOnCloud(action nodegroup.Action) (nodegroup.Outcome, string) 
 	return nodegroup.OutcomeDone, ""
 }
 
-// changeSettings has a change of the group's settings take place, and be seen with the next
-// question to the cloud.
+// changeSettings applies a change of the group's settings. The upgrade sees it after Times.Seen.
 func (c *cloud) changeSettings(change func()) {
 	if c.times.Seen == 0 {
 		change()
@@ -100,8 +98,7 @@ func (c *cloud) launchInstances(n int, zone string) {
 	}
 }
 
-// launchInstance brings up an instance of the revision the group points at; its node is Ready after
-// the boot time.
+// launchInstance launches an instance with the group's current revision. Its node is Ready after the boot time.
 func (c *cloud) launchInstance(zone string) { c.bootInstance(c.addInstance(zone), c.times.Boot) }
 
 // addInstance adds an instance without a node.
@@ -167,7 +164,7 @@ func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, str
 	return nodegroup.OutcomeDone, ""
 }
 
-// endInstance takes a terminating machine and its node away after a time.
+// endInstance removes a terminating instance and its node after a time.
 func (c *cloud) endInstance(m *member, after time.Duration) {
 	c.clock.scheduleAfter(after, func() {
 		if m.node != nil {
@@ -178,16 +175,16 @@ func (c *cloud) endInstance(m *member, after time.Duration) {
 	})
 }
 
-// newNodeName names a new node after its group and the last part of its zone.
+// newNodeName returns a node name with the group and the last part of the zone.
 func newNodeName(group, zone string, serial int) string {
 	return fmt.Sprintf("%s-new-%s-%d", group, shortZone(zone), serial)
 }
 
-// shortZone is the last part of the zone's name.
+// shortZone returns the last part of the zone's name.
 func shortZone(zone string) string { return zone[strings.LastIndex(zone, "-")+1:] }
 
-// model is what new nodes of the group are like: what those that are there have in common, and the
-// size of the one in the middle.
+// model is the template of new nodes of the group: the labels that all existing nodes share, and the resources of the
+// node with the median size.
 type model struct {
 	labels      map[string]string
 	allocatable corev1.ResourceList
@@ -195,9 +192,8 @@ type model struct {
 	attachable map[string]int64
 }
 
-// newModel takes the model from the group's nodes. Taints are left out: the pods that are to move
-// tolerate those of the group already, and those that another actor put on its nodes are not the
-// group's.
+// newModel computes the model from the group's nodes. It leaves taints out. The pods that will move already tolerate
+// the group's own taints, and taints that another process added to nodes do not belong to the group.
 func newModel(nodes []*corev1.Node, unreported []corev1.ResourceName, attachable map[string]map[string]int64) model {
 	m := model{labels: map[string]string{}}
 	if len(nodes) == 0 {
@@ -221,9 +217,9 @@ func newModel(nodes []*corev1.Node, unreported []corev1.ResourceName, attachable
 	return m
 }
 
-// unreportedResources are those extended resources of the group's nodes that a new node would not
-// have as far as is known: a device plugin reports them, which runs as a pod on each node, and no
-// DaemonSet and no static pod runs on any of these.
+// unreportedResources returns the extended resources of the group's nodes that a new node probably does not have. A
+// device plugin must report such a resource from a pod on each node, but no DaemonSet pod and no static pod runs on
+// these nodes.
 func unreportedResources(spec *Spec) []corev1.ResourceName {
 	own, known := map[string]bool{}, map[corev1.ResourceName]bool{}
 	for _, node := range spec.Nodes {

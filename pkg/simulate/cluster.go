@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Cluster is a simulated cluster at one moment of its own time.
+// Cluster is a simulated cluster with its own virtual time.
 type Cluster struct {
 	clock     *clock
 	group     *simGroup
@@ -26,7 +26,7 @@ type Cluster struct {
 	pods      *podLifecycle
 	nodes     *nodeLifecycle
 	cloud     *cloud
-	// autoscaler is nil where there is none.
+	// autoscaler is nil if the cluster has none.
 	autoscaler *autoscaler
 	balancers  loadBalancers
 	facts      drain.Facts
@@ -34,27 +34,27 @@ type Cluster struct {
 	actions *actionLog
 	record  record.Record
 	notes   upgrade.Notes
-	// workloads are the pods by what keeps them running.
+	// workloads groups the pods by workload.
 	workloads *drain.WorkloadIndex
 	movable   drain.Movable
-	// controllers are the answers of the DaemonSets that the upgrade asked about.
+	// controllers are the controllers of workloads whose scale the upgrade asked for.
 	controllers map[drain.Workload]drain.Controller
-	// refilled has the drained nodes for which a user has brought another; nil where no one does.
+	// refilled has the drained nodes that users have already replaced. It is nil if no user replaces nodes.
 	refilled map[string]bool
-	// began is when the clock started. evicted counts the pods that were evicted, and deletions those
-	// that were deleted instead, by workload.
+	// began is when the simulation started. evicted counts the evicted pods. deletions counts, by workload, the pods
+	// that were deleted instead.
 	began     time.Time
 	evicted   int
 	deletions map[string]*Deletion
-	// drawn is the seed of the order in which nodes are started, brief leaves the nodes out of each
-	// step's status; see upgrade.World.
+	// drawn is the seed for the order in which nodes are started. brief leaves the nodes out of each step's status.
+	// See upgrade.World.
 	drawn uint64
 	brief bool
-	// memo is what the steps keep between them.
+	// memo is the data that upgrade.Next keeps between steps.
 	memo upgrade.Memo
 }
 
-// New copies the Spec into a cluster that stands still until Advance.
+// New copies the Spec into a cluster whose time stands still until Advance.
 func New(spec Spec) *Cluster {
 	clock := &clock{now: spec.Now}
 	c := &Cluster{
@@ -131,24 +131,24 @@ func (c *Cluster) addNodes(spec *Spec) {
 	c.cloud.resumeMachines(spec)
 }
 
-// Now is the cluster's time.
+// Now returns the cluster's time.
 func (c *Cluster) Now() time.Time { return c.clock.now }
 
-// Record is the upgrade's record as it was stored last.
+// Record returns the upgrade's record as it was last stored.
 func (c *Cluster) Record() record.Record { return c.record }
 
-// Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the
-// simulation; by name.
+// Unplaced lists the pods that no node takes now, by name. Pods that were already pending before the simulation are
+// left out.
 func (c *Cluster) Unplaced() []Unplaced { return c.scheduler.listUnplaced() }
 
-// Refusals says why each node refuses a pod that waits, by the node's name and in kube-scheduler's
-// words. Nodes that take it are left out; nil for a pod that does not wait.
+// Refusals returns why each node refuses a pending pod, by the node's name and in kube-scheduler's words. Nodes that
+// take the pod are left out. The result is nil if the pod is not pending.
 func (c *Cluster) Refusals(pod types.NamespacedName) map[string][]string {
 	return c.scheduler.refusals(pod)
 }
 
-// World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to
-// be used up before the cluster moves on.
+// World returns what an upgrade sees of the cluster now. Its budgets are not copied, so it must not be used after the
+// cluster changes.
 func (c *Cluster) World(req record.Request) upgrade.World {
 	w := c.shareWorld(req)
 	w.Members, w.Open, w.Controllers = slices.Clone(w.Members), maps.Clone(w.Open), maps.Clone(w.Controllers)
@@ -160,7 +160,7 @@ func (c *Cluster) World(req record.Request) upgrade.World {
 	return w
 }
 
-// shareWorld is World without copies, and without the list of instances that is in its members.
+// shareWorld is like World, but without copies and without Group.Instances. The members contain the instances.
 func (c *Cluster) shareWorld(req record.Request) upgrade.World {
 	g := c.group.Group
 	g.Observed, g.Instances = c.clock.now, nil
@@ -172,14 +172,14 @@ func (c *Cluster) shareWorld(req record.Request) upgrade.World {
 	}
 }
 
-// placePending gives pods that wait a node or, where there is one, an autoscaler's attention.
+// placePending places pending pods on nodes. Then it wakes the autoscaler, if there is one.
 func (c *Cluster) placePending() {
 	c.pods.placePending()
 	c.autoscaler.watchPending()
 }
 
-// Advance lets the cluster move: to its next event, but not past the time given, which may be zero
-// for no limit. It reports whether it moved.
+// Advance moves the time to the next event, but not beyond limit, and runs the event. A zero limit means no limit.
+// Advance reports whether the time moved.
 func (c *Cluster) Advance(limit time.Time) bool {
 	if at, ok := c.clock.nextEventTime(); ok && (limit.IsZero() || !at.After(limit)) {
 		c.clock.runEvents(at)

@@ -15,24 +15,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// The kinds of controllers that differ in how they bring pods up.
+// The kinds of controllers that create pods in different ways.
 const (
 	replicaSet  = "ReplicaSet"
 	statefulSet = "StatefulSet"
 	daemonSet   = "DaemonSet"
 )
 
-// brokenAfter is how long a pod must have been unready for its successor to be taken to fail in the
-// same way.
+// brokenAfter is how long a pod must have been unready until its successor is assumed to fail in the same way.
 const brokenAfter = 10 * time.Minute
 
-// replacesAfterEnd reports whether the pod's controller brings another up only when this one has
-// ended.
+// replacesAfterEnd reports whether the pod's controller creates a replacement only after this pod has ended.
 func replacesAfterEnd(u *simPod) bool { return u.key.kind == statefulSet || u.key.kind == daemonSet }
 
-// isReplaced reports whether a controller brings another pod up for one that leaves. A pod without
-// a controller does not come back, nor does one that has finished: a Job's work is done, and other
-// controllers do not count it.
+// isReplaced reports whether a controller creates a replacement for a pod that leaves. Pods without a controller are
+// not replaced. Finished pods are not replaced either: a Job's work is done, and other controllers do not count them.
 func isReplaced(u *simPod) bool {
 	return u.key.kind != "" && !isFinished(u.pod) && !isMirrorPod(u.pod)
 }
@@ -43,7 +40,7 @@ func isFinished(pod *corev1.Pod) bool {
 
 func isMirrorPod(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-// controllerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
+// controllerName returns the pod's controller for people: "ReplicaSet shop/web-7d9f".
 func controllerName(pod *corev1.Pod) string {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return fmt.Sprintf("%s %s/%s", ref.Kind, pod.Namespace, ref.Name)
@@ -51,7 +48,7 @@ func controllerName(pod *corev1.Pod) string {
 	return ""
 }
 
-// newSuccessor is the pod that follows another; serial is a number of its own.
+// newSuccessor returns the pod that replaces another. serial must be unique.
 func newSuccessor(u *simPod, now time.Time, serial int) *simPod {
 	pod := *u.pod
 	pod.UID = types.UID(fmt.Sprintf("pod-%d", serial))
@@ -67,7 +64,7 @@ func newSuccessor(u *simPod, now time.Time, serial int) *simPod {
 
 func successorName(base string, serial int) string { return fmt.Sprintf("%s-r%d", base, serial) }
 
-// baseName is a pod's name without what successorName adds to it.
+// baseName removes the suffix that successorName adds.
 func baseName(name string) string {
 	i := strings.LastIndex(name, "-r")
 	if i < 0 {
@@ -95,20 +92,20 @@ func isLongUnready(pod *corev1.Pod, now time.Time) bool {
 	return now.Sub(since) >= brokenAfter
 }
 
-// orderedSets are the StatefulSets that bring their pods up one after the other: the pods that they
-// have, and those that are missing, by controller.
+// orderedSets holds the StatefulSets that create their pods one after the other. It has their existing pods and their
+// missing pods, by controller.
 type orderedSets struct {
 	workloads map[types.UID]Workload
 	pods      map[types.UID]map[types.UID]*simPod
 	missing   map[types.UID][]*simPod
 }
 
-// containsPod reports whether the pod is one of an ordered StatefulSet.
+// containsPod reports whether the pod belongs to an ordered StatefulSet.
 func (s *orderedSets) containsPod(u *simPod) bool {
 	return u.key.kind == statefulSet && s.workloads[u.key.owner].Ordered
 }
 
-// addPodOfSet notes a pod, on a node or waiting for one, if it is one of an ordered StatefulSet.
+// addPodOfSet adds a bound or pending pod, if it belongs to an ordered StatefulSet.
 func (s *orderedSets) addPodOfSet(u *simPod) {
 	if !s.containsPod(u) {
 		return
@@ -125,8 +122,8 @@ func (s *orderedSets) addMissing(u *simPod) {
 	s.missing[u.key.owner] = append(s.missing[u.key.owner], u)
 }
 
-// takeNextMissing is the next missing pod of a StatefulSet, if all before it are ready and none of
-// those is leaving; else nil (stateful_set_control.go, the monotonic branch).
+// takeNextMissing removes and returns the next missing pod of a StatefulSet. It returns nil unless all pods before it
+// are ready and none of these is being deleted (stateful_set_control.go, the monotonic branch).
 func (s *orderedSets) takeNextMissing(owner types.UID) *simPod {
 	missing := s.missing[owner]
 	if len(missing) == 0 {
@@ -134,7 +131,7 @@ func (s *orderedSets) takeNextMissing(owner types.UID) *simPod {
 	}
 	slices.SortFunc(missing, func(a, b *simPod) int { return cmp.Compare(ordinalOf(a.pod), ordinalOf(b.pod)) })
 	next := missing[0]
-	for _, other := range s.pods[owner] { // any one that is not ready ends the search: the order does not matter
+	for _, other := range s.pods[owner] { // the order does not matter, because any unready pod ends the search
 		if ordinalOf(other.pod) < ordinalOf(next.pod) && (other.node == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
 			return nil
 		}
@@ -143,7 +140,7 @@ func (s *orderedSets) takeNextMissing(owner types.UID) *simPod {
 	return next
 }
 
-// ordinalOf is the number at the end of a StatefulSet's pod.
+// ordinalOf returns the number at the end of a StatefulSet pod's name.
 func ordinalOf(pod *corev1.Pod) int {
 	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// podMatch selects pods by their labels and namespaces; nil namespaces are all.
+// podMatch selects pods by their labels and namespaces. Nil namespaces select all.
 type podMatch struct {
 	namespaces []string
 	selector   labels.Selector
 }
 
-// id is equal for matches of the same pods.
+// id returns a string that is equal for matches that select the same pods.
 func (m podMatch) id() string {
 	if m.namespaces == nil {
 		return "*/" + m.selector.String()
@@ -26,16 +26,16 @@ func (m podMatch) matchesPod(pod *corev1.Pod) bool {
 	return (m.namespaces == nil || slices.Contains(m.namespaces, pod.Namespace)) && m.selector.Matches(labels.Set(pod.Labels))
 }
 
-// podCounts counts the pods on nodes that some pod means, so that none has to be looked at to place
-// one.
+// podCounts counts the bound pods that some pod's constraints select. So placing a pod needs no search through all
+// pods.
 type podCounts struct {
-	// all must match a pod for it to be counted.
+	// all are the matches. A pod is counted only if all of them match.
 	all   []podMatch
 	total int
-	// places has the sums by the value of a node label, label by label.
+	// places has, for each node label, the number of pods by the label's value.
 	places map[string]map[string]int
-	// keys are those whose pods it counts. spreads count those of them that are not deleted, and
-	// repelling keep others away.
+	// keys are the scheduling keys of the counted pods. spreads count only the counted pods that are not deleted.
+	// repelling has the anti-affinity terms that select the counted pods.
 	keys      []*schedulingKey
 	spreads   []*spreadCounts
 	repelling []*antiAffinityIndex
@@ -45,17 +45,17 @@ func (c *podCounts) matchesPod(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(c.all, func(m podMatch) bool { return !m.matchesPod(pod) })
 }
 
-// countPlaced counts the pods on nodes that have the label.
+// countPlaced returns the number of pods on nodes that have the label.
 func (c *podCounts) countPlaced(label string) int {
 	return c.total - c.places[label][""]
 }
 
-// countInTopology counts the pods in the place of a node.
+// countInTopology returns the number of pods in the node's topology domain.
 func (c *podCounts) countInTopology(n *simNode, label string) int {
 	return c.places[label][n.node.Labels[label]]
 }
 
-// addPodsOnNode counts more pods on the node.
+// addPodsOnNode adds pods on the node to the counts.
 func (c *podCounts) addPodsOnNode(n *simNode, pods int) {
 	c.total += pods
 	for label, sums := range c.places {
@@ -63,7 +63,7 @@ func (c *podCounts) addPodsOnNode(n *simNode, pods int) {
 	}
 }
 
-// countLivePods counts more pods on the node that are not deleted.
+// countLivePods adds pods that are not deleted to the spread counts.
 func (c *podCounts) countLivePods(n *simNode, pods int) {
 	for _, s := range c.spreads {
 		if s.over.nodes[n] {
@@ -72,7 +72,7 @@ func (c *podCounts) countLivePods(n *simNode, pods int) {
 	}
 }
 
-// addSchedulingKey has the pods of the key counted, if they are meant.
+// addSchedulingKey counts the pods of the key from now on, if the matches select them.
 func (c *podCounts) addSchedulingKey(k *schedulingKey) {
 	if c.matchesPod(k.sample) {
 		c.keys = append(c.keys, k)
@@ -80,14 +80,15 @@ func (c *podCounts) addSchedulingKey(k *schedulingKey) {
 	}
 }
 
-// antiAffinityIndex keeps pods out of the places of those whose anti-affinity means them.
+// antiAffinityIndex is an anti-affinity term with the pods that have it. It keeps the pods that the term selects
+// away.
 type antiAffinityIndex struct {
 	affinityTerm
-	// at counts the pods with the anti-affinity by the value of the node label.
+	// at counts the pods that have the term by the value of the node label.
 	at map[string]int
 }
 
-// antiAffinityOf finds or makes what keeps pods away from those that have the term.
+// antiAffinityOf returns the index of the term, and creates it if necessary.
 func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
 	for _, x := range t.pods.repelling {
 		if x.label == t.label {
@@ -102,11 +103,11 @@ func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
 	return x
 }
 
-// countPod has pods like this one counted where it is, or no more if n is negative; live says
-// whether that is so for those that are not deleted, too.
+// countPod adds n pods like this one on its node to all counts. n may be negative. live is true if the pods also
+// count as pods that are not deleted.
 func countPod(u *simPod, n int, live bool) {
 	if isFinished(u.pod) {
-		return // the scheduler does not look at it
+		return // the scheduler ignores it
 	}
 	for _, c := range u.key.counts {
 		c.addPodsOnNode(u.node, n)
@@ -119,7 +120,7 @@ func countPod(u *simPod, n int, live bool) {
 	}
 }
 
-// countDeleted has a pod no longer counted among those that are not deleted.
+// countDeleted removes the pod from the counts of pods that are not deleted.
 func countDeleted(u *simPod) {
 	if isFinished(u.pod) {
 		return

@@ -1,7 +1,6 @@
-// Package simulate is a cluster that moves by itself in virtual time: a scheduler, kubelets
-// that start and stop pods, controllers that bring evicted pods back, the disruption
-// controller and the eviction API, and a cloud with zones. It answers the same questions
-// and takes the same actions as the real ones, so that upgrade.Next can run a whole upgrade
+// Package simulate simulates a cluster in virtual time. It contains a scheduler, kubelets that start and stop pods,
+// controllers that replace evicted pods, the disruption controller, the eviction API, and a cloud with zones. It
+// answers the same requests and executes the same actions as the real ones. So upgrade.Next can run a whole upgrade
 // in it within moments. The dry-run plan is such a run.
 //
 //	Spec ──▶ New ──▶ Cluster ──▶ World ──▶ upgrade.Next ──▶ Do ──▶ Advance to the next event ──┐
@@ -20,9 +19,9 @@
 //	simGroup           the group and its members
 //	actionLog, clock   what was done, what is to happen
 //
-// Estimate says how long things take, from what the cluster tells of its own past; Predict
-// runs an upgrade with pods that leave as soon as they may, and again with pods that take
-// as long as they may, and tells what both show.
+// Estimate derives how long things take from the history that objects in the cluster show. Predict runs an upgrade
+// twice: once with pods that end as soon as possible, and once with pods that use their whole grace period. It
+// combines the results.
 //
 // Nothing here reads a clock, nothing is random, and no order of a list or map matters: two
 // runs of one Spec are equal.

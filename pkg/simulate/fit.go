@@ -8,8 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// The reasons that have to do with pods on other nodes, each as the plugin of kube-scheduler says it
-// that finds it.
+// The reasons that depend on pods on other nodes, in the words of the kube-scheduler plugin that finds them.
 const (
 	podAffinityUnmet   fit.Reason = "node(s) didn't match pod affinity rules"
 	podAntiAffinity    fit.Reason = "node(s) didn't match pod anti-affinity rules"
@@ -18,8 +17,8 @@ const (
 	spreadLabelMissing fit.Reason = "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 
-// checkNodeFit says whether the node takes a pod of the key. The order is that of kube-scheduler's
-// filters, so that a pod that fails several gives the same reason.
+// checkNodeFit returns Fits if the node takes a pod of the key, or else the reason. The filters have kube-scheduler's
+// order. So a pod that fails several of them gets the same reason.
 func checkNodeFit(k *schedulingKey, n *simNode) fit.Reason {
 	if n.closed {
 		return fit.UntoleratedTaint // it has node.kubernetes.io/not-ready or unreachable
@@ -30,7 +29,7 @@ func checkNodeFit(k *schedulingKey, n *simNode) fit.Reason {
 	return checkOthers(k, n)
 }
 
-// checkOthers looks at what depends on other nodes, and then at devices.
+// checkOthers checks what depends on other nodes, and then devices.
 func checkOthers(k *schedulingKey, n *simNode) fit.Reason {
 	for i := range k.spread {
 		if why := k.spread[i].checkSpread(n); why != fit.Fits {
@@ -43,7 +42,8 @@ func checkOthers(k *schedulingKey, n *simNode) fit.Reason {
 	return fit.CheckDevices(&k.needs, &n.room)
 }
 
-// explainNode is all reasons of the filter that refuses, none when the node takes the pod.
+// explainNode returns all reasons of the first filter that refuses the pod. It returns none if the node takes the
+// pod.
 func explainNode(k *schedulingKey, n *simNode) []fit.Reason {
 	if n.closed {
 		return []fit.Reason{fit.UntoleratedTaint}
@@ -57,8 +57,7 @@ func explainNode(k *schedulingKey, n *simNode) []fit.Reason {
 	return nil
 }
 
-// checkNeighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of
-// others.
+// checkNeighbours checks required inter-pod affinity and anti-affinity, of the pod and of other pods.
 func checkNeighbours(k *schedulingKey, n *simNode) fit.Reason {
 	if !hasNeighbours(k, n) {
 		return podAffinityUnmet
@@ -90,13 +89,13 @@ func hasNeighbours(k *schedulingKey, n *simNode) bool {
 	return true
 }
 
-// isFirstOfKey reports whether a pod asks to be near its own kind, of which there is none yet in
-// any place (interpodaffinity/filtering.go).
+// isFirstOfKey reports whether a pod has affinity to its own kind and no such pod exists anywhere yet
+// (interpodaffinity/filtering.go).
 func isFirstOfKey(k *schedulingKey) bool {
 	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.countPlaced(t.label) > 0 || !t.pods.matchesPod(k.sample) })
 }
 
-// explainRefusal says why none of the nodes takes a pod of the key, as the scheduler's event does.
+// explainRefusal describes why none of the nodes takes a pod of the key, in the format of the scheduler's event.
 func explainRefusal(k *schedulingKey, nodes []*simNode) string {
 	counts := map[fit.Reason]int{}
 	for _, n := range nodes {

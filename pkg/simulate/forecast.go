@@ -20,122 +20,119 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Forecast is what an upgrade would do, seen in virtual time.
+// Forecast is the predicted course of an upgrade.
 type Forecast struct {
 	// Nodes are the outdated nodes in the order they would be started.
 	Nodes []NodeForecast
-	// Peak is the largest desired size of the group, SizeAfter the one at the end if pods end as soon
-	// as they may.
+	// Peak is the largest desired size of the group. SizeAfter is the size at the end if pods end as soon as
+	// possible.
 	Peak, SizeAfter int
 	// Fast is how the upgrade ends if pods end as soon as possible and faulty pods recover. Slow is how it
 	// ends if pods use their whole grace period and faulty pods stay faulty. If Draws is set, Slow is the
 	// worst of the drawn node orders.
 	Fast, Slow Ending
-	// Duration is from now to the end; zero where Endless is set.
+	// Duration is the time from now to the end; zero if Endless is set.
 	Duration Span
-	// Refilled tells that each drained node was taken to be replaced by a user at once.
+	// Refilled is true if users are assumed to replace each drained node at once.
 	Refilled bool
-	// Endless is what the upgrade would wait for without an end, as something that only a user
-	// does; "" where it ends.
+	// Endless is what the upgrade would wait for without an end, for example something that only a user does. It is
+	// "" if the upgrade ends.
 	Endless string
-	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when
-	// the group is smaller meanwhile.
+	// ExtraHours is how many more instance-hours are paid than with the original size. It is negative if the group is
+	// smaller during the upgrade.
 	ExtraHours float64
-	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to
-	// find that out.
+	// Evictions counts the pods that would be evicted. Steps counts the calls of upgrade.Next for the forecast.
 	Evictions, Steps int
-	// Forced counts the pods that would be deleted past their budgets, and Deletions lists the workloads
-	// of all that would be deleted, in order of time. Outage is for how long workloads would be without a
-	// ready pod that have one, added up.
+	// Forced counts the pods that would be deleted although their budgets do not allow it. Deletions lists the
+	// workloads of all pods that would be deleted, in order of time. Outage is the total time during which workloads
+	// that have a ready pod now would have none.
 	Forced    int
 	Deletions []Deletion
 	Outage    time.Duration
 	Room      Room
-	// Unplaced are the pods that would be left without a node, by name: at the end, or when the upgrade
-	// would stop because of them. Those that wait for one already are left out.
+	// Unplaced are the pods that would have no node at the end, or when the upgrade would stop because of them. They
+	// are sorted by name. Pods that are already pending are left out.
 	Unplaced []Unplaced
 }
 
 // Ending is how an upgrade ends.
 type Ending struct {
-	// Result is "" where the end is not known.
+	// Result is "" if the result is not known.
 	Result record.Result `json:"result,omitempty"`
-	// After is the time from now until then; zero where the end is not known.
+	// After is the time from now to the end; zero if it is not known.
 	After record.Duration `json:"after,omitzero"`
-	// Why says what it fails for, "" where it does not. Node is the node that could not be drained in its
-	// time, and Blocker what kept it, where it fails for that.
+	// Why is why the upgrade fails; "" if it does not. If a drain timeout is the cause, Node is the node that was not
+	// drained in time, and Blocker is what blocked its drain.
 	Why     string `json:"why,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Blocker string `json:"blocker,omitempty"`
-	// NotReached counts the outdated nodes whose drain has not begun by then.
+	// NotReached counts the outdated nodes whose drain has not begun at the end.
 	NotReached int `json:"notReached,omitempty"`
 }
 
-// Deletion is the pods of a workload that are deleted, not evicted.
+// Deletion counts the pods of a workload that are deleted instead of evicted.
 type Deletion struct {
-	// Workload is NAMESPACE/KIND/NAME, of the pod where it has no controller.
+	// Workload is NAMESPACE/KIND/NAME. Without a controller, it names the pod.
 	Workload string `json:"workload"`
-	// Pods counts all of them, and PastBudget those whose budgets would not have let them be evicted.
+	// Pods counts all deleted pods. PastBudget counts those whose budgets would not have allowed an eviction.
 	Pods       int `json:"pods"`
 	PastBudget int `json:"pastBudget,omitempty"`
-	// After is the time from now to the first.
+	// After is the time from now to the first deletion.
 	After record.Duration `json:"after"`
 }
 
-// Span is a time from now that depends on how long pods take to end: as soon as they are told to,
-// or not before their grace period is over.
+// Span is a time from now that depends on how long pods take to end.
 type Span struct {
-	// Earliest is the time if pods end as soon as they are told to, Latest the time if they use all of their grace period.
+	// Earliest is the time if pods end as soon as they are signaled. Latest is the time if they use their whole grace
+	// period.
 	Earliest record.Duration `json:"earliest"`
 	Latest   record.Duration `json:"latest"`
 }
 
-// NodeForecast is one node's part.
+// NodeForecast is the forecast for one node.
 type NodeForecast struct {
 	Name  string
 	Batch int
-	// Start is when its drain begins, End when it is gone or, without a cloud, drained; zero for
-	// one that is set aside.
+	// Start is when the drain begins. End is when the node is gone or, without a cloud, drained. End is zero for a
+	// node that is quarantined.
 	Start, End Span
-	// WaitsFor is what holds it longest: before its start while it is next, and then what its pods
-	// wait for; empty when nothing does. Waits is how long.
+	// WaitsFor is what delays the node longest: before its start, or through its pods after the start. It is empty if
+	// nothing does. Waits is the length of that delay.
 	WaitsFor string
 	Waits    time.Duration
-	// Stuck says what would keep the node from being drained in its time, so that it is set aside or the
-	// upgrade fails; "" when nothing would. Blocker names that in the fewest words.
+	// Stuck is what would keep the node from being drained in time; "" if nothing would. Such a node is quarantined,
+	// or the upgrade fails. Blocker is a short name of the cause.
 	Stuck, Blocker string
 }
 
-// Amount is what pods ask for or nodes have.
+// Amount is an amount of resources that pods request or nodes have.
 type Amount struct {
-	// CPU is in cores and Memory in bytes, both as Kubernetes writes quantities; Pods counts pods.
+	// CPU is in cores and Memory in bytes, both as Kubernetes quantities. Pods counts pods.
 	CPU    resource.Quantity `json:"cpu"`
 	Memory resource.Quantity `json:"memory"`
 	Pods   int               `json:"pods"`
 }
 
-// Room compares what must move with where it may go.
+// Room compares the pods that must move with the nodes that may take them.
 type Room struct {
-	// Moves is what the pods that must leave the outdated nodes ask for.
+	// Moves is what the pods that must leave the outdated nodes request.
 	Moves Amount `json:"moves"`
-	// Nodes is how many nodes take any of these pods once all outdated ones are fenced, and Free
-	// what is left on them. Nodes that do not tell what they have are left out.
+	// Nodes is how many nodes take any of these pods once all outdated nodes are fenced. Free is what is free on
+	// these nodes. Nodes that do not report their resources are left out.
 	Nodes int    `json:"nodes"`
 	Free  Amount `json:"free"`
-	// Added is what the surge adds.
+	// Added is the capacity of the surge nodes.
 	Added Amount `json:"added"`
 }
 
-// runsAtOnce is how many runs of a forecast are made at the same time: each holds a copy of the
-// cluster.
+// runsAtOnce limits how many runs of a forecast are made at the same time, because each needs a copy of the cluster.
 const runsAtOnce = 4
 
-// Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
-// and, if the Spec's Times tell the two apart, once with pods that take as long as they may, and with
-// faults that last; each once more for every order that is drawn. If the upgrade would fail, the forecast ends there, and Nodes
-// lacks the nodes that were not started by then. Of a group without a cloud and without a current node,
-// each drained node is taken to be replaced at once. Predict returns an error if the upgrade would act without
-// an end, or when the context ends.
+// Predict runs the upgrade in a copy of the cluster in which pods end as soon as possible. If the Spec's Times have a
+// GoneLatest, it also makes a run in which pods take that long and faults last. It repeats each run for every drawn
+// order. If the upgrade would fail, the forecast ends there, and Nodes lacks the nodes that were not started. In a
+// group without a cloud and without current nodes, each drained node is assumed to be replaced at once. Predict
+// returns an error if the upgrade would act without an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, error) {
 	spec, req = AssumeReplacements(spec, req)
 	runs := drawOrders(spec)
@@ -156,7 +153,7 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 	}
 	if err := work.Wait(); err != nil {
 		failed := slices.IndexFunc(runs, func(r predictedRun) bool { return r.err != nil })
-		return runs[failed].forecast, runs[failed].err // the same each time, whichever failed first
+		return runs[failed].forecast, runs[failed].err // the same error each time, whichever run failed first
 	}
 	f := runs[0].forecast
 	for i := range runs[1:] {
@@ -165,25 +162,26 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 	return f, nil
 }
 
-// AssumeReplacements returns the spec and the request with what a forecast assumes of groups whose nodes users replace. If the group has
-// no current node yet, users replace each drained node at once. Otherwise the upgrade waits for no replacement.
+// AssumeReplacements returns the spec and the request with a forecast's assumptions about groups whose nodes users
+// replace. If the group has no current node yet, users replace each drained node at once. Otherwise, the upgrade
+// waits for no replacement.
 func AssumeReplacements(spec Spec, req record.Request) (Spec, record.Request) {
 	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
-	if spec.Record.Run != "" { // its own settings stand
+	if spec.Record.Run != "" { // a running upgrade keeps its own settings
 		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
 	}
 	return spec, predictable(req, spec.Refilled)
 }
 
-// predictable is the request as a forecast carries it out. Where users bring no nodes, none is waited for.
+// predictable returns the request for a forecast. If users add no nodes, the upgrade waits for no replacement.
 func predictable(req record.Request, refilled bool) record.Request {
 	req.WaitReplacement = req.WaitReplacement && refilled
-	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
+	req.Run = cmp.Or(req.Run, "forecast") // a run gets its name when it begins
 	return req
 }
 
-// isAllOutdated reports whether users are still to bring all of the group's current nodes. Where some are
-// there, they are taken for all that there will be, and where no labels say which are, none can be brought.
+// isAllOutdated reports whether users have not added any current node to the group yet. If some current nodes exist,
+// they are assumed to be all. If no labels identify current nodes, users cannot add any.
 func (s *Spec) isAllOutdated() bool {
 	return s.Record.Run == "" && s.Group.Can.Refill == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }
@@ -191,13 +189,13 @@ func (s *Spec) isAllOutdated() bool {
 // predictedRun is one run of the upgrade in a copy of the cluster.
 type predictedRun struct {
 	spec Spec
-	// drawn is which of the drawn orders the nodes are started in; 0 is the one that loses least.
+	// drawn is the number of the drawn node order; 0 is the order that loses the least time.
 	drawn    uint64
 	forecast Forecast
 	err      error
 }
 
-// drawOrders are a run in the order that loses least, and one in each of those that are drawn.
+// drawOrders returns a run in the order that loses the least time, and a run for each drawn order.
 func drawOrders(spec Spec) []predictedRun {
 	runs := make([]predictedRun, spec.Draws+1)
 	for i := range runs {
@@ -213,7 +211,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.ownSurge = c.countOwnSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
-	var before []Unplaced // when it begins to stop: the nodes that it opens again take some of them back
+	var before []Unplaced // when it begins to stop, because the nodes that it then uncordons take some of them
 	stopping := false
 	rec, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
 		r.recordStep(w, step)
@@ -257,7 +255,7 @@ func (c *Cluster) countNotReached(started map[string]*nodeRecord) (n int) {
 	return n
 }
 
-// mergeUnplaced adds the pods of the second list that the first lacks, by name.
+// mergeUnplaced adds the pods of the second list that are not in the first, by name.
 func mergeUnplaced(all, more []Unplaced) []Unplaced {
 	for _, u := range more {
 		if !slices.ContainsFunc(all, func(known Unplaced) bool { return known.Pod == u.Pod }) {
@@ -268,7 +266,7 @@ func mergeUnplaced(all, more []Unplaced) []Unplaced {
 	return all
 }
 
-// widenToLatest takes over from the later run what makes the forecast the more careful one.
+// widenToLatest merges another run into the forecast. Each value becomes the more pessimistic of the two.
 func (f *Forecast) widenToLatest(late *Forecast) {
 	f.Duration, f.Endless = f.Duration.or(late.Duration), cmp.Or(f.Endless, late.Endless)
 	if f.Endless != "" {
@@ -306,14 +304,14 @@ func (f *Forecast) widenToLatest(late *Forecast) {
 		delete(byName, n.Name)
 	}
 	for i := range late.Nodes {
-		if n := &late.Nodes[i]; byName[n.Name] != nil { // the faster run failed before it came to this node
+		if n := &late.Nodes[i]; byName[n.Name] != nil { // the faster run failed before it started this node
 			f.Nodes = append(f.Nodes, *n)
 		}
 	}
 }
 
-// endsBetterThan reports whether an upgrade that ends so goes further than another: it reaches its goal,
-// or it fails, and reaches more nodes.
+// endsBetterThan reports whether an ending is better than another: it reaches its goal, or reaches more nodes before
+// it fails, or ends earlier.
 func (e *Ending) endsBetterThan(o *Ending) bool {
 	rank := func(e *Ending) int {
 		switch {
@@ -327,10 +325,10 @@ func (e *Ending) endsBetterThan(o *Ending) bool {
 	return cmp.Or(cmp.Compare(rank(e), rank(o)), cmp.Compare(e.NotReached, o.NotReached), cmp.Compare(e.After.Duration, o.After.Duration)) < 0
 }
 
-// Fails reports whether it ends before its goal.
+// Fails reports whether the upgrade ends before its goal.
 func (e *Ending) Fails() bool { return e.IsShort() && e.Result != record.LeftBehind }
 
-// IsShort reports whether it ends with fewer nodes replaced than were to be.
+// IsShort reports whether the upgrade ends with fewer nodes replaced than requested.
 func (e *Ending) IsShort() bool { return e.Result != "" && e.Result != record.Succeeded }
 
 func (s Span) or(o Span) Span {
@@ -343,7 +341,7 @@ func (s Span) or(o Span) Span {
 	return s
 }
 
-// both is the span of an end that each of two runs comes to, and zero where one of them never does.
+// both returns the span of an event that happens in both runs, or zero if it does not happen in one of them.
 func (s Span) both(o Span) Span {
 	if s == (Span{}) || o == (Span{}) {
 		return Span{}
@@ -359,7 +357,7 @@ func (a amount) toQuantities(pods int) Amount {
 	return Amount{CPU: *resource.NewMilliQuantity(a.cpu, resource.DecimalSI), Memory: *resource.NewQuantity(a.memory, resource.BinarySI), Pods: pods}
 }
 
-// measureRoom adds up what must move and what is free for it.
+// measureRoom compares what the pods that must move request with what is free for them.
 func (c *Cluster) measureRoom(req record.Request) Room {
 	keys := map[*schedulingKey]bool{}
 	var moves amount
@@ -387,7 +385,7 @@ func (c *Cluster) measureRoom(req record.Request) Room {
 	return room
 }
 
-// measureFree adds up what is left on the nodes that take pods of any of the keys.
+// measureFree adds up the free resources of the nodes that take pods of any of the keys.
 func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	var free amount
 	var room Room
@@ -405,7 +403,7 @@ func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	return room
 }
 
-// leftOf is what is left; nothing of what the node does not report.
+// leftOf returns has minus used, or 0 if the node does not report the resource.
 func leftOf(has, used int64) int64 {
 	if has == fit.Unlimited {
 		return 0

@@ -9,14 +9,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// simGroup is the node group: its settings, and its members as they are and as an upgrade sees
-// them.
+// simGroup is the node group: its settings, its members, and the members as an upgrade sees them.
 type simGroup struct {
 	nodegroup.Group
 	clock    *clock
 	outdated func(*corev1.Node) bool
-	// members are by instance ID, or by node name without a cloud; the roster is what an upgrade
-	// sees of them, by name.
+	// members are by instance ID or, without a cloud, by node name. roster has the members as an upgrade sees them,
+	// by name.
 	members map[string]*member
 	roster  []nodegroup.Member
 }
@@ -25,11 +24,11 @@ type simGroup struct {
 type member struct {
 	node     *simNode
 	instance nodegroup.Instance
-	// shown is the name it has in the roster.
+	// shown is the member's name in the roster.
 	shown string
 }
 
-// showMember brings the roster up to date with a member.
+// showMember updates the member in the roster.
 func (g *simGroup) showMember(m *member) {
 	g.clock.changed = true
 	shown := nodegroup.Member{Instance: m.instance, Outdated: m.instance.Outdated}
@@ -53,7 +52,7 @@ func (g *simGroup) showMember(m *member) {
 	}
 }
 
-// hideMember takes a member off the roster.
+// hideMember removes a member from the roster.
 func (g *simGroup) hideMember(m *member) {
 	if i, ok := g.positionOfMember(m.shown); ok && m.shown != "" {
 		g.roster = slices.Delete(g.roster, i, i+1)
@@ -62,8 +61,7 @@ func (g *simGroup) hideMember(m *member) {
 	g.clock.changed = true
 }
 
-// showPodsOfNode brings the roster up to date with a node's pods; only those of outdated nodes
-// concern an upgrade.
+// showPodsOfNode updates a node's pods in the roster. The upgrade is woken only for pods of outdated nodes.
 func (g *simGroup) showPodsOfNode(n *simNode) {
 	if n.member == nil {
 		return
@@ -74,7 +72,7 @@ func (g *simGroup) showPodsOfNode(n *simNode) {
 	}
 }
 
-// removeNode takes the node away from its member, which goes with it if it has no instance.
+// removeNode removes the node of a member. A member without an instance is removed, too.
 func (g *simGroup) removeNode(m *member) {
 	name := m.node.node.Name
 	m.node = nil
@@ -86,7 +84,7 @@ func (g *simGroup) removeNode(m *member) {
 	g.showMember(m)
 }
 
-// removeInstance takes away a member whose instance is gone.
+// removeInstance removes a member whose instance is gone.
 func (g *simGroup) removeInstance(m *member) {
 	delete(g.members, m.instance.ID)
 	g.hideMember(m)
@@ -96,7 +94,7 @@ func (g *simGroup) positionOfMember(name string) (int, bool) {
 	return slices.BinarySearchFunc(g.roster, name, func(m nodegroup.Member, name string) int { return strings.Compare(m.Name(), name) })
 }
 
-// isOutdated reports whether the node belongs to the group and is to be replaced.
+// isOutdated reports whether the node belongs to the group and must be replaced.
 func (g *simGroup) isOutdated(n *simNode) bool {
 	if n.member == nil {
 		return false
@@ -105,7 +103,7 @@ func (g *simGroup) isOutdated(n *simNode) bool {
 	return ok && g.roster[i].Outdated
 }
 
-// zoneSizes counts the instances in service or on their way, by zone.
+// zoneSizes counts the instances that are not leaving, by zone.
 func (g *simGroup) zoneSizes() map[string]int {
 	size := map[string]int{}
 	for _, m := range g.members {
@@ -116,7 +114,7 @@ func (g *simGroup) zoneSizes() map[string]int {
 	return size
 }
 
-// smallestZone is where a group that launches by itself does so.
+// smallestZone returns the zone with the fewest instances. The group launches its next instance there.
 func (g *simGroup) smallestZone() string {
 	size := g.zoneSizes()
 	zones := slices.Clone(g.Zones)

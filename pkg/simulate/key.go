@@ -13,49 +13,48 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// schedulingKey is what the scheduler has to know of a pod, shared by pods that are alike in it.
+// schedulingKey is what the scheduler needs to know of a pod. Pods with the same requirements share one.
 type schedulingKey struct {
-	// sample is a pod of the key, kind and owner are its controller's.
+	// sample is a pod of the key. kind and owner are those of its controller.
 	sample *corev1.Pod
 	kind   string
 	owner  types.UID
-	// needs are what it takes up; what it asks of labels and taints is read with the rest.
+	// needs are the resources that the pod takes. Its requirements on labels and taints are read later; see read.
 	needs fit.Needs
-	// counts have pods of this key among those they count, repelledBy keep it away from others.
+	// counts are the podCounts that count pods of this key. repelledBy are the terms of other pods that keep it away.
 	counts     []*podCounts
 	repelledBy []*antiAffinityIndex
 
-	// The rest is read off the pod, for pods without a controller not before one is to be placed or
-	// repels others.
+	// The fields below are read from the sample. For pods without a controller, they are read only when such a pod is
+	// placed, or when its anti-affinity keeps others away.
 	read    bool
 	filters *filterCache
 	near    []affinityTerm
 	apart   []affinityTerm
-	// repels are its own against others, from apart.
+	// repels are the key's own anti-affinity terms, from apart.
 	repels []*antiAffinityIndex
 	spread []spreadConstraint
 }
 
-// affinityTerm is a required pod affinity or anti-affinity: the pods it means, and the label that
-// makes nodes one place.
+// affinityTerm is a required pod affinity or anti-affinity term: the pods that it selects, and its topology key.
 type affinityTerm struct {
 	pods  *podCounts
 	label string
 }
 
-// dependsOnPods reports whether it matters to the key where other pods are.
+// dependsOnPods reports whether the scheduling of the key depends on where other pods are.
 func (k *schedulingKey) dependsOnPods() bool {
 	return len(k.near)+len(k.apart)+len(k.spread)+len(k.repelledBy) > 0
 }
 
-// toleratesTaints reports whether the key tolerates the node's taints. It may be cordoned: pods of
-// DaemonSets are put there nevertheless.
+// toleratesTaints reports whether the key tolerates the node's taints. It ignores a cordon, because DaemonSet pods
+// tolerate one.
 func (k *schedulingKey) toleratesTaints(n *simNode) bool {
 	return !slices.ContainsFunc(n.room.Taints, func(taint corev1.Taint) bool { return !fit.Tolerates(k.needs.Tolerations, &taint) })
 }
 
-// scoredRequests is what the scheduler takes a pod to use when it ranks nodes: a guess where it
-// asks for nothing (kube-scheduler, util/pod_resources.go).
+// scoredRequests returns the requests that the scheduler assumes when it ranks nodes. For a pod that requests
+// nothing, these are default values (kube-scheduler, util/pod_resources.go).
 func (k *schedulingKey) scoredRequests() amount {
 	a := k.requests()
 	if a.cpu == 0 {
@@ -67,8 +66,8 @@ func (k *schedulingKey) scoredRequests() amount {
 	return a
 }
 
-// nodeAffinity is what all pods of the key ask of nodes: nil for a DaemonSet's, each of which names
-// its own node.
+// nodeAffinity returns the node affinity that all pods of the key share. It returns nil for a DaemonSet, because each
+// of its pods names its own node.
 func (k *schedulingKey) nodeAffinity() *corev1.NodeAffinity {
 	if k.sample.Spec.Affinity == nil || k.kind == daemonSet {
 		return nil
@@ -76,8 +75,8 @@ func (k *schedulingKey) nodeAffinity() *corev1.NodeAffinity {
 	return k.sample.Spec.Affinity.NodeAffinity
 }
 
-// filterID is equal for keys that the same nodes refuse by their taints and labels; empty when
-// there is no telling.
+// filterID returns a string that is equal for keys that the same nodes refuse by their taints and labels. It returns
+// "" if that cannot be determined.
 func (k *schedulingKey) filterID() string {
 	spec := &k.sample.Spec
 	id, err := json.Marshal([]any{spec.NodeSelector, k.nodeAffinity(), spec.Tolerations})
@@ -87,13 +86,13 @@ func (k *schedulingKey) filterID() string {
 	return string(id)
 }
 
-// requests is the CPU and memory that the scheduler sets aside for a pod.
+// requests returns the CPU and memory that the scheduler reserves for a pod.
 func (k *schedulingKey) requests() amount {
 	return amount{k.needs.Requests.CPU, k.needs.Requests.Memory}
 }
 
-// scheduleAlike reports whether two pods of one controller may go to the same places. A DaemonSet's
-// pods name their node in their affinity, which says nothing of the next.
+// scheduleAlike reports whether two pods of one controller can be scheduled to the same nodes. It ignores the
+// affinity of DaemonSet pods, because that names the node of one pod.
 func scheduleAlike(a, b *corev1.Pod, kind string) bool {
 	if a.Namespace != b.Namespace || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) {
 		return false
@@ -104,7 +103,7 @@ func scheduleAlike(a, b *corev1.Pod, kind string) bool {
 	return kind == daemonSet || reflect.DeepEqual(a.Spec.Affinity, b.Spec.Affinity)
 }
 
-// attachLimits are how many volumes each node may attach, by driver.
+// attachLimits returns how many volumes each node may attach, by driver.
 func attachLimits(all []*storagev1.CSINode) map[string]map[string]int64 {
 	limits := make(map[string]map[string]int64, len(all))
 	for _, csi := range all {

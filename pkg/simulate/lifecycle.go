@@ -12,8 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// podLifecycle is the kubelets, which start and stop pods, and the controllers that bring up others
-// for those that leave.
+// podLifecycle simulates the kubelets, which start and stop pods, and the controllers, which replace pods that leave.
 type podLifecycle struct {
 	clock     *clock
 	times     Times
@@ -25,18 +24,18 @@ type podLifecycle struct {
 	actions   *actionLog
 	sets      orderedSets
 	workloads *drain.WorkloadIndex
-	// daemons has a pod of each DaemonSet that runs on the group's nodes.
+	// daemons has one pod of each DaemonSet that has pods on the group's nodes.
 	daemons []*simPod
-	// faultsLast is the Spec's.
+	// faultsLast is Spec.FaultsLast.
 	faultsLast bool
-	// refused says why pods of workloads could not be created.
+	// refused is why pods of workloads could not be created.
 	refused map[drain.Workload]string
-	// findRefusal is the Spec's Refused.
+	// findRefusal is Spec.Refused.
 	findRefusal func(pod *corev1.Pod, beside bool) string
 }
 
-// addPods takes the pods of the Spec in, and returns those that run or wait. All keys are known
-// before the first pod is counted.
+// addPods adds the pods of the Spec, and returns those that are bound or pending. It creates all scheduling keys
+// before it counts the first pod.
 func (l *podLifecycle) addPods(pods []*corev1.Pod) []*simPod {
 	added := make([]*simPod, 0, len(pods))
 	for _, pod := range pods {
@@ -64,7 +63,7 @@ func (l *podLifecycle) addPod(u *simPod) bool {
 	return true
 }
 
-// resumeLifecycle has a pod of the Spec end or become ready that was about to when the simulation
+// resumeLifecycle schedules the end or the readiness of a pod that was already ending or starting when the simulation
 // begins.
 func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	pod, now := u.pod, l.clock.now
@@ -82,8 +81,8 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	}
 }
 
-// startOf is when the pod started, or was bound to its node where its kubelet has not begun with it;
-// false where neither is known.
+// startOf returns when the pod started or, before that, when it was bound to its node. started is false if neither is
+// known.
 func startOf(pod *corev1.Pod) (since time.Time, started bool) {
 	if pod.Status.StartTime != nil {
 		return pod.Status.StartTime.Time, true
@@ -96,25 +95,25 @@ func startOf(pod *corev1.Pod) (since time.Time, started bool) {
 	return time.Time{}, false
 }
 
-// overdue is how long after its deletion a pod with finalizers is taken to be kept by them.
+// overdue is how long after its expected end a deleted pod with finalizers counts as kept by them.
 const overdue = time.Minute
 
-// isKept reports whether finalizers keep a pod that should have ended, as that of a Job whose
-// controller does not take it off: nothing says that they end.
+// isKept reports whether finalizers keep a pod that should have ended, for example because the controller of its Job
+// does not remove the finalizer. It is unknown when such a pod goes.
 func isKept(pod *corev1.Pod, now time.Time) bool {
 	return pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && now.Sub(pod.DeletionTimestamp.Time) > overdue
 }
 
-// bindPodToNode puts the pod on a node, and into the sums.
+// bindPodToNode binds the pod to a node and counts it there.
 func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
 	l.index.bindToNode(u, n)
 	l.workloads.Store(u.pod)
 	l.changeUsage(u, 1)
 	l.scheduler.lowest = min(l.scheduler.lowest, priorityOf(u.pod))
-	l.scheduler.capacityFreed(n) // it may be what a pod with an affinity waits for
+	l.scheduler.capacityFreed(n) // a pod with an affinity may wait for this pod
 }
 
-// changeUsage adds a pod to its node's list and sums, or takes it away. Finished pods hold nothing.
+// changeUsage adds a pod to its node's list and sums, or removes it. Finished pods use no resources.
 func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 	n := u.node
 	l.index.nodes.removeFromRanking(n)
@@ -139,10 +138,10 @@ func (l *podLifecycle) updatePod(u *simPod, pod *corev1.Pod) {
 	l.group.showPodsOfNode(u.node)
 }
 
-// startPodOnNode binds the pod; it becomes ready in its time.
+// startPodOnNode binds the pod to the node. It becomes ready after its usual time.
 func (l *podLifecycle) startPodOnNode(u *simPod, n *simNode) {
 	if u.initiallyPending {
-		pod := *u.pod // it is the Spec's
+		pod := *u.pod // u.pod belongs to the Spec
 		u.pod = &pod
 	}
 	u.pod.Spec.NodeName = n.node.Name
@@ -156,7 +155,7 @@ func (l *podLifecycle) startPodOnNode(u *simPod, n *simNode) {
 	}
 }
 
-// readyAfter has the pod become ready when the time that it takes has passed since its start.
+// readyAfter schedules the pod's readiness for its usual time after its start.
 func (l *podLifecycle) readyAfter(u *simPod, started time.Time) {
 	wait := l.times.Ready
 	if l.times.ReadyOf != nil {
@@ -189,7 +188,7 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 	}
 }
 
-// surgePod creates the successor of a pod, which leaves when that is ready.
+// surgePod creates the successor of a pod. The pod is deleted when its successor is ready.
 func (l *podLifecycle) surgePod(u *simPod) {
 	if u.surged {
 		return
@@ -199,8 +198,8 @@ func (l *podLifecycle) surgePod(u *simPod) {
 	u.surged = l.createReplacement(next)
 }
 
-// beginPodDeletion begins a pod's deletion; its controller brings another up at once, or after the
-// end where names are kept.
+// beginPodDeletion begins a pod's deletion. The pod's controller creates a replacement at once, or after the pod's
+// end if the replacement has the same name or node.
 func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	if u.pod.DeletionTimestamp != nil {
 		return
@@ -217,14 +216,15 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	l.endPodAfter(u, l.terminationTime(u.pod))
 }
 
-// countReady notes that a ready pod came, or began to leave.
+// countReady counts a ready pod that was added or begins to leave.
 func (l *podLifecycle) countReady(u *simPod, change int32) {
 	l.budgets.countHealthy(u, change)
 	l.budgets.wakeForWorkload(u)
 	l.outages.countReady(u, int(change))
 }
 
-// endPodAfter has the pod end in a while. One whose node's kubelet is silent stays until its machine goes.
+// endPodAfter ends the pod after a time. If its node's kubelet is unreachable, the pod stays until its machine is
+// terminated.
 func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
 	if u.node != nil && nodegroup.IsSilent(u.node.node) {
 		return
@@ -240,7 +240,7 @@ func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
 	})
 }
 
-// gracePeriod is the time until a deletion's timestamp, which is when the pod should be gone.
+// gracePeriod returns the time from the deletion to the deletion timestamp, at which the pod should be gone.
 func (l *podLifecycle) gracePeriod(pod *corev1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
@@ -255,7 +255,7 @@ func (l *podLifecycle) terminationTime(pod *corev1.Pod) time.Duration {
 	return l.times.Gone(pod)
 }
 
-// removePodObject takes a pod away that has ended.
+// removePodObject removes a pod that has ended.
 func (l *podLifecycle) removePodObject(u *simPod) {
 	l.index.unbindFromNode(u)
 	l.workloads.Remove(u.pod)
@@ -266,8 +266,7 @@ func (l *podLifecycle) removePodObject(u *simPod) {
 	l.budgets.countExpected(u, -1)
 }
 
-// deletePodOfDeadNode ends a pod whose node is gone, and has its controller replace it
-// (podgc/gc_controller.go).
+// deletePodOfDeadNode removes a pod whose node is gone. The pod's controller replaces it (podgc/gc_controller.go).
 func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	leaving := u.pod.DeletionTimestamp != nil
 	if !leaving {
@@ -279,8 +278,7 @@ func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	}
 }
 
-// replacePod has a controller create the pod that takes the place of one that leaves, if there is
-// to be one.
+// replacePod creates the replacement of a pod that leaves, if its controller creates one.
 func (l *podLifecycle) replacePod(u *simPod) {
 	if !isReplaced(u) || u.surged || l.isScaledAway(u) {
 		return
@@ -297,7 +295,7 @@ func (l *podLifecycle) replacePod(u *simPod) {
 	}
 }
 
-// createReplacement creates a pod, and reports whether it could: the API server may refuse it.
+// createReplacement creates a pod and reports whether that succeeded. The API server may refuse it.
 func (l *podLifecycle) createReplacement(u *simPod) bool {
 	if l.findRefusal != nil {
 		if why := l.findRefusal(u.pod, u.succeeds != ""); why != "" {
@@ -318,11 +316,12 @@ func (l *podLifecycle) createReplacement(u *simPod) bool {
 	return true
 }
 
-// namedAfter is how long it takes at least until a controller has created a pod whose node its template names. The drain of a node to
-// which such pods come back would else do all of its evictions at one moment.
+// namedAfter is how long a controller takes to create a pod whose template names its node. Without this time, a drain
+// of that node would evict such pods again and again at the same moment.
 const namedAfter = time.Second
 
-// createOnNamedNode creates a pod whose workload's template names its node, fenced or not. Where that is gone, the pod goes with it.
+// createOnNamedNode creates a pod on the node that its template names, even if that is fenced. If the node is gone,
+// the pod is not created.
 func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
 	l.clock.scheduleAfter(namedAfter, func() {
 		n := l.index.nodes.byName[name]
@@ -339,21 +338,21 @@ func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
 	})
 }
 
-// createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn has come.
+// createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn it is.
 func (l *podLifecycle) createNextOrdinal(owner types.UID) {
 	for next := l.sets.takeNextMissing(owner); next != nil; next = l.sets.takeNextMissing(owner) {
 		l.createReplacement(next)
 	}
 }
 
-// addDaemonSet notes the DaemonSet of a pod on the group's nodes.
+// addDaemonSet remembers the pod's DaemonSet, which runs on the group's nodes.
 func (l *podLifecycle) addDaemonSet(u *simPod) {
 	if !slices.ContainsFunc(l.daemons, func(d *simPod) bool { return d.key.owner == u.key.owner }) {
 		l.daemons = append(l.daemons, u)
 	}
 }
 
-// startMissingDaemons brings up the pods of DaemonSets that a node which has come up lacks.
+// startMissingDaemons starts the DaemonSet pods that a new node lacks.
 func (l *podLifecycle) startMissingDaemons(n *simNode) {
 	for _, d := range l.findMissingDaemons(n) {
 		serial := l.clock.nextSerial()
@@ -364,8 +363,8 @@ func (l *podLifecycle) startMissingDaemons(n *simNode) {
 	}
 }
 
-// startDaemonPod brings a DaemonSet's pod up on the node, if it is there still and the pod may run
-// on it. There is always room: the scheduler evicts others for it.
+// startDaemonPod starts a DaemonSet pod on the node, if the node still exists and the pod may run on it. There is
+// always room, because the scheduler evicts other pods for it.
 func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 	if l.index.nodes.byName[n.node.Name] != n {
 		return
@@ -378,5 +377,5 @@ func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 	l.startPodOnNode(u, n)
 }
 
-// placePending starts the pods that wait and for which there is room by now.
+// placePending starts the pending pods for which there is room now.
 func (l *podLifecycle) placePending() { l.scheduler.placePending(l.startPodOnNode) }

@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// evictAgain is after how long a drain that is not ours evicts pods again that their budgets hold
-// (kubectl, pkg/drain).
+// evictAgain is after how long the cloud's own drain tries again to evict pods that a budget has blocked (kubectl,
+// pkg/drain).
 const evictAgain = 5 * time.Second
 
 // addsFirst reports whether the group's own cloud upgrades it and adds nodes for that.
@@ -22,8 +22,8 @@ func (c *Cluster) addsFirst() bool {
 	return c.group.Managed != nil && !c.group.Managed.TerminateFirst
 }
 
-// countOwnSurge is how many nodes the group's own cloud adds beyond those that replace outdated
-// ones (EKS E21); 0 for a group that this tool drives.
+// countOwnSurge returns how many nodes the group's own cloud adds beyond the replacements of outdated nodes (EKS
+// E21). It returns 0 for a group that this tool upgrades.
 func (c *Cluster) countOwnSurge(req record.Request) int {
 	if !c.addsFirst() {
 		return 0
@@ -37,9 +37,9 @@ func (c *Cluster) countOwnSurge(req record.Request) int {
 	return max(0, req.Surge-outdated)
 }
 
-// giveNodeBack has the group's own cloud take back one of the nodes that it added: the node is
-// closed and drained for as long as a node may take, and goes with what is left on it (EKS E60,
-// E62). It returns false when the group has its size from before.
+// giveNodeBack simulates how the group's own cloud removes one of the nodes that it added. The node is cordoned and
+// drained for up to the drain timeout. Then it is terminated with the pods that are left on it (EKS E60, E62).
+// giveNodeBack returns false when the group has its original size again.
 func (c *Cluster) giveNodeBack(req record.Request, size int) bool {
 	if !c.addsFirst() || c.group.Desired <= size {
 		return false
@@ -57,8 +57,8 @@ func (c *Cluster) giveNodeBack(req record.Request, size int) bool {
 	return true
 }
 
-// chooseSurplus is the node that a shrinking group gives up: in the zone with the most nodes the
-// oldest or, of a drawn order, any.
+// chooseSurplus returns the node that a shrinking group removes: the oldest in the zone with the most nodes. In a
+// drawn order, it is any node of that zone.
 func (c *Cluster) chooseSurplus() *member {
 	size := c.group.zoneSizes()
 	var chosen *member
@@ -74,7 +74,7 @@ func (c *Cluster) chooseSurplus() *member {
 	return chosen
 }
 
-// compareAge is negative when a goes before b.
+// compareAge returns a negative number if a is removed before b.
 func (c *Cluster) compareAge(a, b *member) int {
 	if c.drawn != 0 {
 		return cmp.Compare(hashName(a.instance.ID, c.drawn), hashName(b.instance.ID, c.drawn))
@@ -84,11 +84,11 @@ func (c *Cluster) compareAge(a, b *member) int {
 
 func hashName(name string, seed uint64) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write(append([]byte(name), byte(seed))) // a hash takes all
+	_, _ = h.Write(append([]byte(name), byte(seed))) // writing to a hash never fails
 	return h.Sum64()
 }
 
-// drainSurplus closes a node and evicts its pods, as often as their budgets need.
+// drainSurplus cordons a node and evicts its pods. It repeats the evictions that budgets refuse.
 func (c *Cluster) drainSurplus(n *simNode, req record.Request) {
 	closed := n.node.DeepCopy()
 	closed.Spec.Unschedulable = true
@@ -101,7 +101,7 @@ func (c *Cluster) drainSurplus(n *simNode, req record.Request) {
 	}
 }
 
-// evictAll evicts the pods of a node that can be, and reports whether any is left that must go.
+// evictAll tries to evict the node's pods, and reports whether any pod that must leave was there.
 func (c *Cluster) evictAll(n *simNode, policy drain.Policy) bool {
 	left := false
 	for _, pod := range n.pods {

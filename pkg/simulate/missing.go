@@ -15,18 +15,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// arrivals are the pods that are on their way when the simulation begins. They come up with its
-// first event.
+// arrivals are pods that are about to be created or scheduled when the simulation begins. The first event creates or
+// schedules them.
 type arrivals struct {
-	// missing are to be created: each is like the pod that it follows.
+	// missing has, for each pod that must be created, an existing pod or a prototype that it replaces.
 	missing []*simPod
-	// unseen tells that pods wait for a node which no scheduler has looked at yet.
+	// unseen is true if there are pending pods that no scheduler has seen yet.
 	unseen bool
-	// bare are nodes that came up so shortly ago that pods of DaemonSets may be missing there.
+	// bare are nodes that joined recently and may lack DaemonSet pods.
 	bare []*simNode
 }
 
-// findArrivals finds the pods that are on their way, of those that there are.
+// findArrivals returns the arrivals of the given pods and of the nodes.
 func (l *podLifecycle) findArrivals(pods []*simPod) arrivals {
 	a := arrivals{missing: l.findMissing(pods), unseen: l.scheduler.hasUnseen()}
 	for _, n := range l.index.nodes.sorted {
@@ -39,7 +39,7 @@ func (l *podLifecycle) findArrivals(pods []*simPod) arrivals {
 
 func (a *arrivals) isEmpty() bool { return !a.unseen && len(a.missing)+len(a.bare) == 0 }
 
-// bringUp creates the missing pods, and looks for nodes for those that none was looked for.
+// bringUp creates the missing pods and schedules the unseen pods.
 func (l *podLifecycle) bringUp(a arrivals) {
 	for _, n := range a.bare {
 		l.startMissingDaemons(n)
@@ -54,8 +54,8 @@ func (l *podLifecycle) bringUp(a arrivals) {
 	}
 }
 
-// findPlace finds a node for a pod that no scheduler has looked at. That of a DaemonSet's pod is named
-// by its controller; where there is no such node, the pod goes with it.
+// findPlace returns a node for a pod that no scheduler has seen. For a DaemonSet pod, that is the node that its
+// controller chose. If that node does not exist, findPlace returns nil, and the pod is dropped.
 func (l *podLifecycle) findPlace(u *simPod) *simNode {
 	if u.key.kind != daemonSet {
 		return l.scheduler.assignNode(u)
@@ -63,8 +63,8 @@ func (l *podLifecycle) findPlace(u *simPod) *simNode {
 	return l.index.nodes.byName[drain.TargetNode(u.pod)]
 }
 
-// findMissing lists a pod for each one that a controller lacks and will create at once: one that the
-// missing one is like, as though it had just gone.
+// findMissing returns, for each pod that a controller lacks and will create at once, a pod that it will be like. The
+// caller replaces that pod as if it had just left.
 func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
 	present := map[types.UID][]*simPod{}
 	for _, u := range pods {
@@ -87,14 +87,14 @@ func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
 	return missing
 }
 
-// isCounted reports whether its controller counts the pod as one of those that there should be. A
-// StatefulSet waits until the name of a leaving pod is free.
+// isCounted reports whether the pod's controller counts it as one of its replicas. A StatefulSet also counts a pod
+// that is being deleted, because it waits until the name is free.
 func isCounted(u *simPod) bool {
 	return !isFinished(u.pod) && (u.pod.DeletionTimestamp == nil || u.key.kind == statefulSet)
 }
 
-// chooseSample returns the pod that a missing one of a ReplicaSet is like: a ready one, another one or
-// one made from the template; nil where nothing tells.
+// chooseSample returns the pod that a missing pod of a ReplicaSet will be like: a ready one, another one, or one
+// created from the template. It returns nil if there is none.
 func (l *podLifecycle) chooseSample(id types.UID, present []*simPod) *simPod {
 	for _, u := range present {
 		if drain.Ready(u.pod) {
@@ -107,7 +107,7 @@ func (l *podLifecycle) chooseSample(id types.UID, present []*simPod) *simPod {
 	return l.newFromTemplate(id, l.sets.workloads[id].Pods.Name)
 }
 
-// findMissingOrdinals lists a pod for each name of the StatefulSet that no pod has.
+// findMissingOrdinals returns a prototype for each name of the StatefulSet that no pod has.
 func (l *podLifecycle) findMissingOrdinals(id types.UID, present []*simPod) []*simPod {
 	set := l.sets.workloads[id].Pods
 	known := map[int]*simPod{}
@@ -131,8 +131,8 @@ func (l *podLifecycle) findMissingOrdinals(id types.UID, present []*simPod) []*s
 	return missing
 }
 
-// nearestOrdinal returns the next pod before the ordinal, which a rollout reaches later, or else the
-// next one after it; nil without pods.
+// nearestOrdinal returns the next pod before the ordinal, because a rollout reaches that later. If there is none, it
+// returns the next pod after the ordinal, or nil without pods.
 func nearestOrdinal(known map[int]*simPod, ordinal int) *simPod {
 	ordinals := slices.Sorted(maps.Keys(known))
 	if len(ordinals) == 0 {
@@ -161,7 +161,7 @@ func (l *podLifecycle) renameOrdinal(u *simPod, name string) *simPod {
 	return l.newPrototype(&pod)
 }
 
-// nameOrdinal sets the labels of a StatefulSet's pod that tell its name (stateful_set_utils.go,
+// nameOrdinal sets the labels of a StatefulSet's pod that contain its name and ordinal (stateful_set_utils.go,
 // updateIdentity).
 func nameOrdinal(pod *corev1.Pod) {
 	if pod.Labels == nil {
@@ -170,7 +170,8 @@ func nameOrdinal(pod *corev1.Pod) {
 	pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(ordinalOf(pod))
 }
 
-// newFromTemplate returns a pod of the controller as its template says, nil where that is not known.
+// newFromTemplate returns a pod of the controller, created from its template. It returns nil if the template is not
+// known.
 func (l *podLifecycle) newFromTemplate(id types.UID, name string) *simPod {
 	workload := l.sets.workloads[id]
 	set := workload.Pods
@@ -199,19 +200,19 @@ func (l *podLifecycle) newFromTemplate(id types.UID, name string) *simPod {
 	return l.newPrototype(pod)
 }
 
-// newPrototype returns what another pod follows that is not there itself.
+// newPrototype returns a simPod that is not in the cluster itself, and that others are created from.
 func (l *podLifecycle) newPrototype(pod *corev1.Pod) *simPod {
 	return &simPod{pod: pod, key: l.index.schedulingKeyOf(pod), budgets: l.budgets.index.Covering(pod)}
 }
 
-// isScaledAway reports whether the pod is beyond the scale of its StatefulSet, which does not create
-// it again.
+// isScaledAway reports whether the pod's ordinal is beyond the scale of its StatefulSet, which therefore does not
+// create it again.
 func (l *podLifecycle) isScaledAway(u *simPod) bool {
 	set := l.sets.workloads[u.key.owner].Pods
 	return set != nil && set.Kind == statefulSet && ordinalOf(u.pod) >= set.First+set.Count
 }
 
-// findMissingDaemons lists a pod of each DaemonSet of the group that has none on the node.
+// findMissingDaemons returns one pod of each DaemonSet of the group that has no pod on the node.
 func (l *podLifecycle) findMissingDaemons(n *simNode) []*simPod {
 	return slices.DeleteFunc(slices.Clone(l.daemons), func(d *simPod) bool {
 		return slices.ContainsFunc(n.pods, func(pod *corev1.Pod) bool { return drain.ControllerOf(pod) == d.key.owner })

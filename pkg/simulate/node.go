@@ -12,33 +12,32 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// amount is what a pod asks for or a node has: thousandths of a CPU, and bytes.
+// amount is an amount of CPU in millicores and of memory in bytes.
 type amount struct{ cpu, memory int64 }
 
 func (a amount) plus(b amount) amount { return amount{a.cpu + b.cpu, a.memory + b.memory} }
 func (a amount) times(n int64) amount { return amount{n * a.cpu, n * a.memory} }
 
-// simNode is a node with its pods and the sums that placing pods needs.
+// simNode is a node with its pods, and with sums that the scheduler needs.
 type simNode struct {
-	// number is its own among all nodes that were ever there.
+	// number is unique among all nodes that have ever existed.
 	number int32
 	node   *corev1.Node
 	// member is nil for a node outside the group.
 	member *member
-	// pods are sorted by UID. The slice is replaced, never changed: a World may show it.
+	// pods are sorted by UID. The slice is replaced, never changed, because a World may share it.
 	pods []*corev1.Pod
-	// room is what the node has and what its pods take up.
+	// room has the node's resources and what its pods use.
 	room fit.Node
-	// scored is what they take up, with the scheduler's guess for pods that ask for nothing.
+	// scored is what its pods use, with the scheduler's default values for pods that request nothing.
 	scored amount
-	// closed is a node that takes no pods at all; ranked is one that the scheduler looks at.
+	// closed is true if the node takes no pods at all. ranked is true if the node is in the ranking.
 	closed bool
 	ranked bool
 	rank   rank
 }
 
-// rank orders nodes for the scheduler: the one with the least of it allocated first, then by pods,
-// then by name.
+// rank orders nodes for the scheduler: by the share of allocated resources, then by the number of pods, then by name.
 type rank struct {
 	load int64
 	pods int
@@ -49,7 +48,7 @@ func (r rank) compareRanks(o rank) int {
 	return cmp.Or(cmp.Compare(r.load, o.load), cmp.Compare(r.pods, o.pods), strings.Compare(r.name, o.name))
 }
 
-// loadScale is the load of a node that is full.
+// loadScale is the load of a full node.
 const loadScale = 10_000
 
 func (n *simNode) currentRank() rank {
@@ -63,7 +62,7 @@ func (n *simNode) currentRank() rank {
 	return r
 }
 
-// readNodeObject takes over what the scheduler reads off the node object.
+// readNodeObject updates the fields that depend on the node object.
 func (n *simNode) readNodeObject(node *corev1.Node) {
 	n.node = node
 	n.room.Read(node)
@@ -74,7 +73,7 @@ func comparePodUID(pod *corev1.Pod, uid types.UID) int {
 	return strings.Compare(string(pod.UID), string(uid))
 }
 
-// placePodOnNode puts the pod into the node's list, in the place of the one it replaces.
+// placePodOnNode adds the pod to the node's list, or replaces its earlier version.
 func (n *simNode) placePodOnNode(pod *corev1.Pod) {
 	i, known := slices.BinarySearchFunc(n.pods, pod.UID, comparePodUID)
 	pods := make([]*corev1.Pod, 0, len(n.pods)+1)
@@ -91,17 +90,17 @@ func (n *simNode) removePodFromNode(uid types.UID) {
 	}
 }
 
-// nodeIndex is all nodes, and those that take pods in the order in which the scheduler tries them.
+// nodeIndex has all nodes, and a ranking of those that take pods, in the order in which the scheduler tries them.
 type nodeIndex struct {
 	byName map[string]*simNode
-	// sorted are by name; the ranking, by how much of a node is allocated.
+	// sorted is sorted by name. ranking is sorted by how much of a node is allocated.
 	sorted  []*simNode
 	ranking ranking
-	// added counts all nodes that were ever there.
+	// added counts all nodes that have ever existed.
 	added int32
 }
 
-// removeFromRanking takes the node out of the scheduler's order, to be changed and ranked again.
+// removeFromRanking removes the node from the ranking before its rank changes.
 func (x *nodeIndex) removeFromRanking(n *simNode) {
 	if n.ranked {
 		x.ranking.removeNode(n)

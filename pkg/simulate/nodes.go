@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// nodeLifecycle has nodes come, change and go, with all that follows for the pods on them.
+// nodeLifecycle adds, changes and removes nodes, and updates the pods on them.
 type nodeLifecycle struct {
 	clock   *clock
 	group   *simGroup
@@ -19,7 +19,7 @@ type nodeLifecycle struct {
 	actions *actionLog
 }
 
-// addNode takes in a new node, of a member of the group or of none.
+// addNode adds or updates a node. owner is nil for a node outside the group.
 func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 	n, known := l.index.nodes.byName[node.Name]
 	if !known {
@@ -31,14 +31,14 @@ func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 	return n
 }
 
-// joinNode takes in a node that has come up, for daemons and for pods that wait.
+// joinNode adds a node that has become Ready, and starts DaemonSet pods and pending pods on it.
 func (l *nodeLifecycle) joinNode(node *corev1.Node, owner *member) {
 	n := l.addNode(node, owner)
 	l.pods.startMissingDaemons(n)
 	l.pods.scheduler.capacityFreed(n)
 }
 
-// updateNode takes a new version of a node into account.
+// updateNode replaces a node's object by a newer version.
 func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
 	l.index.nodes.removeFromRanking(n)
 	before := n.node
@@ -52,8 +52,8 @@ func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
 	}
 }
 
-// updateInstance takes a change of a member's instance into account, and with it whether its node
-// takes pods.
+// updateInstance updates the node and the roster after a change of a member's instance. A node whose instance is
+// leaving takes no pods.
 func (l *nodeLifecycle) updateInstance(m *member) {
 	if m.node != nil {
 		l.updateNode(m.node, m.node.node)
@@ -62,7 +62,7 @@ func (l *nodeLifecycle) updateInstance(m *member) {
 	l.group.showMember(m)
 }
 
-// removeNode removes a node of the group and everything on it.
+// removeNode removes a node of the group and all pods on it.
 func (l *nodeLifecycle) removeNode(n *simNode) {
 	l.index.nodes.removeFromRanking(n)
 	n.closed = true
@@ -76,7 +76,8 @@ func (l *nodeLifecycle) removeNode(n *simNode) {
 	l.group.removeNode(n.member)
 }
 
-// actOnNode does something to a node of the group, unless it is gone or is another by now.
+// actOnNode calls act for a node of the group. The outcome is Moved if the node is gone or was replaced by another of
+// the same name.
 func (l *nodeLifecycle) actOnNode(name string, uid types.UID, act func(*simNode) error) (nodegroup.Outcome, string) {
 	n, ok := l.index.nodes.byName[name]
 	if !ok || n.member == nil || n.node.UID != uid {
@@ -88,7 +89,7 @@ func (l *nodeLifecycle) actOnNode(name string, uid types.UID, act func(*simNode)
 	return nodegroup.OutcomeDone, ""
 }
 
-// applyAction carries out an action of the run that changes a node in place.
+// applyAction executes an action of the run that changes a node object.
 func (l *nodeLifecycle) applyAction(a nodemark.NodeAction, run string) (nodegroup.Outcome, string) {
 	return l.actOnNode(a.Target().Node, a.Target().UID, func(n *simNode) error {
 		node := n.node.DeepCopy()

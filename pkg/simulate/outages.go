@@ -8,17 +8,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// outages add up for how long workloads have no ready pod that had one.
+// outages adds up the time during which workloads that had a ready pod have none.
 type outages struct {
 	clock *clock
-	// ready counts the ready pods of a controller; since is from when on it has none.
+	// ready counts the ready pods of a controller. since is when a controller lost its last one.
 	ready map[types.UID]int
 	since map[types.UID]time.Time
 	total time.Duration
 }
 
-// countReady notes that a ready pod came, or began to leave. Pods of one node or of one task are no
-// workload that others could miss.
+// countReady counts a ready pod that was added or begins to leave. It ignores DaemonSets and Jobs, because their pods
+// serve one node or one task.
 func (o *outages) countReady(u *simPod, change int) {
 	owner := u.key.owner
 	if owner == "" || u.key.kind == daemonSet || u.key.kind == "Job" || drain.IsForeignJob(u.pod) || (change < 0 && !drain.Ready(u.pod)) {
@@ -35,7 +35,7 @@ func (o *outages) countReady(u *simPod, change int) {
 	}
 }
 
-// sum is the time so far, of workloads that are without a ready pod now, too.
+// sum returns the total time so far, including workloads that have no ready pod now.
 func (o *outages) sum() time.Duration {
 	total := o.total
 	for _, since := range o.since {

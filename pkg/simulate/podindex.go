@@ -13,44 +13,44 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// simPod is a pod and what the cluster knows of it.
+// simPod is a pod with the simulation's data about it.
 type simPod struct {
-	// pod is replaced when it changes, never changed: a World may show it.
+	// pod is replaced, never changed, because a World may share it.
 	pod *corev1.Pod
 	key *schedulingKey
-	// node is nil while no node takes it; waitingSince is since when.
+	// node is nil while no node takes the pod. waitingSince is when it began to wait.
 	node         *simNode
 	waitingSince time.Time
 	budgets      []*drain.Budget
-	// broken is a pod that takes the place of one that was not ready for long: it does not become
-	// ready either.
+	// broken is true for the replacement of a pod that was unready for long. The replacement does not become ready
+	// either.
 	broken bool
-	// surged is a pod whose successor is there before it goes; succeeds is the one that goes when
-	// this one is ready.
+	// surged is true if the pod's successor was created before the pod's deletion. succeeds is the pod that is
+	// deleted when this pod is ready.
 	surged   bool
 	succeeds types.UID
-	// preempted is a pod for which others were ended.
+	// preempted is true if other pods were evicted for this pod.
 	preempted bool
-	// initiallyPending waited before the simulation began.
+	// initiallyPending is true if the pod was pending before the simulation began.
 	initiallyPending bool
 }
 
-// podIndex is the pods on nodes, and what it takes to place others beside them without looking at
-// each.
+// podIndex has the pods on nodes, and counts with which the scheduler can place pods without a search through all
+// pods.
 type podIndex struct {
 	nodes nodeIndex
 	bound map[types.UID]*simPod
-	// keys are by controller, keysIn by namespace; counts by what they mean, countsIn by namespace.
+	// keys are by controller, keysIn by namespace. counts are by what they select, countsIn by namespace.
 	keys     map[types.UID][]*schedulingKey
 	keysIn   map[string][]*schedulingKey
 	counts   map[string]*podCounts
 	countsIn map[string][]*podCounts
 	domains  map[string]*spreadDomain
 	filters  map[string]*filterCache
-	// storage finds what pods mount, attachable how many volumes each node may attach by driver.
+	// storage finds the volumes of pods. attachable is how many volumes each node may attach, by driver.
 	storage    *fit.Storage
 	attachable map[string]map[string]int64
-	// labels are those of namespaces, nil where they are not known.
+	// labels are the labels of namespaces; nil if they are not known.
 	labels map[string]labels.Set
 }
 
@@ -63,26 +63,26 @@ func newPodIndex(spec *Spec) *podIndex {
 	}
 }
 
-// everywhere stands for all namespaces where counts are listed by namespace.
+// everywhere is the key for all namespaces in countsIn.
 const everywhere = ""
 
-// bindToNode notes that the pod is on the node.
+// bindToNode records that the pod is on the node.
 func (x *podIndex) bindToNode(u *simPod, n *simNode) {
 	if a := u.pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		x.readSchedulingKey(u.key) // it keeps others away from now on
+		x.readSchedulingKey(u.key) // its anti-affinity keeps others away from now on
 	}
 	x.bound[u.pod.UID] = u
 	u.node = n
 	countPod(u, 1, u.pod.DeletionTimestamp == nil)
 }
 
-// unbindFromNode forgets a pod that has ended.
+// unbindFromNode removes a pod that has ended.
 func (x *podIndex) unbindFromNode(u *simPod) {
 	countPod(u, -1, u.pod.DeletionTimestamp == nil)
 	delete(x.bound, u.pod.UID)
 }
 
-// schedulingKeyOf finds the key among those of the pod's controller, or makes it.
+// schedulingKeyOf returns the scheduling key of the pod, and creates it if the pod's controller has no such key yet.
 func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
 	needs := x.storage.TakesOf(pod)
 	owner := metav1.GetControllerOfNoCopy(pod)
@@ -100,7 +100,7 @@ func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
 	return k
 }
 
-// addSchedulingKey has the key's pods counted by all counts that mean them.
+// addSchedulingKey adds the key to all counts that select its pods.
 func (x *podIndex) addSchedulingKey(k *schedulingKey) *schedulingKey {
 	namespace := k.sample.Namespace
 	x.keysIn[namespace] = append(x.keysIn[namespace], k)
@@ -112,7 +112,7 @@ func (x *podIndex) addSchedulingKey(k *schedulingKey) *schedulingKey {
 	return k
 }
 
-// readSchedulingKey reads the rest of the key off its pod, once.
+// readSchedulingKey reads the remaining fields of the key from its sample, once.
 func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	if k.read {
 		return
@@ -121,7 +121,7 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	spec := &k.sample.Spec
 	affinity := spec.Affinity
 	if k.kind == daemonSet {
-		affinity = nil // it names the node of one pod
+		affinity = nil // it contains the node of one pod
 	}
 	k.needs.SetPlace(spec.NodeSelector, affinity, spec.Tolerations)
 	k.filters = x.filterCacheOf(k)
@@ -131,7 +131,7 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	x.readSpread(k)
 }
 
-// filterCacheOf finds or makes what is known of the nodes that refuse the key.
+// filterCacheOf returns the cache of nodes that refuse the key, and creates it if necessary.
 func (x *podIndex) filterCacheOf(k *schedulingKey) *filterCache {
 	id := k.filterID()
 	if known, ok := x.filters[id]; ok && id != "" {
@@ -142,7 +142,7 @@ func (x *podIndex) filterCacheOf(k *schedulingKey) *filterCache {
 	return f
 }
 
-// readPodAffinity reads which pods the key wants beside it and which it keeps away.
+// readPodAffinity reads the key's inter-pod affinity and anti-affinity.
 func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) {
 	if affinity.PodAffinity != nil {
 		k.near = x.readFriends(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
@@ -156,7 +156,7 @@ func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) 
 	}
 }
 
-// readFriends reads the terms of a pod's affinity. Each means the pods that all of them match
+// readFriends reads the terms of a pod's affinity. Each term counts only pods that match all terms
 // (interpodaffinity/filtering.go, podMatchesAllAffinityTerms).
 func (x *podIndex) readFriends(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
 	var all []podMatch
@@ -178,24 +178,24 @@ func (x *podIndex) readAffinityTerms(pod *corev1.Pod, required []corev1.PodAffin
 	return terms
 }
 
-// affinityTermOf is a term that means the pods that all of the matches select.
+// affinityTermOf returns a term for the pods that all of the matches select.
 func (x *podIndex) affinityTermOf(label string, all ...podMatch) affinityTerm {
 	term := affinityTerm{pods: x.podCountsOf(all...), label: label}
 	x.countPlaces(term)
 	return term
 }
 
-// readMatch reads which pods a term selects.
+// readMatch returns the pods that a term selects.
 func (x *podIndex) readMatch(pod *corev1.Pod, term *corev1.PodAffinityTerm) podMatch {
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {
-		selector = labels.Nothing() // the API server admits no such pod
+		selector = labels.Nothing() // the API server admits no pod with such a selector
 	}
 	return podMatch{x.termNamespaces(pod, term), selector}
 }
 
-// termNamespaces are those whose pods the term means, nil for all. A selector of namespaces whose
-// labels are not known is taken to select all: the stricter reading for pods that keep apart.
+// termNamespaces returns the namespaces of the pods that the term selects, nil for all. If the labels of namespaces
+// are not known, a namespace selector selects all. That is the stricter assumption for anti-affinity.
 func (x *podIndex) termNamespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []string {
 	if t.NamespaceSelector == nil {
 		if len(t.Namespaces) == 0 {
@@ -220,7 +220,7 @@ func (x *podIndex) termNamespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []
 	return slices.Compact(selected)
 }
 
-// labelsOf are the labels of namespaces by name, nil without namespaces.
+// labelsOf returns the labels of namespaces by name, or nil without namespaces.
 func labelsOf(namespaces []*corev1.Namespace) map[string]labels.Set {
 	if len(namespaces) == 0 {
 		return nil
@@ -247,7 +247,7 @@ func (x *podIndex) readSpread(k *schedulingKey) {
 	}
 }
 
-// readConstraint reads one topology spread constraint of those whose labels are given.
+// readConstraint reads one topology spread constraint of the key. keys are the topology keys of all its constraints.
 func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadConstraint, keys []string) spreadConstraint {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil {
@@ -261,7 +261,7 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 	}
 	counted := selector
 	if counted.Empty() {
-		counted = labels.Nothing() // as the scheduler counts (podtopologyspread/common.go, countPodsMatchSelector)
+		counted = labels.Nothing() // like the scheduler (podtopologyspread/common.go, countPodsMatchSelector)
 	}
 	pods := x.podCountsOf(podMatch{[]string{k.sample.Namespace}, counted})
 	domain := x.addSpreadDomain(newSpreadDomain(k, c, keys))
@@ -275,7 +275,7 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 	return read
 }
 
-// addSpreadDomain returns the domain that is known and holds the same nodes, or fills this one.
+// addSpreadDomain returns the known domain with the same nodes. If there is none, it fills and adds this one.
 func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
 	id := d.id()
 	if known, ok := x.domains[id]; ok {
@@ -290,7 +290,7 @@ func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
 	return d
 }
 
-// podCountsOf finds or makes the counts of the pods that all of the matches select.
+// podCountsOf returns the counts of the pods that all of the matches select, and creates them if necessary.
 func (x *podIndex) podCountsOf(all ...podMatch) *podCounts {
 	id := all[0].id()
 	for _, more := range all[1:] {
@@ -306,7 +306,7 @@ func (x *podIndex) podCountsOf(all ...podMatch) *podCounts {
 	return c
 }
 
-// countedPods are the pods on nodes that are counted, in any order.
+// countedPods returns the bound pods that are counted, in any order.
 func (x *podIndex) countedPods(c *podCounts) (pods []*simPod) {
 	for _, u := range x.bound {
 		if !isFinished(u.pod) && slices.Contains(u.key.counts, c) {
@@ -316,7 +316,7 @@ func (x *podIndex) countedPods(c *podCounts) (pods []*simPod) {
 	return pods
 }
 
-// countPlaces has the pods of the term counted by the value of its label.
+// countPlaces counts the pods of the term by the value of its label, unless that is already done.
 func (x *podIndex) countPlaces(t affinityTerm) {
 	if t.pods.places[t.label] != nil {
 		return
@@ -328,7 +328,7 @@ func (x *podIndex) countPlaces(t affinityTerm) {
 	t.pods.places[t.label] = sums
 }
 
-// spreadCountsOf finds or makes the counts of these pods over the places of a domain.
+// spreadCountsOf returns the counts of these pods over the topology domains, and creates them if necessary.
 func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string) *spreadCounts {
 	for _, s := range pods.spreads {
 		if s.over == d && s.label == label {
@@ -345,7 +345,7 @@ func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string
 	return s
 }
 
-// indexPodCounts has the pods of the keys that are known counted, and of those to come.
+// indexPodCounts registers the counts for existing and for future keys.
 func (x *podIndex) indexPodCounts(c *podCounts) {
 	namespaces := c.all[0].namespaces
 	if namespaces == nil {
@@ -368,8 +368,7 @@ func (x *podIndex) indexPodCounts(c *podCounts) {
 	}
 }
 
-// nodeChanged brings what is kept of nodes up to date with one that was another before; now is nil
-// for one that goes.
+// nodeChanged updates all indexes after a change of a node. now is nil for a node that is removed.
 func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
 	for _, d := range x.domains {
 		was, is := d.nodes[n], now != nil && d.includesNode(n)
@@ -390,7 +389,7 @@ func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
 	}
 }
 
-// shiftPodsInDomain has the pods of a node counted in or out of the spreads over a domain.
+// shiftPodsInDomain adds the node's pods to the spread counts over a domain, or removes them.
 func (x *podIndex) shiftPodsInDomain(n *simNode, d *spreadDomain, labels map[string]string, change int) {
 	for _, pod := range n.pods {
 		if pod.DeletionTimestamp != nil || isFinished(pod) {

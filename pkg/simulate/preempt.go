@@ -9,17 +9,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// preemption is a node and the pods of less priority that would have to leave it for a pod.
+// preemption is a node with the pods of lower priority that must leave it for a pod.
 type preemption struct {
 	node    *simNode
 	victims []*simPod
-	// violations are the victims whose budget is closed; highest and sum are of their priorities.
+	// violations counts the victims whose budget is closed. highest and sum are those of the victims' priorities.
 	violations int
 	highest    int32
 	sum        int64
 }
 
-// priorityOf is the pod's priority, which is 0 where none was set.
+// priorityOf returns the pod's priority. The default is 0.
 func priorityOf(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
@@ -27,8 +27,8 @@ func priorityOf(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// preempt ends pods of less priority where that makes room for the pod, once. It waits until they
-// have ended. Only CPU, memory, other resources, ports and the number of pods are won that way.
+// preempt evicts pods of lower priority if that makes room for the pod, only once for each pod. The pod waits until
+// they have ended. Preemption can free only CPU, memory, other resources, ports and the number of pods.
 func (s *scheduler) preempt(u *simPod) {
 	never := u.pod.Spec.PreemptionPolicy != nil && *u.pod.Spec.PreemptionPolicy == corev1.PreemptNever
 	if u.preempted || never || priorityOf(u.pod) <= s.lowest {
@@ -50,7 +50,7 @@ func (s *scheduler) preempt(u *simPod) {
 	}
 }
 
-// compareCost is negative when it is the cheaper one: fewer closed budgets, then less priority, then
+// compareCost returns a negative number if p costs less than o: fewer closed budgets, then lower priorities, then
 // fewer pods (preemption/preemption.go, pickOneNodeForPreemption).
 func (p *preemption) compareCost(o *preemption) int {
 	return cmp.Or(
@@ -59,8 +59,8 @@ func (p *preemption) compareCost(o *preemption) int {
 	)
 }
 
-// findVictims is what it takes for the node to take the pod, nil when that is not to be had. All
-// pods of less priority leave, and come back while there is room: those of most priority first
+// findVictims returns the pods that must leave so that the node takes the pod, or nil if that is not possible. It
+// removes all pods of lower priority, and adds them again while there is room, those with the highest priority first
 // (defaultpreemption/default_preemption.go, SelectVictimsOnNode).
 func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 	if n.closed || !fit.Suits(&u.key.needs, &n.room) {
@@ -85,7 +85,7 @@ func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 		}
 	}
 	for _, victim := range p.victims {
-		n.place(victim, 1) // it leaves when its time comes
+		n.place(victim, 1) // it is not gone yet
 	}
 	if !fitted {
 		return nil
@@ -93,7 +93,7 @@ func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 	return p
 }
 
-// add counts one more victim.
+// add adds a victim.
 func (p *preemption) add(victim *simPod) {
 	priority := priorityOf(victim.pod)
 	p.victims = append(p.victims, victim)
@@ -106,7 +106,7 @@ func (p *preemption) add(victim *simPod) {
 	}
 }
 
-// place counts what a pod takes of a node by itself in or out: its volumes and devices stay.
+// place adds or removes what a pod uses on the node for a trial. It does not change volumes and devices.
 func (n *simNode) place(u *simPod, pods int) {
 	n.room.Place(&fit.Needs{Requests: u.key.needs.Requests, Ports: u.key.needs.Ports}, pods)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// ranking is nodes in order of rank. The order is one of nodes' numbers: it changes with every pod,
-// and to move pointers costs several times as much.
+// ranking is the nodes in order of rank. It sorts node numbers instead of pointers: the order changes with every pod,
+// and moving pointers costs several times as much.
 type ranking struct {
 	order []int32
-	// nodes are by number, nil for those that are not ranked.
+	// nodes are by number; nil for nodes that are not ranked.
 	nodes []*simNode
 }
 
-// findPosition is where in the order a node of the rank is, or would be.
+// findPosition returns where in the order a node of the rank is, or would be.
 func (r *ranking) findPosition(at rank) int {
 	return sort.Search(len(r.order), func(i int) bool { return r.nodes[r.order[i]].rank.compareRanks(at) >= 0 })
 }
@@ -34,7 +34,7 @@ func (r *ranking) removeNode(n *simNode) {
 	r.nodes[n.number] = nil
 }
 
-// firstFittingNode is the first node in order that takes the pod, nil when none does.
+// firstFittingNode returns the first node in order that takes the pod, or nil if none does.
 func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 	for _, number := range r.order {
 		if k.filters.filteredOut(number) {
@@ -50,9 +50,8 @@ func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 	return nil
 }
 
-// filterCache is the nodes that are known to refuse some keys by their cordon, taints and labels,
-// by number. It is kept until a node changes, so that the nodes of other pools are not asked for
-// every pod.
+// filterCache has the nodes that refuse some keys by their cordon, taints and labels, by number. An entry is kept
+// until its node changes. So the nodes of other pools are not checked for every pod.
 type filterCache struct {
 	refused []bool
 }

@@ -13,28 +13,27 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// recorder writes down what the steps of a run show. What one step shows holds until the next.
+// recorder builds a Forecast from the steps of a run. What one step shows is assumed to hold until the next.
 type recorder struct {
 	forecast Forecast
 	began    time.Time
-	// last is the time of the last step, size the group's then, before the one to go back to.
+	// last is the time of the last step, size the group's size then. before is the original size.
 	last         time.Time
 	size, before int
-	// nodes are all that were started, open those of them that are not at their end.
+	// nodes are all nodes that were started. open are those that have not ended.
 	nodes   map[string]*nodeRecord
 	open    map[string]*nodeRecord
 	waiting string
 	ending  Ending
-	// idle is how long the nodes that are not started have waited since the last start, by what
-	// for.
+	// idle is how long the nodes that are not started have waited since the last start, by what they waited for.
 	idle map[string]time.Duration
 }
 
-// nodeRecord is what is known of one node that was started.
+// nodeRecord is the data about one node that was started.
 type nodeRecord struct {
 	NodeForecast
 	held map[string]time.Duration
-	// waits is what its pods wait for now, and waited what they waited for last; "" for nothing.
+	// waits is what its pods wait for now, "" for nothing. waited is what they last waited for.
 	waits, waited string
 }
 
@@ -45,7 +44,7 @@ func newRecorder(now time.Time, before, size int) *recorder {
 	}
 }
 
-// recordStep is called for each step before it is done.
+// recordStep must be called for each step before it is executed.
 func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 	r.forecast.Steps++
 	r.addElapsedTime(w.Now)
@@ -69,7 +68,7 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 	r.recordFailure(&step.Record)
 }
 
-// recordFailure notes what an upgrade fails for as it begins to stop.
+// recordFailure records why an upgrade fails when it begins to stop.
 func (r *recorder) recordFailure(rec *record.Record) {
 	if r.ending.Why != "" || rec.Stopping == "" {
 		return
@@ -89,12 +88,12 @@ func (r *recorder) recordFailure(rec *record.Record) {
 	}
 }
 
-// blocker names what kept the node from being drained in its time.
+// blocker returns what kept the node from being drained in time.
 func (n *nodeRecord) blocker() string {
 	return cmp.Or(n.waits, n.waited, "pods that do not end in time")
 }
 
-// recordEnding notes how the upgrade ended.
+// recordEnding records how the upgrade ended.
 func (r *recorder) recordEnding(result record.Result, notReached int) {
 	r.ending.Result, r.ending.After, r.ending.NotReached = result, r.forecast.Duration.Latest, notReached
 	if !r.ending.Fails() {
@@ -103,7 +102,7 @@ func (r *recorder) recordEnding(result record.Result, notReached int) {
 	r.forecast.Fast, r.forecast.Slow = r.ending, r.ending
 }
 
-// addElapsedTime adds the time since the last step to what held then.
+// addElapsedTime adds the time since the last step to whatever was the case then.
 func (r *recorder) addElapsedTime(now time.Time) {
 	passed := now.Sub(r.last)
 	r.last = now
@@ -119,14 +118,13 @@ func (r *recorder) addElapsedTime(now time.Time) {
 	}
 }
 
-// recordSize is called when the size of the group has changed after the last step.
+// recordSize must be called when the size of the group has changed after the last step.
 func (r *recorder) recordSize(now time.Time, size int) {
 	r.addElapsedTime(now)
 	r.size = size
 }
 
-// recordStarts begins a record for each node that was started in this step, in order of batch and
-// name.
+// recordStarts adds a record for each node that was started in this step, in order of batch and name.
 func (r *recorder) recordStarts(now time.Time, nodes map[string]record.NodeRecord) {
 	var fresh []string
 	for name, n := range nodes {
@@ -146,7 +144,7 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]record.NodeRecor
 	clear(r.idle)
 }
 
-// recordNodeEnd notes how a started node came to its end, and reports whether it has.
+// recordNodeEnd records the end of a started node, and reports whether it has ended.
 func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, known bool) bool {
 	switch {
 	case rec.State == record.NodeQuarantined:
@@ -159,25 +157,25 @@ func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, 
 	return true
 }
 
-// describeObstacle names what a pod waits for in the fewest words.
+// describeObstacle returns a short name of what a pod waits for.
 func describeObstacle(b drain.Blocked) string {
 	return cmp.Or(b.BudgetName(), "pod "+b.Pod.String())
 }
 
-// reasonToWait is what keeps the next node from being started.
+// reasonToWait returns what delays the start of the next node.
 func reasonToWait(step upgrade.Step) string {
 	switch {
 	case upgrade.WaitsFor(&step.Record) != "":
 		return upgrade.WaitsFor(&step.Record)
 	case step.Status.Waiting != "":
-		cause, _, _ := strings.Cut(step.Status.Waiting, "; ") // what is so meanwhile changes
+		cause, _, _ := strings.Cut(step.Status.Waiting, "; ") // the rest changes over time
 		return cause
 	default:
 		return "earlier nodes"
 	}
 }
 
-// finishForecast sums the records un.
+// finishForecast completes the forecast from the records.
 func (r *recorder) finishForecast(now time.Time) {
 	r.addElapsedTime(now)
 	r.forecast.Duration = newSpan(now.Sub(r.began))

@@ -23,7 +23,7 @@ func (c *Cluster) refillGroup() {
 	}
 }
 
-// refillNode has a current node join the group.
+// refillNode adds a current node to the group.
 func (c *Cluster) refillNode(zone string) {
 	name := newNodeName("replacement", zone, c.clock.nextSerial())
 	node := c.cloud.newNodeObject(name, nodegroup.Instance{ID: "i-" + name, Zone: zone})

@@ -21,23 +21,22 @@ import (
 )
 
 const (
-	// horizon is how much virtual time an upgrade may take.
+	// horizon limits the virtual time of an upgrade.
 	horizon = 90 * 24 * time.Hour
-	// maxStepsAtOnce is how many steps in a row may act without the clock moving.
+	// maxStepsAtOnce limits how many steps in a row may act without a change of the time.
 	maxStepsAtOnce = 10_000
-	// maxQuietSteps is how many steps in a row may do nothing while nothing happens. An upgrade that
-	// waits for a time that it knows looks again then, and not before.
+	// maxQuietSteps limits how many steps in a row may do nothing while nothing happens. An upgrade that waits for a
+	// known time looks again only then.
 	maxQuietSteps = 10_000
 )
 
-// EndlessError is the error of an upgrade that waits for something that does not happen in virtual
-// time.
+// EndlessError is returned for an upgrade that waits for something that does not happen in the simulation.
 type EndlessError struct {
 	Group   string
 	Phase   record.Phase
 	Waiting string
 	Blocked []drain.Blocked
-	// Replaced of Total nodes are replaced by then.
+	// Replaced of Total nodes have been replaced so far.
 	Replaced, Total int
 }
 
@@ -46,11 +45,10 @@ func (e *EndlessError) Error() string {
 		e.Group, e.Phase, e.Replaced, e.Total, e.Waiting, e.Blocked)
 }
 
-// Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
-// nil, sees every step before it is done; the World it sees is to be used up at once. Run returns
-// an *EndlessError when the upgrade waits for something that only others do, the context's error when
-// that ends, and another error when it does not come to an end: that is a fault of the state machine,
-// never of the cluster.
+// Run executes a whole upgrade in virtual time and returns its final record. watch, if not nil, is called for every
+// step before the step is executed. It must not use the World after it returns. Run returns an *EndlessError when the
+// upgrade waits for something that only others do, and the context's error when the context ends. It returns another
+// error when the upgrade does not end for another reason: that is a fault of the state machine, never of the cluster.
 func (c *Cluster) Run(ctx context.Context, req record.Request, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
@@ -90,9 +88,9 @@ func (c *Cluster) Run(ctx context.Context, req record.Request, watch func(upgrad
 	}
 }
 
-// nextWakeTime is when a step has to follow though nothing happens. A process looks again from time
-// to time, in case that it has missed something; here nothing is missed, but that the cloud has to
-// be asked, and load balancers.
+// nextWakeTime returns when the next step must follow even if nothing happens. A process looks again from time to
+// time in case it missed an event. The simulation misses no events, but the cloud and load balancers must still be
+// polled.
 func nextWakeTime(step *upgrade.Step, now time.Time) time.Time {
 	wake := step.Wake
 	if step.Due.After(step.Wake) && step.Poll == 0 {
@@ -104,9 +102,8 @@ func nextWakeTime(step *upgrade.Step, now time.Time) time.Time {
 	return wake
 }
 
-// waitForChange lets time pass until something happens that the upgrade might act on, or it wants
-// to look again. It does not see yet what happens at the very moment that it looks again: changes
-// take their time to arrive.
+// waitForChange advances the time until a change happens that may wake the upgrade, or until wake. Events that are
+// due exactly at wake are not run yet, because real changes take time to arrive.
 func (c *Cluster) waitForChange(wake time.Time) {
 	c.clock.changed = false
 	for !c.clock.changed && c.clock.now.Before(wake) {
@@ -118,7 +115,7 @@ func (c *Cluster) waitForChange(wake time.Time) {
 	}
 }
 
-// Do carries out a step: it stores the record and does every action at once.
+// Do executes a step: it stores the record and carries out all actions at once.
 func (c *Cluster) Do(step upgrade.Step) {
 	c.record, c.notes = step.Record, step.Notes
 	for _, action := range step.Actions {
@@ -136,8 +133,8 @@ func (c *Cluster) Do(step upgrade.Step) {
 	c.placePending()
 }
 
-// readController returns what the workload's controller wants. If the controller is not known, it wants as many
-// pods as there were.
+// readController returns the scale of the workload's controller. If the controller is not known, Replicas is the
+// number of pods that the workload had at the beginning.
 func (c *Cluster) readController(w drain.Workload) drain.Controller {
 	read := drain.Controller{Refused: c.pods.refused[w], Read: c.clock.now}
 	for _, known := range c.pods.sets.workloads {
@@ -171,7 +168,7 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 	}
 }
 
-// actOnPod does something to a pod, if it is there still.
+// actOnPod calls act for a pod, if the pod still exists.
 func (c *Cluster) actOnPod(uid types.UID, act func(*simPod)) (nodegroup.Outcome, string) {
 	u, ok := c.index.bound[uid]
 	if !ok {
@@ -181,7 +178,7 @@ func (c *Cluster) actOnPod(uid types.UID, act func(*simPod)) (nodegroup.Outcome,
 	return nodegroup.OutcomeDone, ""
 }
 
-// evictPod answers as the eviction API does, and begins the pod's deletion when it accepts.
+// evictPod answers like the eviction API, and begins the pod's deletion if the eviction is accepted.
 func (c *Cluster) evictPod(a schedule.Eviction) (nodegroup.Outcome, string) {
 	u, ok := c.index.bound[a.UID]
 	if !ok || u.pod.Spec.NodeName != a.Node {
@@ -197,7 +194,7 @@ func (c *Cluster) evictPod(a schedule.Eviction) (nodegroup.Outcome, string) {
 	return nodegroup.OutcomeDone, ""
 }
 
-// forcePod deletes a pod, whatever its budget says.
+// forcePod deletes a pod even if its budget does not allow it.
 func (c *Cluster) forcePod(u *simPod) {
 	if u.pod.DeletionTimestamp == nil {
 		c.recordDeletion(u.pod)
@@ -205,7 +202,7 @@ func (c *Cluster) forcePod(u *simPod) {
 	c.pods.beginPodDeletion(u)
 }
 
-// recordDeletion counts a pod that is deleted and not evicted.
+// recordDeletion counts a pod that is deleted instead of evicted.
 func (c *Cluster) recordDeletion(pod *corev1.Pod) {
 	name := nameWorkload(pod)
 	d := c.deletions[name]
@@ -219,7 +216,8 @@ func (c *Cluster) recordDeletion(pod *corev1.Pod) {
 	}
 }
 
-// nameWorkload names the pod's workload or, where it has none, its controller or itself.
+// nameWorkload returns the name of the pod's workload. If the pod has none, it returns the name of its controller or
+// of the pod.
 func nameWorkload(pod *corev1.Pod) string {
 	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
 		return w.String()
@@ -230,7 +228,7 @@ func nameWorkload(pod *corev1.Pod) string {
 	return pod.Namespace + "/Pod/" + pod.Name
 }
 
-// listDeletions lists what was deleted, in order of time and name.
+// listDeletions returns the deletions, in order of time and name.
 func (c *Cluster) listDeletions() []Deletion {
 	var all []Deletion
 	for _, d := range c.deletions {

@@ -11,40 +11,40 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// scheduler finds nodes for pods, and keeps those that no node takes.
+// scheduler finds nodes for pods, and keeps the pods that no node takes.
 type scheduler struct {
 	clock *clock
 	index *podIndex
 	// pending are the pods that no node takes.
 	pending []*pendingGroup
-	// freed are the nodes that may take pods that they did not take before; freedAnywhere says
-	// that any may, and moved that any may take pods that depend on where others are.
+	// freed are nodes that may now take pods that they refused before. freedAnywhere is true if that may be so for
+	// any node. moved is true if any node may now take pods that depend on where other pods are.
 	freed         []*simNode
 	freedAnywhere bool
 	moved         bool
-	// lowest is the least priority of a pod that was ever on a node.
+	// lowest is the lowest priority of all pods that have ever been on a node.
 	lowest int32
-	// evict ends a pod for one of more priority.
+	// evict evicts a pod for one of higher priority.
 	evict func(*simPod)
 }
 
-// pendingGroup is the pods of one key that no node takes, in the order they came.
+// pendingGroup has the pods of one key that no node takes, in the order in which they arrived.
 type pendingGroup struct {
 	key  *schedulingKey
 	pods []*simPod
-	// refused is a group that all nodes were asked for: those of the Spec were refused by a
-	// scheduler that knows more.
+	// refused is true if the simulation has tried all nodes. It is false for pending pods of the Spec: a real
+	// scheduler has refused them, and it knows more than the simulation.
 	refused bool
 }
 
-// addPending takes in a pod that waits when the simulation begins.
+// addPending adds a pod that is pending when the simulation begins.
 func (s *scheduler) addPending(u *simPod) {
 	u.waitingSince, u.initiallyPending = s.clock.now, true
 	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
 }
 
-// takeUnseen takes the pods out that wait when the simulation begins and that no scheduler has looked
-// at: the others it has refused, and it knows more.
+// takeUnseen removes and returns the initially pending pods that no scheduler has seen. The others stay: a real
+// scheduler has refused them, and it knows more than the simulation.
 func (s *scheduler) takeUnseen() []*simPod {
 	var unseen []*simPod
 	for _, g := range s.pending {
@@ -60,22 +60,21 @@ func (s *scheduler) takeUnseen() []*simPod {
 	return unseen
 }
 
-// hasUnseen reports whether a pod waits that no scheduler has looked at.
+// hasUnseen reports whether there is a pending pod that no scheduler has seen.
 func (s *scheduler) hasUnseen() bool {
 	return slices.ContainsFunc(s.pending, func(g *pendingGroup) bool { return slices.ContainsFunc(g.pods, isUnseen) })
 }
 
-// isUnseen reports whether the pod waits when the simulation begins and no scheduler has refused it, or
-// been told to wait with it.
+// isUnseen reports whether the pod is pending when the simulation begins and its PodScheduled condition is not false:
+// no scheduler has refused it, and it has no scheduling gates.
 func isUnseen(u *simPod) bool {
 	return u.initiallyPending && !slices.ContainsFunc(u.pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	})
 }
 
-// assignNode finds the best node that takes the pod; when none does it returns nil, and the pod
-// waits. Where pods like it wait already, only a node that has room since they were refused takes
-// it.
+// assignNode returns the best node that takes the pod. If there is none, it returns nil, and the pod becomes pending.
+// If pods of the same key are already pending, only nodes that have got room since then are tried.
 func (s *scheduler) assignNode(u *simPod) *simNode {
 	var group *pendingGroup
 	if i := slices.IndexFunc(s.pending, func(g *pendingGroup) bool { return g.key == u.key }); i >= 0 {
@@ -94,8 +93,8 @@ func (s *scheduler) assignNode(u *simPod) *simNode {
 	return nil
 }
 
-// pickNodeForPod finds the node with the least allocated, and the first name among equals, of those
-// that take the key. Only freed nodes are asked where nothing else can have made room.
+// pickNodeForPod returns the node with the lowest share of allocated resources that takes the key. Among equals, it
+// returns the first by name. If only freed nodes can have room, it tries only these.
 func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
 	if anywhere || k.dependsOnPods() || k.needs.DependsOnOthers() {
 		s.index.readSchedulingKey(k)
@@ -110,20 +109,20 @@ func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*sim
 	return best
 }
 
-// capacityFreed notes that a node may take pods that it did not take before.
+// capacityFreed records that a node may take pods that it refused before.
 func (s *scheduler) capacityFreed(n *simNode) {
 	if len(s.pending) > 0 && !n.closed && !slices.Contains(s.freed, n) {
 		s.freed = append(s.freed, n)
 	}
 }
 
-// placesChanged notes that pods which depend on where others are may find a node: one came, went or
-// is another by now.
+// placesChanged records that a node was added, removed or changed. So pods that depend on where other pods are may
+// now find a node.
 func (s *scheduler) placesChanged() { s.moved = len(s.pending) > 0 }
 
-// placePending offers the pods that wait to the nodes that have room now, and starts those that
-// find a place. Pods of one key are alike: when one finds no place, the others do not either. What
-// pods that look at others may find changes with each one placed.
+// placePending tries to place the pending pods on nodes that may have room now, and starts those that find a node. If
+// one pod of a key finds no node, the others of that key do not either. Each placed pod may change where pods with
+// affinity or spread constraints fit.
 func (s *scheduler) placePending(start func(*simPod, *simNode)) {
 	for s.freedAnywhere || s.moved || len(s.freed) > 0 {
 		anywhere, freed := s.freedAnywhere, s.freed
@@ -142,10 +141,10 @@ func (s *scheduler) placePending(start func(*simPod, *simNode)) {
 	}
 }
 
-// Unplaced is a pod that waits for a node.
+// Unplaced is a pending pod.
 type Unplaced struct {
 	Pod types.NamespacedName
-	// Owner is its controller, kind and name; empty without one.
+	// Owner is the kind and name of its controller; empty without one.
 	Owner string
 	// Since is when it began to wait.
 	Since time.Time
@@ -153,7 +152,7 @@ type Unplaced struct {
 	Reason string
 }
 
-// listUnplaced lists the pods that came to wait in the simulation, by name.
+// listUnplaced returns the pods that became pending in the simulation, by name.
 func (s *scheduler) listUnplaced() []Unplaced {
 	var list []Unplaced
 	reasons := map[*schedulingKey]string{}
@@ -176,7 +175,7 @@ func (s *scheduler) listUnplaced() []Unplaced {
 	return list
 }
 
-// refusals are the reasons of Cluster.Refusals.
+// refusals returns the result of Cluster.Refusals.
 func (s *scheduler) refusals(pod types.NamespacedName) map[string][]string {
 	for _, g := range s.pending {
 		for _, u := range g.pods {

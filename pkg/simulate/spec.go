@@ -15,11 +15,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Spec is the cluster to begin with. New copies what it changes; the order of the lists does not
-// matter.
+// Spec is the initial state of a cluster. New copies what it changes. The order of the lists does not matter.
 type Spec struct {
-	// Watch sees each step of a forecast's run in which pods end as soon as they may, before the step is done; nil for none. The World that
-	// it sees is to be used up at once.
+	// Watch is called before each step of the forecast's run in which pods end as soon as possible; nil for none. It
+	// must not use the World after it returns.
 	Watch func(upgrade.World, upgrade.Step)
 
 	Now   time.Time
@@ -27,108 +26,108 @@ type Spec struct {
 	// Nodes are the group's nodes; Others are nodes outside it that may take pods.
 	Nodes  []*corev1.Node
 	Others []*corev1.Node
-	// Pods of all these nodes, and those that are bound to none and wait.
+	// Pods are the pods of all these nodes, and pending pods without a node.
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
-	// Workloads are the controllers of pods that are known, by UID. A budget whose pods'
-	// controllers are all known begins with the status that the disruption controller would
-	// compute; all others with the one they have.
+	// Workloads are the known controllers of pods, by UID. If all controllers of a budget's pods are known, the
+	// budget begins with the status that the disruption controller would compute. Otherwise, it keeps its status.
 	Workloads map[types.UID]Workload
-	// Claims and Volumes bind pods to the nodes that their volumes are reachable from; claims
-	// without a volume here bind nothing.
+	// Claims and Volumes restrict pods to the nodes from which their volumes can be reached. A claim without a volume
+	// here restricts nothing.
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
-	// CSINodes tell how many volumes nodes may attach, ResourceClaims which nodes the devices of pods
-	// are on. Namespaces have the labels that affinity selects namespaces by; where there are none,
-	// such a selector is taken to select all.
+	// CSINodes have the limits on attached volumes. ResourceClaims determine which nodes the devices of pods are on.
+	// Namespaces have the labels for the namespace selectors of affinity terms. Without namespaces, such a selector
+	// is assumed to select all.
 	CSINodes       []*storagev1.CSINode
 	ResourceClaims []*resourcev1.ResourceClaim
 	Namespaces     []*corev1.Namespace
-	// EndingNamespaces are being deleted: nothing can be evicted there.
+	// EndingNamespaces are the namespaces that are being deleted. No pod can be evicted there.
 	EndingNamespaces map[string]bool
-	// Targets are the load balancers to follow, with all of their targets.
+	// Targets are the load balancers to simulate, with all of their targets.
 	Targets nodegroup.Targets
-	// Facts tell which pods others need.
+	// Facts determine which pods other pods need.
 	Facts drain.Facts
-	// Movable tells which pods a rolling restart moves without a gap.
+	// Movable determines which pods a rolling restart moves without a gap.
 	Movable drain.Movable
-	// Launched is when machines of the group were launched, by instance ID, and Terminations how
-	// long others took to go, as far as their cloud tells.
+	// Launched is when instances of the group were launched, by instance ID. Terminations are how long terminations
+	// of other instances took. Both have only what the cloud reports.
 	Launched     map[string]time.Time
 	Terminations []time.Duration
-	// Autoscaled is a cluster in which an autoscaler of a group with a size brings up nodes of the group for pods that
-	// wait.
+	// Autoscaled is true if an autoscaler adds nodes for pending pods to a group that has a size.
 	Autoscaled bool
-	// Outdated judges a node that has no instance.
+	// Outdated reports whether a node without an instance is outdated.
 	Outdated func(*corev1.Node) bool
-	// Draws is in how many drawn orders the nodes may be started beside the one that loses least
-	// time, as a cloud does that picks them at random (EKS E40). Only forecasts look at it.
+	// Draws is how many drawn node orders a forecast tries, in addition to the order that loses the least time. It is
+	// for clouds that choose nodes at random (EKS E40). Only forecasts use it.
 	Draws int
-	// Refilled has a node brought up at once for each that is drained, as users do in groups without a
-	// cloud: how long they take is not known.
+	// Refilled is true if a new node is added at once for each drained node. Users do that in groups without a cloud;
+	// the time that they need is not known.
 	Refilled bool
-	// FaultsLast has pods of which a container cannot come up, as one in CrashLoopBackOff, and those that
-	// take their places never become ready. Otherwise they do in their usual time.
+	// FaultsLast is true if pods with a container that cannot start, for example in CrashLoopBackOff, and their
+	// replacements never become ready. Otherwise, they become ready in their usual time.
 	FaultsLast bool
-	// Refused says why the API server refuses the pod that a controller would create in a pod's place, or
-	// beside it; "" where it does not. nil where it refuses none.
+	// Refused returns why the API server refuses the pod that a controller would create instead of a pod, or in
+	// addition to it if beside is true. It returns "" if it admits the pod. A nil Refused admits all pods.
 	Refused func(pod *corev1.Pod, beside bool) string
-	// Record is an upgrade that was begun before; zero for none.
+	// Record is the record of an upgrade that has already begun; zero for none.
 	Record record.Record
 	Times  Times
 }
 
-// Workload is what is known of a controller of pods beyond the pods themselves.
+// Workload is data about a controller that its pods do not show.
 type Workload struct {
-	// Replicas is its scale, in pods.
+	// Replicas is its scale, as a number of pods.
 	Replicas int32
-	// Of is the controller whose scale that is, where it is another's: a Deployment is whole in
-	// each of its ReplicaSets.
+	// Of is the UID of the controller that has this scale, if that is another one. For all ReplicaSets of a
+	// Deployment, it is the Deployment.
 	Of types.UID
-	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all
+	// Ordered is true for a StatefulSet with podManagementPolicy OrderedReady. It creates a pod only when all pods
 	// before it are ready.
 	Ordered bool
-	// Template is what its next pod is made from, nil where it is not known. NodeName is the node that the
-	// template names, on which its pods start without the scheduler; "" for none.
+	// Template is the template of its next pod, nil if it is not known. NodeName is the node in the template, on
+	// which its pods start without the scheduler; "" for none.
 	Template *corev1.PodTemplateSpec
 	NodeName string
-	// Rollout is a StatefulSet's template that some of its pods do not have yet; nil for none.
+	// Rollout is set if a StatefulSet has a new template that some of its pods do not have yet.
 	Rollout *Rollout
-	// Pods are those that the controller itself keeps. It creates those that are missing when the
-	// simulation begins. nil where that is not known.
+	// Pods are the pods that the controller itself keeps; nil if that is not known. The controller creates the
+	// missing ones when the simulation begins.
 	Pods *PodSet
 }
 
 // PodSet is the pods that a ReplicaSet or a StatefulSet keeps.
 type PodSet struct {
 	Kind, Namespace, Name string
-	// Count is how many pods there should be, and First the lowest ordinal of a StatefulSet's.
+	// Count is how many pods there should be. First is the lowest ordinal of a StatefulSet.
 	Count, First int
-	// Claims names the claim templates of a StatefulSet, each of which is a volume of its pods.
+	// Claims are the names of a StatefulSet's claim templates. Each is a volume of its pods.
 	Claims []string
 }
 
-// Rollout is a template that a StatefulSet gives to pods only when they are made again.
+// Rollout is a template that pods of a StatefulSet get only when they are created again.
 type Rollout struct {
-	// Revision names it, as the label controller-revision-hash of pods that have it.
+	// Revision is the name of the template: the label controller-revision-hash of pods that have it.
 	Revision string
-	// From is the lowest ordinal whose next pod has it; those before keep the template they have.
+	// From is the lowest ordinal whose next pod gets the template. Pods before it keep their current template.
 	From int
 }
 
-// Times says how long things take.
+// Times is how long things take.
 type Times struct {
-	// Boot is from a launch to a Ready node, Leave from a termination to the end of machine and
-	// Node.
+	// Boot is the time from a launch to a Ready node. Leave is the time from a termination to the end of the instance
+	// and its Node.
 	Boot, Leave time.Duration
-	// Seen is from a change of the group's settings to its being observed: a cloud has no watch.
+	// Seen is the time until a change of the group's settings is seen, because a cloud has no watch.
 	Seen time.Duration
-	// Ready is from a pod's binding to its readiness.
+	// Ready is the time from a pod's binding until it is ready.
 	Ready time.Duration
-	// ReadyOf is the same pod by pod, and negative for one that never becomes ready; nil for Ready.
+	// ReadyOf returns Ready for a pod. It returns a negative time for a pod that never becomes ready. If it is nil,
+	// Ready is used.
 	ReadyOf func(*corev1.Pod) time.Duration
-	// Gone is how long a pod takes to end after its deletion; nil for no time at all.
+	// Gone returns how long a pod takes to end after its deletion; nil for no time.
 	Gone func(*corev1.Pod) time.Duration
-	// GoneLatest is the longest that may be; nil for as long as Gone. Only forecasts look at it.
+	// GoneLatest returns the longest time that a pod may take to end; nil for the same as Gone. Only forecasts use
+	// it.
 	GoneLatest func(*corev1.Pod) time.Duration
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// spreadConstraint is a topology spread constraint that forbids. Its counts are kept, so that no
-// node has to be looked at to place a pod.
+// spreadConstraint is a topology spread constraint with DoNotSchedule. It keeps counts, so that placing a pod needs
+// no search through all nodes.
 type spreadConstraint struct {
 	*spreadCounts
 	maxSkew    int
 	minDomains int
-	// self is 1 when the constraint counts the pod that has it.
+	// self is 1 if the constraint's selector matches the pod itself.
 	self int
 }
 
-// checkSpread says whether one more pod on the node would make its place have too many.
+// checkSpread returns Fits if one more pod on the node keeps the constraint, or else the reason.
 func (s *spreadConstraint) checkSpread(n *simNode) fit.Reason {
 	value, labelled := n.node.Labels[s.label]
 	least := 0
@@ -35,20 +35,20 @@ func (s *spreadConstraint) checkSpread(n *simNode) fit.Reason {
 	}
 }
 
-// spreadCounts counts pods over the places of a domain that one label makes.
+// spreadCounts counts pods by the value of one label over the nodes of a domain.
 type spreadCounts struct {
 	label string
 	over  *spreadDomain
-	// places are the domain's for the label. counts are the pods that are not deleted, place by
-	// place, where there are any.
+	// places counts the domain's nodes by the label's value. counts has the pods that are not deleted, by value. It
+	// has no entries for values without pods.
 	places map[string]int
 	counts map[string]int
-	// having tells how many places have so many pods; fewest is the lowest of them.
+	// having counts, for each number of pods, the places with that number. fewest is the lowest of these numbers.
 	having map[int]int
 	fewest int
 }
 
-// fewestPods is the fewest pods that any place has.
+// fewestPods returns the smallest number of pods in any place.
 func (s *spreadCounts) fewestPods() int {
 	if len(s.places) > len(s.counts) {
 		return 0
@@ -56,7 +56,7 @@ func (s *spreadCounts) fewestPods() int {
 	return s.fewest
 }
 
-// shiftCount changes the count of a place.
+// shiftCount adds n pods to a place.
 func (s *spreadCounts) shiftCount(place string, n int) {
 	if old := s.counts[place]; old > 0 {
 		if s.having[old]--; s.having[old] == 0 {
@@ -79,12 +79,12 @@ func (s *spreadCounts) shiftCount(place string, n int) {
 	}
 }
 
-// spreadDomain is the nodes that a topology spread constraint counts: those that carry the labels
-// of all constraints of the pod and that its policies count in; cordoned nodes are counted unless
-// taints are honoured (podtopologyspread/filtering.go).
+// spreadDomain is the nodes that a topology spread constraint counts. They have the labels of all the pod's
+// constraints, and the constraint's policies include them. Cordoned nodes are included unless taints are honored
+// (podtopologyspread/filtering.go).
 type spreadDomain struct {
 	labels []string
-	// key is one that is spread over the domain.
+	// key is a scheduling key with this domain.
 	key          *schedulingKey
 	ignoreLabels bool
 	honorTaints  bool
@@ -93,7 +93,7 @@ type spreadDomain struct {
 	places map[string]map[string]int
 }
 
-// newSpreadDomain is a domain without nodes; absent policies honour labels and ignore taints
+// newSpreadDomain returns a domain without nodes. By default, policies honor labels and ignore taints
 // (kube-scheduler, podtopologyspread/common.go).
 func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, labels []string) *spreadDomain {
 	d := &spreadDomain{labels: labels, key: k, nodes: map[*simNode]bool{}, places: make(map[string]map[string]int, len(labels))}
@@ -105,7 +105,7 @@ func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, label
 	return d
 }
 
-// id is equal for domains that hold the same nodes.
+// id returns a string that is equal for domains with the same nodes.
 func (d *spreadDomain) id() string {
 	spec := &d.key.sample.Spec
 	parts := []any{d.labels, nil, nil, d.honorTaints, nil}
@@ -113,11 +113,11 @@ func (d *spreadDomain) id() string {
 		parts[1], parts[2] = spec.NodeSelector, d.key.nodeAffinity()
 	}
 	if d.honorTaints {
-		parts[4] = spec.Tolerations // nil is not the same as not looked at
+		parts[4] = spec.Tolerations // nil differs from ignored tolerations
 	}
 	id, err := json.Marshal(parts)
 	if err != nil {
-		return string(d.key.sample.UID) // a domain of its own
+		return string(d.key.sample.UID) // not shared with other keys
 	}
 	return string(id)
 }
@@ -132,7 +132,7 @@ func (d *spreadDomain) includesNode(n *simNode) bool {
 	return (d.ignoreLabels || d.key.needs.Selects(n.node)) && (!d.honorTaints || d.key.needs.ToleratesTaintsOf(&n.room))
 }
 
-// shiftPodsOfNode has the node, which has or had the labels, counted in or out.
+// shiftPodsOfNode adds the node to the domain, or removes it. labels are the labels that it has or had.
 func (d *spreadDomain) shiftPodsOfNode(n *simNode, labels map[string]string, change int) {
 	if delete(d.nodes, n); change > 0 {
 		d.nodes[n] = true

@@ -8,12 +8,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// loadBalancers are those before the group's nodes and pods. A target of theirs drains for its
-// group's delay from when its node's drain began or, a pod's address, from when the pod began to
-// end. Those of new nodes and pods make no upgrade wait.
+// loadBalancers simulates the load balancers of the group's nodes and pods. Each target drains for the delay of its
+// target group: a node from the beginning of its drain, a pod's address from the beginning of the pod's deletion.
+// Targets of new nodes and pods are ignored, because no upgrade waits for them.
 type loadBalancers struct {
 	groups []nodegroup.TargetGroup
-	// byID are the targets at the beginning that a controller takes out, or that drain.
+	// byID has the initial targets that a controller deregisters or that are already draining.
 	byID map[string][]nodegroup.Target
 }
 
@@ -27,7 +27,7 @@ func newLoadBalancers(read nodegroup.Targets) loadBalancers {
 	return b
 }
 
-// readTargets are the targets of nodes in drain, and of pods that left them, as they are now.
+// readTargets returns the current targets of nodes in drain, and of pods that left these.
 func (c *Cluster) readTargets() nodegroup.Targets {
 	now := c.clock.now
 	read := nodegroup.Targets{Groups: c.balancers.groups, Observed: now}

@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// newSuccessor is the pod that follows another, as its controller's template asks where that is
-// known. What admission adds to a template, such as containers, the running pod shows; what a
-// resize in place took away, the template does. So the next pod requests the larger of the two.
+// newSuccessor returns the pod that replaces another, according to its controller's template if that is known. Only
+// the running pod shows what admission adds to a template, such as containers. Only the template shows what an
+// in-place resize has reduced. So the new pod requests the larger of the two.
 func (l *podLifecycle) newSuccessor(u *simPod) *simPod {
 	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())
 	workload := l.sets.workloads[u.key.owner]
@@ -34,18 +34,18 @@ func (l *podLifecycle) newSuccessor(u *simPod) *simPod {
 	return next
 }
 
-// rollOut makes the pod from a template that its predecessor did not have. The set's labels of the
-// pod stay.
+// rollOut creates the pod from a template that its predecessor did not have. It keeps the labels that the StatefulSet
+// sets.
 func (u *simPod) rollOut(template *corev1.PodTemplateSpec, revision string) {
 	labels := maps.Clone(u.pod.Labels)
 	maps.Copy(labels, template.Labels)
 	labels[appsv1.ControllerRevisionHashLabelKey] = revision
 	spec := template.Spec
-	spec.Volumes, spec.Priority = slices.Clone(u.pod.Spec.Volumes), u.pod.Spec.Priority // its claims are its own, and admission sets the priority
+	spec.Volumes, spec.Priority = slices.Clone(u.pod.Spec.Volumes), u.pod.Spec.Priority // claims belong to the pod, and admission sets the priority
 	u.pod.Labels, u.pod.Spec = labels, spec
 }
 
-// request sets what the pod's containers request together.
+// request sets the total requests of the pod's containers.
 func (u *simPod) request(all *fit.Resources) {
 	containers := []corev1.Container{{Name: "all", Ports: hostPorts(u.pod), Resources: corev1.ResourceRequirements{Requests: all.List()}}}
 	for _, c := range u.pod.Spec.Containers {

@@ -14,19 +14,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// What is assumed where nothing was measured.
+// Times that are assumed if none was measured.
 const (
 	defaultBoot  = 2 * time.Minute
 	defaultLeave = 30 * time.Second
 	defaultReady = 10 * time.Second
-	// firstBoot is how long after its beginning a node may become ready for that to be its boot:
-	// later it recovered from something.
+	// firstBoot limits how long after its creation a node may become Ready for the first time. A node that became
+	// Ready later recovered from a failure.
 	firstBoot = 20 * time.Minute
 )
 
-// Estimate says how long things take in the cluster, from what its pods and nodes tell of their own
-// past, and what that assumes, a sentence each. What the Spec's Times say stands, a ReadyOf and a
-// Gone included.
+// Estimate returns how long things take in the cluster, derived from the history that its pods and nodes show. It
+// also returns the assumptions, one sentence each. Times that are set in the Spec are kept, including ReadyOf and
+// Gone.
 func Estimate(spec *Spec) (Times, []string) {
 	t := spec.Times
 	var assumed []string
@@ -47,9 +47,8 @@ func Estimate(spec *Spec) (Times, []string) {
 	return t, assumed
 }
 
-// learnBootTimes sets how long a machine takes from its launch to a Ready node, and says so. A
-// cloud that tells when machines were launched is believed before the nodes, which begin with
-// joining.
+// learnBootTimes sets the time from a launch to a Ready node, and returns the assumption. If the cloud reports launch
+// times, it uses these. Otherwise, it uses the creation of the nodes, which is later.
 func (t *Times) learnBootTimes(spec *Spec) string {
 	if t.Boot != 0 {
 		return fmt.Sprintf("a new node is ready %s after its launch: as given", t.Boot)
@@ -66,7 +65,7 @@ func (t *Times) learnBootTimes(spec *Spec) string {
 	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
 }
 
-// learnLeave sets how long a machine takes to go, and says so.
+// learnLeave sets how long a machine takes to terminate, and returns the assumption.
 func (t *Times) learnLeave(terminations []time.Duration) string {
 	if t.Leave == 0 && len(terminations) > 0 {
 		t.Leave = drain.TypicalDuration(terminations, defaultLeave)
@@ -76,7 +75,7 @@ func (t *Times) learnLeave(terminations []time.Duration) string {
 	return fmt.Sprintf("a machine is gone %s after its termination begins", t.Leave)
 }
 
-// learnReady sets how long pods take to become ready, workload by workload, and says so.
+// learnReady sets how long pods take to become ready, by workload, and returns the assumption.
 func (t *Times) learnReady(pods []*corev1.Pod) string {
 	owners := map[types.UID]bool{}
 	for _, pod := range pods {
@@ -101,8 +100,8 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 	return text
 }
 
-// measureBootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero
-// moments are unknown.
+// measureBootTimes returns how long each node took to become Ready, counted from a time that from returns. It ignores
+// nodes for which from returns the zero time.
 func measureBootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.Duration {
 	var all []time.Duration
 	for _, node := range nodes {

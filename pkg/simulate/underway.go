@@ -15,19 +15,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// processLaunch is the process of a group without which no machine comes up.
+// processLaunch is the process of a group that launches instances. While it is suspended, no instance is launched.
 const processLaunch = "Launch"
 
-// isYoung reports whether the node joined so shortly ago that it may still be starting.
+// isYoung reports whether the node joined so recently that it may still be starting.
 func isYoung(node *corev1.Node, now time.Time) bool {
 	return now.Sub(node.CreationTimestamp.Time) < firstBoot
 }
 
-// resumeMachines has the machines come and go that are on their way when the simulation begins. A
-// record may be newer than the reading of the group: what it says was terminated leaves, and what it
-// says was launched comes up, though the reading does not show that yet.
+// resumeMachines schedules the machines that are starting or terminating when the simulation begins. The record may
+// be newer than the data about the group. So machines that were terminated or launched according to the record
+// terminate or start, even if the group does not show that yet.
 func (c *cloud) resumeMachines(spec *Spec) {
-	records := map[string]record.NodeRecord{} // of nodes that are being removed, by instance
+	records := map[string]record.NodeRecord{} // nodes that are being removed, by instance
 	for _, n := range spec.Record.Nodes {
 		if n.State == record.NodeRemoving && n.Instance != "" {
 			records[n.Instance] = n
@@ -52,8 +52,8 @@ func (c *cloud) resumeMachines(spec *Spec) {
 	c.launchMissing(spec)
 }
 
-// remainingTime is what is left of the usual time of something that began then; all of it where the
-// beginning is not known.
+// remainingTime returns what is left of the usual duration of something that began at the time. It returns the whole
+// duration if the beginning is not known.
 func (c *cloud) remainingTime(usual time.Duration, began time.Time) time.Duration {
 	if began.IsZero() {
 		return usual
@@ -61,7 +61,7 @@ func (c *cloud) remainingTime(usual time.Duration, began time.Time) time.Duratio
 	return max(0, usual-c.clock.now.Sub(began))
 }
 
-// leaveUnseen has a machine leave that was terminated after the group was read.
+// leaveUnseen terminates a machine whose termination began after the group was read.
 func (c *cloud) leaveUnseen(m *member, removed record.NodeRecord) {
 	m.instance.State = nodegroup.InstanceLeaving
 	c.nodes.updateInstance(m)
@@ -71,8 +71,8 @@ func (c *cloud) leaveUnseen(m *member, removed record.NodeRecord) {
 	c.endInstance(m, c.remainingTime(c.times.Leave, removed.Terminated))
 }
 
-// resumeBoot has a machine that was launched shortly ago become a Ready node, as long after its launch
-// as machines of the group take.
+// resumeBoot schedules the readiness of a machine that was launched recently, at the usual boot time after its
+// launch.
 func (c *cloud) resumeBoot(spec *Spec, m *member) {
 	launched := spec.Launched[m.instance.ID]
 	if changed := spec.Record.Ledger.Changed(); launched.IsZero() && m.instance.ID != "" && c.isNew(spec, m) {
@@ -90,12 +90,12 @@ func (c *cloud) resumeBoot(spec *Spec, m *member) {
 	}
 }
 
-// isNew reports whether the upgrade on record launched the machine, as far as is known.
+// isNew reports whether the recorded upgrade probably launched the machine.
 func (c *cloud) isNew(spec *Spec, m *member) bool {
 	return spec.Record.Run != "" && !m.instance.Outdated && !spec.Record.Ledger.IsPreexisting(&nodegroup.Member{Instance: m.instance})
 }
 
-// earliest is the earlier of two times, of which zero is not known.
+// earliest returns the earlier of two times. A zero time means not known.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -103,8 +103,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// readyNode makes a node Ready that has joined and is still starting, without what keeps pods from it
-// until then.
+// readyNode makes a starting node Ready after a time, and removes its startup taints then.
 func (c *cloud) readyNode(m *member, after time.Duration) {
 	c.clock.scheduleAfter(after, func() {
 		if m.node == nil || m.instance.State == nodegroup.InstanceLeaving {
@@ -125,8 +124,8 @@ func (c *cloud) readyNode(m *member, after time.Duration) {
 	})
 }
 
-// startupTaints lists the taints of a node that go when it has started, as far as the group's other
-// nodes show: those that none of them has which is Ready for long. A cordon and a fence stay.
+// startupTaints returns the taints that are probably removed when the node has started: those that no node of the
+// group has that has been Ready for long. A cordon and a fence are not startup taints.
 func (c *cloud) startupTaints(node *corev1.Node) []corev1.Taint {
 	lasting := []corev1.Taint{nodemark.CordonTaint(), nodegroup.FenceTaint(c.group.Provider)}
 	grown := false
@@ -141,9 +140,8 @@ func (c *cloud) startupTaints(node *corev1.Node) []corev1.Taint {
 	})
 }
 
-// launchMissing brings up the machines that the group should have and that the reading does not show:
-// those that are being launched to reach its size, and launches on record that are newer than the
-// reading.
+// launchMissing launches the machines that the group should have but does not show. These are machines that the cloud
+// is launching to reach the group's size, and launches in the record that are newer than the data about the group.
 func (c *cloud) launchMissing(spec *Spec) {
 	group, changed := &spec.Group, spec.Record.Ledger.Changed()
 	if books := spec.Record.Ledger.Books(); !group.Observed.After(books.MaxSeenAt) {
@@ -168,8 +166,8 @@ func (c *cloud) launchMissing(spec *Spec) {
 	}
 }
 
-// wantedSizes is how many machines each zone should have by the record, "" the whole group where it is
-// one zone to the record; without launches that are not known to have been accepted.
+// wantedSizes returns how many machines each zone should have according to the record. The key "" is the whole group,
+// if the record does not distinguish zones. Launches that may not have been accepted are not included.
 func wantedSizes(spec *Spec) map[string]int {
 	books := spec.Record.Ledger.Books()
 	want := map[string]int{}
@@ -194,7 +192,7 @@ func sumSizes(sizes map[string]int) (sum int) {
 	return sum
 }
 
-// neediestZone is the zone of the group that lacks most of what it should have.
+// neediestZone returns the zone of the group that lacks the most machines.
 func (c *cloud) neediestZone(want map[string]int) string {
 	size := c.group.zoneSizes()
 	zones := slices.SortedStableFunc(slices.Values(c.group.Zones), func(a, b string) int {
@@ -206,8 +204,8 @@ func (c *cloud) neediestZone(want map[string]int) string {
 	return zones[0]
 }
 
-// noteLandedLaunches notes the tokens of launches whose answer is not known and that the group shows
-// all the same: so many, of the zones first that have most beyond what they should.
+// noteLandedLaunches records the tokens of launches without a known answer whose machines the group already shows.
+// landed is the number of these machines. Zones with the largest surplus are considered first.
 func (c *cloud) noteLandedLaunches(spec *Spec, want map[string]int, landed int) {
 	books, size := spec.Record.Ledger.Books(), c.group.zoneSizes()
 	zones := slices.SortedFunc(maps.Keys(books.Zones), func(a, b string) int {

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// WorkloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its
-// ReplicaSets, as it does for the disruption controller (disruption.go, getPodDeployment).
+// WorkloadsOf returns data about controllers, by UID. For a ReplicaSet of a Deployment, Replicas is the Deployment's
+// scale. The disruption controller does the same (disruption.go, getPodDeployment).
 func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.ReplicaSet, statefulSets []*appsv1.StatefulSet) map[types.UID]Workload {
 	scales := make(map[types.UID]int32, len(deployments))
 	for _, d := range deployments {
@@ -33,8 +33,8 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	return workloads
 }
 
-// podsOfReplicaSet returns the pods that the set keeps, nil while it reports that it cannot create
-// them: nobody knows when it can.
+// podsOfReplicaSet returns the pods that the set keeps. It returns nil while the set reports that it cannot create
+// pods, because it is not known when that ends.
 func podsOfReplicaSet(set *appsv1.ReplicaSet) *PodSet {
 	for i := range set.Status.Conditions {
 		if c := &set.Status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -59,7 +59,7 @@ func firstOrdinal(set *appsv1.StatefulSet) int {
 	return int(set.Spec.Ordinals.Start)
 }
 
-// templateOf is the template, nil for one that says nothing of pods.
+// templateOf returns the template, or nil if the template has no containers.
 func templateOf(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	if len(t.Spec.Containers) == 0 {
 		return nil
@@ -67,8 +67,8 @@ func templateOf(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return t
 }
 
-// rolloutOf is the template that pods of the set do not have yet, nil for none
-// (stateful_set_utils.go, newVersionedStatefulSetPod).
+// rolloutOf returns the template that some pods of the set do not have yet, or nil (stateful_set_utils.go,
+// newVersionedStatefulSetPod).
 func rolloutOf(set *appsv1.StatefulSet) *Rollout {
 	status, strategy, first := &set.Status, &set.Spec.UpdateStrategy, firstOrdinal(set)
 	switch {
@@ -83,7 +83,7 @@ func rolloutOf(set *appsv1.StatefulSet) *Rollout {
 	}
 }
 
-// scaleOf is spec.replicas, which is 1 where it is not written.
+// scaleOf returns spec.replicas, which is 1 by default.
 func scaleOf(replicas *int32) int32 {
 	if replicas == nil {
 		return 1
