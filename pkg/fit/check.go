@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Check returns why the node refuses the pod, Fits when it does not: the first reason of the first
-// of kube-scheduler's filters that refuses. CheckDevices is the last of them.
+// Check returns why the node refuses the pod, or Fits if it takes the pod. The reason is the first one of the first
+// kube-scheduler filter that refuses. CheckDevices must be called after Check.
 func Check(p *Needs, n *Node) Reason {
 	if why := checkNode(p, n); why != Fits {
 		return why
@@ -18,15 +18,14 @@ func Check(p *Needs, n *Node) Reason {
 	return checkVolumes(p, n)
 }
 
-// Suits reports whether the node would take the pod if it were empty, as far as its labels, its
-// taints and its size decide.
+// Suits reports whether the node would take the pod if it were empty. Only its labels, its taints and its size count.
 func Suits(p *Needs, n *Node) bool {
 	empty := n.Empty()
 	return checkNode(p, &empty) == Fits && checkResources(p, &empty) == Fits
 }
 
-// Explain returns all reasons of that filter, none when the node takes the pod. Only the filter of
-// resources gives several.
+// Explain returns all reasons of the filter that refuses the pod, or none if the node takes the pod. Only the
+// resource filter has several reasons.
 func Explain(p *Needs, n *Node) []Reason {
 	why := Check(p, n)
 	if why == Fits {
@@ -41,7 +40,7 @@ func Explain(p *Needs, n *Node) []Reason {
 	return []Reason{why}
 }
 
-// checkNode looks at the node's cordon, taints and labels, and at its ports.
+// checkNode checks the node's cordon, taints, labels and ports.
 func checkNode(p *Needs, n *Node) Reason {
 	if why := p.checkTaints(n); why != Fits {
 		return why
@@ -59,7 +58,7 @@ func checkNode(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// checkResources returns the first of what the node has too little left of.
+// checkResources returns the first shortage on the node.
 func checkResources(p *Needs, n *Node) Reason {
 	wants, has, used := &p.Requests, &n.Allocatable, &n.Used
 	switch {
@@ -80,7 +79,7 @@ func checkResources(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// listShortages returns all of it.
+// listShortages returns all shortages on the node.
 func listShortages(p *Needs, n *Node) []Reason {
 	var all []Reason
 	wants, has, used := &p.Requests, &n.Allocatable, &n.Used
@@ -99,11 +98,11 @@ func listShortages(p *Needs, n *Node) []Reason {
 	return all
 }
 
-// isShort reports whether less is left than a pod wants, which may be nothing.
+// isShort reports whether less is left than a pod wants. A pod that wants nothing is never short.
 func isShort(wants, has, used int64) bool { return wants > 0 && wants > has-used }
 
-// checkVolumes looks at the pod's volumes: whether another pod has one for itself, how many the
-// node may attach, and where they are.
+// checkVolumes checks the pod's volumes: whether another pod uses an exclusive one, how many the node may attach, and
+// from which nodes they can be reached.
 func checkVolumes(p *Needs, n *Node) Reason {
 	if len(p.Volumes) == 0 {
 		return Fits
@@ -125,7 +124,7 @@ func checkVolumes(p *Needs, n *Node) Reason {
 	return Fits
 }
 
-// attaches reports whether the node may attach the volumes beside those that it has.
+// attaches reports whether the node may attach the volumes in addition to those that are attached.
 func (n *Node) attaches(volumes []*Volume) bool {
 	if len(n.Attachable) == 0 {
 		return true
@@ -147,8 +146,7 @@ func (n *Node) attaches(volumes []*Volume) bool {
 	return true
 }
 
-// CheckDevices looks at the ResourceClaims of the pod that are allocated: their devices must be
-// within reach of the node.
+// CheckDevices checks the allocated ResourceClaims of the pod. Their devices must be reachable from the node.
 func CheckDevices(p *Needs, n *Node) Reason {
 	for _, device := range p.Devices {
 		if device.reachable != nil && !device.reachable.Match(n.Object) {

@@ -18,62 +18,61 @@ type Needs struct {
 	Ports       []Port
 	Volumes     []*Volume
 	Devices     []*Device
-	// affinity is what the pod's node selector and node affinity ask for; anywhere is a pod that
-	// asks for no particular nodes.
+	// affinity is the pod's node selector and node affinity. anywhere is true if the pod has neither.
 	affinity nodeaffinity.RequiredNodeAffinity
 	anywhere bool
-	// toleratesCordon is a pod that may be put on a cordoned node.
+	// toleratesCordon is true if the pod may be scheduled to a cordoned node.
 	toleratesCordon bool
 }
 
-// Port is a port of the node's that a pod takes.
+// Port is a host port that a pod uses.
 type Port struct {
 	IP       string
 	Protocol corev1.Protocol
 	Number   int32
 }
 
-// anyAddress is a port on all addresses of the node.
+// anyAddress is the IP of a port on all addresses of the node.
 const anyAddress = "0.0.0.0"
 
-// Volume is what matters of a claim and of the volume that it is bound to. The zero value is
-// reachable from any node and attached to none.
+// Volume is what the scheduler needs to know of a claim and its volume. The zero value is reachable from any node and
+// is not attached.
 type Volume struct {
-	// reachable are the nodes that it is reachable from, nil for all; zones are its labels that
-	// nodes must share.
+	// reachable selects the nodes from which the volume can be reached, nil for all. zones are the volume's labels
+	// that its nodes must have.
 	reachable *nodeaffinity.NodeSelector
 	zones     []zone
-	// Driver and Handle name what a CSI driver attaches; empty for another volume.
+	// Driver and Handle identify the volume to its CSI driver; empty for other volumes.
 	Driver, Handle string
-	// isExclusive is a claim that one pod may use at a time, Users are the pods that run with it.
+	// isExclusive is true if only one pod may use the claim at a time. Users counts the pods that use it.
 	isExclusive bool
 	Users       int
 }
 
-// zone is a label of a volume: where a node has such labels, it must have one of the values.
+// zone is a label of a volume. A node with zone labels must have this one with one of the values.
 type zone struct {
 	label  string
 	values []string
 }
 
-// Device is what matters of a ResourceClaim: the nodes that its devices are on, nil for all, until
-// its last user ends.
+// Device is what the scheduler needs to know of a ResourceClaim: which nodes can reach its devices, nil for all. When
+// the last user ends, the allocation ends, and reachable becomes nil.
 type Device struct {
 	reachable *nodeaffinity.NodeSelector
-	// Users are the pods that run with it; isHeld is one that others hold, too.
+	// Users counts the pods that use it. isHeld is true if the claim has other users that are not known here.
 	Users  int
 	isHeld bool
 }
 
-// Storage finds what pods name: volumes by claim, and devices.
+// Storage finds the volumes and devices that pods refer to.
 type Storage struct {
 	volumes map[types.NamespacedName]*Volume
 	devices map[types.NamespacedName]*Device
 }
 
-// NewStorage looks at the claims of a cluster. Claims that are not bound to a volume of the list
-// bind nothing, nor do ResourceClaims without an allocation. pods are all pods: a ResourceClaim that
-// none of them holds, but that is reserved, is held by what is not known here.
+// NewStorage indexes the claims of a cluster. Claims without a volume in the list and ResourceClaims without an
+// allocation do not restrict pods. pods must be all pods. A ResourceClaim that is reserved for something else counts
+// as held by unknown users.
 func NewStorage(claims []*corev1.PersistentVolumeClaim, volumes []*corev1.PersistentVolume, devices []*resourcev1.ResourceClaim, pods []*corev1.Pod) *Storage {
 	s := &Storage{volumes: make(map[types.NamespacedName]*Volume, len(claims)), devices: make(map[types.NamespacedName]*Device, len(devices))}
 	byName := make(map[string]*corev1.PersistentVolume, len(volumes))
@@ -117,7 +116,7 @@ func newVolume(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVol
 	return v
 }
 
-// zoneLabels are the labels of a volume that nodes must share (volumezone/volume_zone.go).
+// zoneLabels returns the labels of a volume that its nodes must have (volumezone/volume_zone.go).
 func zoneLabels() []string {
 	return []string{corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 }
@@ -132,15 +131,14 @@ func newDevice(claim *resourcev1.ResourceClaim, known map[types.UID]bool) *Devic
 	return d
 }
 
-// NeedsOf reads what the pod asks of its node. Volumes and ResourceClaims that are not known bind it
-// to none.
+// NeedsOf returns what the pod requires of its node. Unknown volumes and ResourceClaims do not restrict it.
 func (s *Storage) NeedsOf(pod *corev1.Pod) Needs {
 	n := s.TakesOf(pod)
 	n.SetPlace(pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations)
 	return n
 }
 
-// TakesOf reads what the pod takes up on its node, and leaves the rest to SetPlace.
+// TakesOf returns what the pod uses on its node. The caller must call SetPlace for the other requirements.
 func (s *Storage) TakesOf(pod *corev1.Pod) Needs {
 	n := Needs{Requests: RequestsOf(pod), Ports: PortsOf(pod)}
 	for i := range pod.Spec.Volumes {
@@ -158,8 +156,8 @@ func (s *Storage) TakesOf(pod *corev1.Pod) Needs {
 	return n
 }
 
-// DeviceClaims names the ResourceClaims of the pod that outlive it. One that is made for the pod
-// ends with it, and its successor gets another.
+// DeviceClaims returns the names of the pod's ResourceClaims that outlive the pod. A claim that was created for the
+// pod is deleted with it, and the pod's successor gets a new one.
 func DeviceClaims(pod *corev1.Pod) (names []string) {
 	for i := range pod.Spec.ResourceClaims {
 		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {
@@ -169,18 +167,18 @@ func DeviceClaims(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// TakesAs reports whether both take up the same on a node.
+// TakesAs reports whether two pods use the same on a node.
 func (n *Needs) TakesAs(o *Needs) bool {
 	return n.Requests.Equal(&o.Requests) && slices.Equal(n.Ports, o.Ports) && slices.Equal(n.Volumes, o.Volumes) && slices.Equal(n.Devices, o.Devices)
 }
 
-// DependsOnOthers reports whether it matters to the pod what pods on other nodes mount: a claim is for
-// one of them at a time, or its devices are where one of them runs.
+// DependsOnOthers reports whether pods on other nodes matter to the pod: it has an exclusive claim, or devices that
+// other pods may use.
 func (n *Needs) DependsOnOthers() bool {
 	return len(n.Devices) > 0 || slices.ContainsFunc(n.Volumes, func(v *Volume) bool { return v.isExclusive })
 }
 
-// SetPlace sets what the pod asks of a node's labels, and which taints it tolerates.
+// SetPlace sets the pod's requirements on a node's labels, and the taints that it tolerates.
 func (n *Needs) SetPlace(selector map[string]string, affinity *corev1.Affinity, tolerations []corev1.Toleration) {
 	n.Tolerations = tolerations
 	n.toleratesCordon = Tolerates(tolerations, &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
@@ -193,7 +191,7 @@ func (n *Needs) ToleratesTaintsOf(node *Node) bool {
 	return n.checkTaints(node) == Fits
 }
 
-// checkTaints looks at the node's cordon and taints.
+// checkTaints checks the node's cordon and taints.
 func (n *Needs) checkTaints(node *Node) Reason {
 	if node.Object.Spec.Unschedulable && !n.toleratesCordon {
 		return Unschedulable
@@ -206,7 +204,7 @@ func (n *Needs) checkTaints(node *Node) Reason {
 	return Fits
 }
 
-// Selects reports whether node selector and node affinity allow the node.
+// Selects reports whether the pod's node selector and node affinity match the node.
 func (n *Needs) Selects(node *corev1.Node) bool {
 	if n.anywhere {
 		return true
@@ -215,11 +213,10 @@ func (n *Needs) Selects(node *corev1.Node) bool {
 	return ok && err == nil
 }
 
-// IsAnywhere reports whether the pod asks for no particular nodes.
+// IsAnywhere reports whether the pod has neither a node selector nor node affinity.
 func (n *Needs) IsAnywhere() bool { return n.anywhere }
 
-// Tolerates reports whether one of the tolerations tolerates the taint, by the comparison of
-// core/v1.
+// Tolerates reports whether one of the tolerations tolerates the taint, with the comparison of core/v1.
 func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	for i := range tolerations {
 		if tolerations[i].ToleratesTaint(klog.Logger{}, taint, false) {
@@ -229,8 +226,8 @@ func Tolerates(tolerations []corev1.Toleration, taint *corev1.Taint) bool {
 	return false
 }
 
-// PortsOf are the ports of its node that the pod takes. A container that restarts before the others
-// start, a sidecar, has ports too (kube-scheduler, util.GetHostPorts).
+// PortsOf returns the host ports that the pod uses. A sidecar, which is an init container that always restarts, has
+// ports too (kube-scheduler, util.GetHostPorts).
 func PortsOf(pod *corev1.Pod) []Port {
 	var ports []Port
 	for i := range pod.Spec.InitContainers {
@@ -261,7 +258,7 @@ func appendPorts(ports []Port, more []corev1.ContainerPort) []Port {
 	return ports
 }
 
-// conflicts reports whether both cannot be taken on one node.
+// conflicts reports whether one node cannot have both ports in use.
 func (p Port) conflicts(o Port) bool {
 	return p.Number == o.Number && p.Protocol == o.Protocol && (p.IP == o.IP || p.IP == anyAddress || o.IP == anyAddress)
 }

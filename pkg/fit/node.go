@@ -5,38 +5,38 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Node is a node and what the pods on it take up.
+// Node is a node with what its pods use.
 type Node struct {
-	// Object has the labels, and Taints are those that keep pods away.
+	// Object is the node's object. Taints are its taints, except those that only prefer to keep pods away.
 	Object *corev1.Node
 	Taints []corev1.Taint
-	// Allocatable is what the node has for pods, MaxPods how many may run; Unlimited where it does not
-	// report it. Of the other resources it has none that it does not report.
+	// Allocatable is what the node has for pods, and MaxPods is how many may run. Both are Unlimited if the node does
+	// not report them. A resource in Others that the node does not report counts as 0.
 	Allocatable Resources
 	MaxPods     int64
-	// Used is what its pods have taken, and Pods how many they are.
+	// Used is what its pods use, and Pods is their number.
 	Used Resources
 	Pods int64
-	// ports are counted by the pods that take them: two may where the node was not asked.
+	// ports counts the pods that use each port. Two pods may use the same port if Check was not called before Place.
 	ports map[Port]int
-	// Attachable is how many volumes each CSI driver may attach; drivers that are not in it are not
-	// limited. attached counts the pods that use a volume, and attachedOf volumes by driver.
+	// Attachable is how many volumes each CSI driver may attach. Drivers that are missing have no limit. attached
+	// counts the pods that use a volume, and attachedOf counts the volumes of each driver.
 	Attachable map[string]int64
 	attached   map[attachment]int
 	attachedOf map[string]int64
 }
 
-// attachment is a volume as its CSI driver knows it.
+// attachment identifies a volume to its CSI driver.
 type attachment struct{ driver, handle string }
 
-// NewNode is a node without pods.
+// NewNode returns a node without pods.
 func NewNode(object *corev1.Node) *Node {
 	n := &Node{}
 	n.Read(object)
 	return n
 }
 
-// Read takes a new version of the node's object into account.
+// Read replaces the node's object by a newer version.
 func (n *Node) Read(object *corev1.Node) {
 	n.Object, n.Taints = object, nil
 	for _, taint := range object.Spec.Taints {
@@ -52,7 +52,7 @@ func (n *Node) Read(object *corev1.Node) {
 	n.MaxPods = reported(has, corev1.ResourcePods)
 }
 
-// reported is how much the list has, and Unlimited where it does not say.
+// reported returns the quantity in the list, or Unlimited if it is missing.
 func reported(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	quantity, has := list[name]
 	switch {
@@ -65,8 +65,7 @@ func reported(list corev1.ResourceList, name corev1.ResourceName) int64 {
 	}
 }
 
-// AttachLimits is how many volumes each CSI driver may attach to a node; drivers without a limit
-// are left out.
+// AttachLimits returns how many volumes each CSI driver may attach to the node. Drivers without a limit are missing.
 func AttachLimits(csi *storagev1.CSINode) map[string]int64 {
 	limits := map[string]int64{}
 	for i := range csi.Spec.Drivers {
@@ -77,7 +76,7 @@ func AttachLimits(csi *storagev1.CSINode) map[string]int64 {
 	return limits
 }
 
-// Place puts so many pods of these needs on the node; -1 takes one away.
+// Place adds a number of pods with these needs to the node. A negative number removes pods.
 func (n *Node) Place(p *Needs, pods int) {
 	n.Pods += int64(pods)
 	n.Used.Add(&p.Requests, int64(pods))
@@ -101,18 +100,17 @@ func (n *Node) Place(p *Needs, pods int) {
 	}
 }
 
-// Reserve sets room for one more pod of these needs aside, for a node that is only thought of: its
-// volumes and devices are not taken.
+// Reserve adds one pod's requests and ports to an imagined node. It does not count the use of volumes and devices.
 func (n *Node) Reserve(p *Needs) {
 	n.Place(&Needs{Requests: p.Requests, Ports: p.Ports}, 1)
 }
 
-// Empty is the node without pods. It shares what they do not change.
+// Empty returns the node without pods. It shares the data that does not depend on pods.
 func (n *Node) Empty() Node {
 	return Node{Object: n.Object, Taints: n.Taints, Allocatable: n.Allocatable, MaxPods: n.MaxPods, Attachable: n.Attachable}
 }
 
-// attach counts pods that use a volume of a CSI driver.
+// attach adds pods that use a volume of a CSI driver. A negative number removes pods.
 func (n *Node) attach(v *Volume, pods int) {
 	if v.Driver == "" {
 		return

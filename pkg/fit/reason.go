@@ -2,10 +2,10 @@ package fit
 
 import corev1 "k8s.io/api/core/v1"
 
-// Reason is why a node does not take a pod, in the words of kube-scheduler; empty when it does.
+// Reason is why a node does not take a pod, in the words of kube-scheduler. It is empty if the node takes the pod.
 type Reason string
 
-// The reasons, each as the plugin of kube-scheduler says it that finds it.
+// The reasons, in the words of the kube-scheduler plugin that finds them.
 const (
 	Fits             Reason = ""
 	Unschedulable    Reason = "node(s) were unschedulable"
@@ -20,11 +20,11 @@ const (
 	DeviceElsewhere  Reason = "resourceclaim not available on the node"
 )
 
-// Insufficient is the reason of a node that has too little of a resource left.
+// Insufficient returns the reason of a node that has too little of a resource left.
 func Insufficient(resource corev1.ResourceName) Reason { return "Insufficient " + Reason(resource) }
 
-// IsOfNode reports whether a node gives the reason whatever pods are on it: it holds until the
-// node's own labels or taints change.
+// IsOfNode reports whether the reason does not depend on the pods on the node. It holds until the node's own labels
+// or taints change.
 func (r Reason) IsOfNode() bool {
 	return r == Unschedulable || r == UntoleratedTaint || r == SelectorMismatch
 }

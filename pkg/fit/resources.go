@@ -10,10 +10,10 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Unlimited is how much a node has of what it does not report: unknown is not none.
+// Unlimited stands for a resource that a node does not report: the amount is unknown, not 0.
 const Unlimited = math.MaxInt64
 
-// Resources are what pods ask for or a node has.
+// Resources are what pods request or what a node has.
 type Resources struct {
 	// CPU is in thousandths, Memory and Storage (ephemeral) are in bytes.
 	CPU, Memory, Storage int64
@@ -22,7 +22,7 @@ type Resources struct {
 	Others []Quantity
 }
 
-// Quantity is so much of a resource.
+// Quantity is an amount of a resource.
 type Quantity struct {
 	Name  corev1.ResourceName
 	Value int64
@@ -45,19 +45,19 @@ func MilliCPU(q *quantities.Quantity) int64 {
 
 // Bytes returns a quantity in bytes, at least 0 and at most MostBytes.
 func Bytes(q *quantities.Quantity) int64 {
-	if q.CmpInt64(MostBytes) > 0 { // which may be more than an int64 holds
+	if q.CmpInt64(MostBytes) > 0 { // the value may not fit into an int64
 		return MostBytes
 	}
 	return max(0, q.Value())
 }
 
-// RequestsOf is what the scheduler sets aside for the pod.
+// RequestsOf returns what the scheduler reserves for the pod.
 func RequestsOf(pod *corev1.Pod) Resources {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: pod.Spec.NodeName != ""})
 	return Resources{MilliCPU(list.Cpu()), Bytes(list.Memory()), Bytes(list.StorageEphemeral()), othersOf(list)}
 }
 
-// othersOf are the quantities of the list that have no field of their own.
+// othersOf returns the quantities of the list that have no field in Resources, sorted by name.
 func othersOf(list corev1.ResourceList) []Quantity {
 	var others []Quantity
 	for name, quantity := range list {
@@ -73,7 +73,7 @@ func othersOf(list corev1.ResourceList) []Quantity {
 	return others
 }
 
-// Of is how much there is of one of the other resources; 0 for none.
+// Of returns the amount of one of the other resources; 0 if it is missing.
 func (r *Resources) Of(name corev1.ResourceName) int64 {
 	for i := range r.Others {
 		if r.Others[i].Name == name {
@@ -88,7 +88,7 @@ func (r *Resources) Equal(o *Resources) bool {
 	return r.CPU == o.CPU && r.Memory == o.Memory && r.Storage == o.Storage && slices.Equal(r.Others, o.Others)
 }
 
-// Add adds so many times the other resources; a negative number takes them away.
+// Add adds o times the number. A negative number subtracts.
 func (r *Resources) Add(o *Resources, times int64) {
 	r.CPU, r.Memory, r.Storage = r.CPU+times*o.CPU, r.Memory+times*o.Memory, r.Storage+times*o.Storage
 	if len(o.Others) == 0 {
@@ -105,7 +105,7 @@ func (r *Resources) Add(o *Resources, times int64) {
 	r.Others = sum
 }
 
-// Larger is the larger of the two of each resource.
+// Larger returns, for each resource, the larger of the two amounts.
 func (r *Resources) Larger(o *Resources) Resources {
 	largest := Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory), max(r.Storage, o.Storage), slices.Clone(r.Others)}
 	for _, other := range o.Others {
@@ -118,7 +118,7 @@ func (r *Resources) Larger(o *Resources) Resources {
 	return largest
 }
 
-// List is the same as Kubernetes writes it, without what is zero.
+// List returns the resources as a Kubernetes list, without zero amounts.
 func (r *Resources) List() corev1.ResourceList {
 	list := corev1.ResourceList{}
 	add := func(name corev1.ResourceName, quantity *quantities.Quantity) {
@@ -135,8 +135,8 @@ func (r *Resources) List() corev1.ResourceList {
 	return list
 }
 
-// IsExtended reports whether a device plugin reports the resource, and not the kubelet by itself
-// (k8s.io/kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
+// IsExtended reports whether a device plugin reports the resource, instead of the kubelet itself (k8s.io/kubernetes,
+// pkg/apis/core/v1/helper, IsExtendedResourceName).
 func IsExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
