@@ -5,43 +5,39 @@ import (
 	"strings"
 )
 
-// Action says one thing to one object. It is a value: it can be compared, printed,
-// stored and done again. Destructive actions name the UID, the resourceVersion or
-// the instance they were decided on.
+// Action is one change of one object. It is a value: it can be compared, printed, stored and repeated. A destructive
+// action contains the UID, the resourceVersion or the instance that the decision was based on.
 type Action interface {
-	// Key names the action among those that may be open at once; two actions with one key are the
-	// same action.
+	// Key identifies the action among all open actions. Two actions with the same key are the same action.
 	Key() string
-	// String says the action to a person: "evict pod shop/cart-0".
+	// String describes the action for people: "evict pod shop/cart-0".
 	String() string
 }
 
-// SetRevision points the group at a revision, making it first where the provider needs that.
+// SetRevision sets the group's revision. If the provider needs that, the revision is created first.
 type SetRevision struct {
 	To Revision
-	// Token makes a repeated request one request.
+	// Token makes repeated requests idempotent.
 	Token string
-	// Recorded tells that a record names the revision, which no reading of the group shows: the
-	// group is pointed there only if nothing has to be made for it.
+	// Recorded is true if the revision comes from a record, and reading the group does not show it. Then the group's
+	// revision is set only if nothing must be created for it.
 	Recorded bool
 }
 
-// Quiesce suspends processes of the provider that would fight the upgrade; Resume ends that for
-// those we suspended.
+// Quiesce suspends processes of the provider that would interfere with the upgrade. Resume resumes them.
 type Quiesce struct{ Processes []string }
 
-// Resume lets processes run again that Quiesce suspended.
+// Resume resumes processes that Quiesce suspended.
 type Resume struct{ Processes []string }
 
-// RaiseMax raises the group's maximum size to Max; LowerMax takes the raise back, never below the
-// desired size.
+// RaiseMax raises the group's maximum size to Max. LowerMax reverts that, but not below the desired size.
 type RaiseMax struct{ From, Max int }
 
 // LowerMax lowers the group's maximum size to Max.
 type LowerMax struct{ From, Max int }
 
-// AddCapacity adds N nodes, in Zone where the provider can; Zone "" raises the group as a whole,
-// its desired size from Desired and its maximum from Max by N each.
+// AddCapacity adds N nodes, in Zone if the provider supports that. If Zone is "", it raises the size of the whole
+// group by N: the desired size from Desired, and the maximum from Max.
 type AddCapacity struct {
 	Zone         string
 	N            int
@@ -49,7 +45,7 @@ type AddCapacity struct {
 	Token        string
 }
 
-// Terminate ends one instance; Shrink lowers the group's desired size with it.
+// Terminate terminates one instance. If Shrink is true, it also lowers the group's desired size.
 type Terminate struct {
 	Instance string
 	Node     string
@@ -112,7 +108,7 @@ func (a Terminate) String() string {
 	return "terminate instance " + a.Instance
 }
 
-// OfCloud reports whether the action is the provider's to carry out; all others are the cluster's.
+// OfCloud reports whether the provider executes the action. All other actions change the cluster.
 func OfCloud(a Action) bool {
 	switch a.(type) {
 	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate, CancelOperation:

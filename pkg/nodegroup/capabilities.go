@@ -15,25 +15,25 @@ type Capabilities struct {
 	Terminate bool `json:"terminate"`
 	// NameZone is true if a request to add a node can name its zone. Otherwise the provider chooses.
 	NameZone bool `json:"nameZone"`
-	// Refill says who brings nodes in place of those that the group loses.
+	// Refill is how the nodes that the group loses are replaced.
 	Refill Refill `json:"refill,omitempty"`
 }
 
-// Refill says who brings nodes in place of those that a group loses.
+// Refill is how the nodes that a group loses are replaced.
 type Refill string
 
 const (
-	// RefillByUser is a group that only its owner adds nodes to.
+	// RefillByUser is a group to which only its owner adds nodes.
 	RefillByUser Refill = ""
-	// RefillBySize is a group whose provider launches what it lacks of its desired size.
+	// RefillBySize is a group whose provider launches nodes until the group has its desired size.
 	RefillBySize Refill = "by its size"
-	// RefillByPods is a group whose provider launches nodes when pods wait for room, as Karpenter does.
-	// Fewer nodes may come than went.
+	// RefillByPods is a group whose provider launches nodes for pending pods, as Karpenter does. The group may get
+	// fewer nodes than it lost.
 	RefillByPods Refill = "by pods that wait"
 )
 
-// FullControl returns the capabilities of a group whose cloud keeps it at its size and does all that
-// can be asked of a cloud.
+// FullControl returns the capabilities of a group whose cloud supports everything and keeps the group at its desired
+// size.
 func FullControl() Capabilities {
 	return Capabilities{Resize: true, Bounds: true, ListInstances: true, Terminate: true, NameZone: true, Refill: RefillBySize}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// Prefix may stand before a group's name on this tool's command line, as -o name writes it. With it a name cannot be read as an
-// option or as a verb.
+// Prefix may precede a group's name on this tool's command line, as in the output of -o name. With it, a name cannot
+// be mistaken for an option or a verb.
 const Prefix = "nodegroup/"
 
-// verbs are the words that stand for a command of this tool in the place of a group's name.
+// verbs returns the words that are read as a command of this tool instead of a group's name.
 func verbs() []string {
 	return []string{"abort", "check", "complete", "completion", "help", "list", "options", "pause", "plan", "resume", "rollback", "simulate", "status", "upgrade", "version"}
 }
 
-// IsSelector reports whether the name is that of a group of labelled nodes: a label selector. A single word is
-// a name, although it is a selector, too.
+// IsSelector reports whether the name is that of a group of labelled nodes, which is a label selector. A single word
+// counts as a name, although it is a valid selector, too.
 func IsSelector(group string) bool {
 	if !strings.ContainsAny(group, "=!, ") {
 		return false
@@ -28,9 +28,9 @@ func IsSelector(group string) bool {
 	return err == nil
 }
 
-// Command returns the quoted command line that runs a verb of this tool on one group. Without a verb the command upgrades
-// the group. A group of labelled nodes is named by its selector, since no command finds it by its name, and the user
-// has to say which of its nodes are current. The caller may append flags.
+// Command returns the quoted command line that runs a verb of this tool on one group. Without a verb, the command
+// upgrades the group. For a group of labelled nodes, the command contains the group's selector, because no command
+// finds it by name. Such an upgrade also needs --current from the user. The caller may append flags.
 func Command(verb, group string) string {
 	command := "kubectl nodeupgrade"
 	if verb != "" {

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DescribeTrouble says what the node's conditions tell of why it does not serve, "" when they tell
-// nothing: "its kubelet has been silent since 2026-11-27T06:40:00Z", "DiskPressure since
+// DescribeTrouble returns why the node does not serve, according to its conditions. It returns "" if they show no
+// reason. Examples: "its kubelet has been silent since 2026-11-27T06:40:00Z", "DiskPressure since
 // 2026-11-27T06:40:00Z: kubelet has disk pressure".
 func DescribeTrouble(node *corev1.Node) string {
 	var said []string
@@ -17,7 +17,7 @@ func DescribeTrouble(node *corev1.Node) string {
 		since := c.LastTransitionTime.UTC().Format(time.RFC3339)
 		switch {
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown:
-			return "its kubelet has been silent since " + since // what it said before is old
+			return "its kubelet has been silent since " + since // the other conditions are outdated
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse:
 			said = append(said, fmt.Sprintf("not Ready since %s: %s", since, c.Message))
 		case c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue:
@@ -27,8 +27,7 @@ func DescribeTrouble(node *corev1.Node) string {
 	return strings.Join(said, "; ")
 }
 
-// IsSilent reports whether the node's kubelet has stopped to report: what is to end on the node does
-// not.
+// IsSilent reports whether the node's kubelet has stopped reporting. Pods that are deleted on such a node do not end.
 func IsSilent(node *corev1.Node) bool {
 	c := ReadyCondition(node)
 	return c != nil && c.Status == corev1.ConditionUnknown

@@ -1,6 +1,6 @@
-// Package nodegroup describes a node group as its provider sees it, its nodes joined with their
-// machines, and what can be asked of the provider. It decides nothing: a provider needs this
-// package and no other to be written, and package upgrade decides over its values.
+// Package nodegroup describes node groups as their providers see them, joins nodes with their machines, and defines
+// the actions that a provider supports. It makes no decisions. A provider can be written with this package only.
+// Package upgrade decides over its values.
 package nodegroup
 
 import (
@@ -13,92 +13,89 @@ import (
 
 // Group is a node group as its provider sees it.
 type Group struct {
-	// Name is the group's true name, e.g. that of the Auto Scaling group.
+	// Name is the group's full name, for example that of the Auto Scaling group.
 	Name string `json:"name"`
 	// Provider is "aws", "gke" or "manual".
 	Provider string `json:"provider"`
-	// Kind says what sort of group it is to its provider, e.g. "Auto Scaling group".
+	// Kind is the provider's name for this kind of group, for example "Auto Scaling group".
 	Kind string `json:"kind"`
-	// Wanted is the revision that current instances have; Pointed is the one the group launches
-	// now. They differ until SetRevision has landed.
+	// Wanted is the revision that current instances have. Pointed is the revision that the group launches now. They
+	// differ until a SetRevision has taken effect.
 	Wanted  Revision `json:"wanted"`
 	Pointed Revision `json:"pointed"`
-	// Follows is what the group launches from where that is no revision but moves with the newest
-	// one: "workers:$Latest".
+	// Follows is set if the group launches from an alias that moves with the newest revision: "workers:$Latest".
 	Follows string `json:"follows,omitempty"`
-	// Can says what can be asked of the provider for this group.
+	// Can is what the provider supports for this group.
 	Can Capabilities `json:"can"`
-	// Desired counts nodes where Can.Resize is true, Min and Max where Can.Bounds is; 0 elsewhere.
+	// Desired is the number of nodes if Can.Resize is true. Min and Max are its limits if Can.Bounds is true.
+	// Otherwise, they are 0.
 	Desired int `json:"desired"`
 	Min     int `json:"min"`
 	Max     int `json:"max"`
-	// Zones are the zones the group may launch in, sorted.
+	// Zones are the zones in which the group may launch nodes, sorted.
 	Zones []string `json:"zones"`
-	// Spot is true when all of its machines are Spot instances.
+	// Spot is true if all of its machines are Spot instances.
 	Spot bool `json:"spot,omitempty"`
-	// Observed is when this was read from the provider.
+	// Observed is when the group was read from the provider.
 	Observed time.Time `json:"-"`
-	// Instances are the group's machines where Can.ListInstances is true; empty elsewhere.
+	// Instances are the group's machines if Can.ListInstances is true; otherwise empty.
 	Instances []Instance `json:"-"`
-	// Suspended are the provider's processes that are suspended now, by whomever.
+	// Suspended are the provider's processes that are currently suspended, no matter by whom.
 	Suspended []string `json:"suspended,omitempty"`
 	// Quiesce are the processes that must be suspended while the group is upgraded.
 	Quiesce []string `json:"quiesce,omitempty"`
 	// Scaling are the processes that change the group's size by themselves, without an autoscaler
 	// in the cluster.
 	Scaling []string `json:"scaling,omitempty"`
-	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
+	// Refusal is why this tool must not upgrade the group, with the remedy; empty if it may.
 	Refusal string `json:"refusal,omitempty"`
-	// AbsentTarget tells that Refusal is about a target that was asked for and does not exist.
+	// AbsentTarget is true if Refusal is about a requested target that does not exist.
 	AbsentTarget bool `json:"-"`
 	// Managed is set when the group's own cloud upgrades it.
 	Managed *Managed `json:"-"`
-	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
+	// LaunchFailure is the most recent failure to launch an instance, as reported by the provider.
 	LaunchFailure LaunchFailure `json:"-"`
-	// Unread says what is not known of the group or its target because the provider could not read it, a
-	// sentence each with the reason. An upgrade continues without it.
+	// Unread is what is not known about the group or its target because the provider could not read it. Each sentence
+	// includes the reason. An upgrade continues without this data.
 	Unread []string `json:"-"`
-	// Autoscaler is what is known of one that changes the group's size.
+	// Autoscaler is what is known of an autoscaler that changes the group's size.
 	Autoscaler Autoscaler `json:"-"`
-	// WantedLabels are labels that a verified current node carries, beside being current.
+	// WantedLabels are labels that a current node must have before it counts as usable.
 	WantedLabels map[string]string `json:"wantedLabels,omitempty"`
-	// CurrentLabels are labels without which a node is outdated though its machine is current. See
-	// RequireLabels.
+	// CurrentLabels are labels without which a node is outdated even if its machine is current. See RequireLabels.
 	CurrentLabels map[string]string `json:"currentLabels,omitempty"`
 }
 
-// IsTargetKnown reports whether it is known what current nodes are. If not, no one can say which nodes are outdated.
+// IsTargetKnown reports whether the wanted revision is known. If not, outdated nodes cannot be identified.
 func (g *Group) IsTargetKnown() bool { return g.Wanted.ID != "" }
 
-// LaunchFailure is a failed attempt of the provider to bring up an instance.
+// LaunchFailure is a failed attempt of the provider to launch an instance.
 type LaunchFailure struct {
 	At      time.Time
 	Message string
 }
 
-// Autoscaler is what is known of an autoscaler in the cluster that brings up nodes of a group for
-// pods that wait.
+// Autoscaler is what is known of an autoscaler in the cluster that adds nodes to a group for pending pods.
 type Autoscaler struct {
-	// Tagged tells that the group's tags have autoscalers find it.
+	// Tagged is true if the group's tags let autoscalers discover it.
 	Tagged bool
-	// Serves tells that one is known to serve the group; Missing says what that would take, where
-	// it was looked for and not found.
+	// Serves is true if an autoscaler is known to serve the group. Missing is what is missing for that, if this was
+	// checked.
 	Serves  bool
 	Missing string
 }
 
-// Revision names a configuration that nodes are launched from.
+// Revision is a configuration from which nodes are launched.
 type Revision struct {
-	// ID is equal for two revisions exactly when they are the same to the provider.
+	// ID is equal for two revisions if and only if the provider considers them the same.
 	ID string `json:"id"`
-	// Name is short and for people: "workers:7". What follows its last ":" or "@" is what --to
-	// takes for it.
+	// Name is a short name for people: "workers:7". The part after the last ":" or "@" is the revision's value for
+	// --to.
 	Name string `json:"name"`
-	// Image is the machine image, Kubernetes the kubelet's version ("v1.33.4"); either may be
-	// unknown.
+	// Image is the machine image. Kubernetes is the kubelet's version ("v1.33.4"). Either may be unknown.
 	Image      string `json:"image,omitempty"`
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Spec is the provider's own description of the whole revision, enough to go back to it.
+	// Spec is the provider's description of the whole revision. It is sufficient for a rollback.
 	Spec string `json:"spec,omitempty"`
 }
 
@@ -112,7 +109,7 @@ type Sizes struct {
 	Zones map[string]int `json:"zones,omitempty"`
 }
 
-// Target is what --to takes for the revision, "" where its name does not tell.
+// Target returns the revision's value for --to, or "" if its name does not contain one.
 func (r Revision) Target() string {
 	if at := strings.LastIndexAny(r.Name, ":@"); at >= 0 {
 		return r.Name[at+1:]
@@ -120,16 +117,15 @@ func (r Revision) Target() string {
 	return ""
 }
 
-// describeLag is how long a provider's answer may be older than what was done to it.
+// describeLag is how long a provider's answers may take to show a change.
 const describeLag = 30 * time.Second
 
-// IsFreshAfter reports whether the group was read late enough to show what was done to it at the
-// time.
+// IsFreshAfter reports whether the group was read late enough to show a change that was made at the time.
 func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
 
-// RequireLabels has the group's current nodes carry labels beside what its cloud says of their
-// machines, and labels that were required before. New nodes count as usable only with them (EKS
-// E27). A group without machines is not changed: its labels are all that judges its nodes.
+// RequireLabels adds labels that the group's current nodes must have. They are added to labels that were required
+// before, and to what the cloud reports about machines. New nodes are usable only with these labels (EKS E27). A
+// group without machines is not changed, because its nodes are judged by labels only.
 func (g *Group) RequireLabels(required map[string]string) {
 	if !g.Can.ListInstances || len(required) == 0 {
 		return
@@ -137,7 +133,7 @@ func (g *Group) RequireLabels(required map[string]string) {
 	g.CurrentLabels, g.WantedLabels = labels.Merge(g.CurrentLabels, required), labels.Merge(g.WantedLabels, required)
 }
 
-// LacksLabels reports whether the node lacks a label of current ones; false where there is no node.
+// LacksLabels reports whether the node lacks a label of current nodes. It returns false if there is no node.
 func (g *Group) LacksLabels(node *corev1.Node) bool {
 	return node != nil && !labels.SelectorFromSet(g.CurrentLabels).Matches(labels.Set(node.Labels))
 }

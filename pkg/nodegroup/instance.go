@@ -1,17 +1,16 @@
 package nodegroup
 
-// InstanceState is the part of a machine's life that matters here.
+// InstanceState is the state of a machine.
 type InstanceState string
 
-// The states of an instance. A provider maps its own states to these and everything it does not
-// know to InstanceUnknown.
+// The states of an instance. A provider maps its own states to these, and unknown ones to InstanceUnknown.
 const (
 	InstancePending   InstanceState = "Pending"
 	InstanceInService InstanceState = "InService"
 	InstanceLeaving   InstanceState = "Terminating"
 	InstanceUnknown   InstanceState = "Unknown"
-	// InstanceStandby is an instance that its owner has taken out of service, to look at it: it is
-	// no part of the group's size, and left alone.
+	// InstanceStandby is an instance that its owner has taken out of service to inspect it. It does not count in the
+	// group's size, and upgrades do not touch it.
 	InstanceStandby InstanceState = "Standby"
 )
 
@@ -21,17 +20,18 @@ type Instance struct {
 	Zone     string
 	State    InstanceState
 	Revision Revision
-	// Outdated is the provider's judgement against Group.Wanted; Why says what differs.
+	// Outdated is true if the instance's revision is not Group.Wanted, according to the provider. Why is the
+	// difference.
 	Outdated bool
 	Why      string
-	// Protected is true for an instance its owner has protected against removal.
+	// Protected is true if the instance's owner has protected it against termination.
 	Protected bool
 }
 
 // mustBeReplaced reports whether the instance is outdated and part of the group's size.
 func (i *Instance) mustBeReplaced() bool { return i.Outdated && i.State != InstanceStandby }
 
-// mayServe reports whether the instance's state lets its node take pods.
+// mayServe reports whether the instance's state allows its node to take pods.
 func (i *Instance) mayServe() bool {
 	return i.State != InstancePending && i.State != InstanceLeaving && i.State != InstanceStandby
 }

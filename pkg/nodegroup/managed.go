@@ -5,42 +5,45 @@ import (
 	"time"
 )
 
-// Managed describes how a group's own cloud upgrades it; nil for a group whose nodes this tool replaces itself. All numbers,
-// limits and rules are the cloud's: this tool tells them, forecasts with them and asks for nothing else.
+// Managed describes how a group's own cloud upgrades it. It is nil for a group whose nodes this tool replaces. All
+// numbers, limits and rules are the cloud's. This tool reports them, uses them for forecasts, and requests nothing
+// else.
 type Managed struct {
-	// MaxUnavailable is how many nodes the cloud takes out of service at once: nodes, or percent of
-	// the group (EKS E04, E07).
+	// MaxUnavailable is how many nodes the cloud takes out of service at the same time: a number of nodes, or a
+	// percentage of the group (EKS E04, E07).
 	MaxUnavailable Quantity
-	// MaxSurge is how many nodes the cloud adds, at the most, before it terminates the first: nodes, percent of the group, or
-	// nodes of each zone. If SurgeCoversUnavailable is true and MaxUnavailable is larger, that number counts instead (EKS E21).
+	// MaxSurge is the largest number of nodes that the cloud adds before it terminates the first: a number of nodes,
+	// a percentage of the group, or nodes of each zone. If SurgeCoversUnavailable is true and MaxUnavailable is
+	// larger, MaxUnavailable counts instead (EKS E21).
 	MaxSurge               Quantity
 	SurgeCoversUnavailable bool
-	// TerminateFirst tells that the cloud terminates a node before it launches another, and adds
-	// none before that (EKS E09, MINIMAL).
+	// TerminateFirst is true if the cloud terminates a node before it launches another one (EKS E09, MINIMAL).
 	TerminateFirst bool
-	// TakesWidth tells that a request may name other numbers than MaxUnavailable and MaxSurge. If it is false, ChangeWidth is
-	// the command that changes them. AddFirst is the command that makes the cloud add a new node before it terminates an old
-	// one; "" if the cloud already does so.
+	// TakesWidth is true if a request may contain other numbers than MaxUnavailable and MaxSurge. If it is false,
+	// ChangeWidth is the command that changes them. AddFirst is the command that makes the cloud add a new node
+	// before it terminates an old one; "" if the cloud already does so.
 	TakesWidth            bool
 	ChangeWidth, AddFirst string
-	// DrainTimeout is how long the cloud tries to drain a node, Settle how long it waits after that (EKS E41, E44).
+	// DrainTimeout is how long the cloud tries to drain a node. Settle is how long it waits after that (EKS E41,
+	// E44).
 	DrainTimeout, Settle time.Duration
-	// DeletesRest tells that the cloud deletes the pods that are left after DrainTimeout. If it is false, the operation fails,
-	// unless the request says Force.
+	// DeletesRest is true if the cloud deletes the pods that are left after DrainTimeout. If it is false, the
+	// operation fails, unless the request has Force.
 	DeletesRest bool
-	// DrawsNodes tells that the cloud replaces the nodes in a random order (EKS E40).
+	// DrawsNodes is true if the cloud replaces the nodes in a random order (EKS E40).
 	DrawsNodes bool
-	// Looks is how often the cloud looks at a node that it drains.
+	// Looks is how often the cloud checks a node that it drains.
 	Looks time.Duration
-	// Cancels tells that the cloud cancels a running operation on request, whoever began it: such an upgrade can be paused.
+	// Cancels is true if the cloud can cancel a running operation, no matter who began it. Such an upgrade can be
+	// paused.
 	Cancels bool
-	// Operation is the newest operation of the cloud on the group, whoever began it; the zero
-	// Operation if there was none.
+	// Operation is the cloud's most recent operation on the group, no matter who began it. It is the zero Operation
+	// if there was none.
 	Operation Operation
 }
 
-// ResolveSurge returns how many nodes the cloud adds first, at the most, in a group of that many nodes and zones of which
-// unavailable may be out of service.
+// ResolveSurge returns the largest number of nodes that the cloud adds first, in a group of that many nodes and
+// zones. unavailable is how many nodes may be out of service.
 func (m *Managed) ResolveSurge(nodes, zones, unavailable int) int {
 	switch surge := m.MaxSurge.ResolveSurge(nodes, zones); {
 	case m.TerminateFirst:
@@ -52,30 +55,31 @@ func (m *Managed) ResolveSurge(nodes, zones, unavailable int) int {
 	}
 }
 
-// Operation is one change of a group that its cloud carries out by itself.
+// Operation is a change of a group that its cloud executes.
 type Operation struct {
-	// ID is the cloud's name for it.
+	// ID is the cloud's ID of the operation.
 	ID string `json:"id"`
-	// State says whether it runs, and how it ended.
+	// State is whether the operation runs, and how it ended.
 	State OperationState `json:"state"`
-	// To is what an upgrade moves the group to; its ID is that of Group.Wanted where that is asked
-	// for. It is zero for an operation of another kind.
+	// To is the target of an upgrade, and is zero for other operations. Its ID is that of Group.Wanted if the upgrade
+	// has the same target.
 	To Revision `json:"to,omitzero"`
-	// Kind is what the cloud calls it: "VersionUpdate".
+	// Kind is the cloud's name for this kind of operation: "VersionUpdate".
 	Kind string `json:"kind"`
-	// Began is when it was begun, by the cloud's clock.
+	// Began is when it began, by the cloud's clock.
 	Began time.Time `json:"began,omitzero"`
-	// Force tells that pods are deleted that are left when a node's time is over (EKS E43).
+	// Force is true if the cloud deletes pods that are left at the end of a node's drain timeout (EKS E43).
 	Force bool `json:"force,omitempty"`
-	// Code and Failure say why it failed: the cloud's own code, and cause and remedy in one line. Cause is what failed.
+	// Code is the cloud's code of the failure. Failure is its cause and remedy in one line. Cause is the step that
+	// failed.
 	Code    string       `json:"code,omitempty"`
 	Failure string       `json:"failure,omitempty"`
 	Cause   FailureCause `json:"-"`
-	// Resources are the nodes or machines that a failure names.
+	// Resources are the nodes or machines that the failure mentions.
 	Resources []string `json:"resources,omitempty"`
 }
 
-// OperationState is where an operation of a cloud is.
+// OperationState is the state of a cloud's operation.
 type OperationState string
 
 // The states of an operation.
@@ -86,35 +90,36 @@ const (
 	OperationCancelled OperationState = "cancelled"
 )
 
-// FailureCause is the part of an upgrade at which a cloud's operation failed.
+// FailureCause is the step at which a cloud's operation failed.
 type FailureCause string
 
 // The causes of a failure. The zero value is any other cause.
 const (
-	// DrainFailed is a node that could not be drained in its time.
+	// DrainFailed means that a node could not be drained in time.
 	DrainFailed FailureCause = "drain"
-	// LaunchFailed is new nodes that did not come up.
+	// LaunchFailed means that new nodes did not start.
 	LaunchFailed FailureCause = "launch"
 )
 
 // IsUpgrade reports whether the operation replaces the group's nodes.
 func (o *Operation) IsUpgrade() bool { return o.To.ID != "" }
 
-// Delegate has the group's own cloud upgrade it.
+// Delegate requests that the group's own cloud upgrades the group.
 type Delegate struct {
 	To Revision
-	// Force has pods deleted that are left when a node's time is over (EKS E43).
+	// Force makes the cloud delete pods that are left at the end of a node's drain timeout (EKS E43).
 	Force bool
-	// Width is how many nodes are replaced at once; the zero Width where the group's own numbers count.
+	// Width is how many nodes are replaced at the same time. With the zero Width, the group's own numbers are used.
 	Width Width
-	// Token makes a repeated request one request.
+	// Token makes repeated requests idempotent.
 	Token string
 }
 
-// Width is how many nodes an upgrade takes out of service at once, and how many it adds first.
+// Width is how many nodes an upgrade takes out of service at the same time, and how many it adds first.
 type Width struct{ MaxUnavailable, MaxSurge int }
 
-// CancelOperation has the group's own cloud cancel its operation. The nodes that it has replaced stay replaced.
+// CancelOperation requests that the group's own cloud cancels its operation. Nodes that are already replaced stay
+// replaced.
 type CancelOperation struct{ Operation string }
 
 // Key implements Action.

@@ -13,16 +13,15 @@ import (
 type Member struct {
 	Node     *corev1.Node
 	Instance Instance
-	// Outdated tells that the member is to be replaced.
+	// Outdated is true if the member must be replaced.
 	Outdated bool
-	// Pods are all pods bound to the node. Nil where the observer does not keep them (current
-	// nodes).
+	// Pods are all pods bound to the node. It is nil if the observer does not read them (current nodes).
 	Pods []*corev1.Pod
 
 	traits traits
 }
 
-// Name is the node's name or, for an instance without a node, the instance's ID.
+// Name returns the node's name or, for an instance without a node, the instance's ID.
 func (m *Member) Name() string {
 	if m.Node != nil {
 		return m.Node.Name
@@ -30,7 +29,7 @@ func (m *Member) Name() string {
 	return m.Instance.ID
 }
 
-// Zone is the member's zone, "" when no one says.
+// Zone returns the member's zone, or "" if it is not known.
 func (m *Member) Zone() string {
 	switch {
 	case m.Instance.Zone != "" || m.Node == nil:
@@ -41,9 +40,9 @@ func (m *Member) Zone() string {
 	return m.Node.Labels[corev1.LabelTopologyZone]
 }
 
-// JoinMembers pairs nodes with instances by the key that the provider gives (see Info.InstanceID)
-// and sorts the members by name. outdated judges a node that has no instance. Nodes whose instance
-// the group does not list are members still: their machine may be gone a moment before them.
+// JoinMembers joins nodes with instances by Info.InstanceID, and sorts the members by name. outdated is called for
+// nodes without an instance. A node whose instance is not listed is still a member: its instance may have just been
+// removed.
 func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) bool) []Member {
 	byID := make(map[string]Instance, len(group.Instances))
 	for _, instance := range group.Instances {
@@ -66,14 +65,13 @@ func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) 
 	return members
 }
 
-// Usable reports whether the member takes ordinary pods: it has started, and its node is not
-// cordoned (EKS E25–E27).
+// Usable reports whether the member takes ordinary pods: it has started, and its node is not cordoned (EKS E25–E27).
 func (m *Member) Usable(labels map[string]string) bool {
 	return m.HasStarted(labels) && !m.Node.Spec.Unschedulable
 }
 
-// HasStarted reports whether the member's instance is in service, and its node is Ready, has the
-// labels and none of the start-up taints that are known by name.
+// HasStarted reports whether the member's instance is in service and its node is Ready. The node must have the labels
+// and no known start-up taint.
 func (m *Member) HasStarted(labels map[string]string) bool {
 	if m.Node == nil || !m.Instance.mayServe() {
 		return false
@@ -86,15 +84,15 @@ func (m *Member) HasStarted(labels map[string]string) bool {
 	return IsNodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
 }
 
-// HasNotReadyTaint reports whether the node has the taint of a node that is not Ready. The control plane takes it off a moment after
-// the node is Ready (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
+// HasNotReadyTaint reports whether the node has the not-ready taint. The control plane removes it shortly after the
+// node has become Ready (pkg/controller/nodelifecycle/node_lifecycle_controller.go).
 func HasNotReadyTaint(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Key == corev1.TaintNodeNotReady && taint.Effect == corev1.TaintEffectNoSchedule
 	})
 }
 
-// startupTaint recognises taints that say a node is not ready for pods yet though its kubelet is.
+// startupTaint reports whether the taint means that a Ready node does not take pods yet.
 func startupTaint(taint corev1.Taint) bool {
 	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||
 		strings.HasPrefix(taint.Key, "readiness.k8s.io/") ||
@@ -102,15 +100,14 @@ func startupTaint(taint corev1.Taint) bool {
 		strings.HasSuffix(taint.Key, "/agent-not-ready")
 }
 
-// IsControlPlane recognises control-plane nodes by their role, under its name of today and the one
-// before Kubernetes 1.24.
+// IsControlPlane reports whether the node has the label of control-plane nodes, or its name before Kubernetes 1.24.
 func IsControlPlane(node *corev1.Node) bool {
 	_, today := node.Labels["node-role.kubernetes.io/control-plane"]
 	_, before := node.Labels["node-role.kubernetes.io/master"]
 	return today || before
 }
 
-// ReadyCondition is the node's condition of type Ready, nil when it has none.
+// ReadyCondition returns the node's Ready condition, or nil if it has none.
 func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
@@ -120,13 +117,14 @@ func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// IsNodeReady is the Ready condition being True; Unknown and absent are not.
+// IsNodeReady reports whether the Ready condition is True. It returns false for Unknown and for a missing condition.
 func IsNodeReady(node *corev1.Node) bool {
 	c := ReadyCondition(node)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// IndexOfMember finds a member by its name.
+// IndexOfMember returns the index of the member with the name, and whether it was found. members must be sorted by
+// name.
 func IndexOfMember(members []Member, name string) (int, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
 	return i, i < len(members) && members[i].Name() == name

@@ -7,40 +7,43 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Owner is a service or a controller that replaces nodes of its own by itself, so that no other actor should.
+// Owner is a service or a controller that replaces its nodes itself. This tool should not replace them.
 type Owner struct {
 	// Name is its name for people: "Karpenter".
 	Name string
-	// Kind is what a group of its nodes is called.
+	// Kind is the name of a group of its nodes.
 	Kind string
-	// Does says what it does with its nodes, Remedy what a user does to have newer ones.
+	// Does is what it does with its nodes. Remedy is what a user can do to get newer nodes.
 	Does, Remedy string
-	// Expires is true if its nodes end by themselves within a week, which the strategy for such nodes waits for (GKE G01).
+	// Expires is true if its nodes end by themselves within a week. The strategy for such nodes waits for that (GKE
+	// G01).
 	Expires bool
 
-	// group names the group of a node that it owns, KEY=VALUE; it is "" for other nodes. keys are the KEYs of no other owner.
+	// group returns the group of a node that it owns, as KEY=VALUE, or "" for other nodes. keys are the KEYs that
+	// only this owner uses.
 	group func(*corev1.Node) string
 	keys  []string
 }
 
-// Labels of nodes by which owners are known.
+// Node labels that identify owners.
 const (
 	karpenterPool = "karpenter.sh/nodepool"
 	computeType   = "eks.amazonaws.com/compute-type"
 	gkePool       = "cloud.google.com/gke-nodepool"
-	// openShiftSet is a label of Machines, by which their nodes are grouped.
+	// openShiftSet is a label of Machines. Their nodes are grouped by it.
 	openShiftSet = "machine.openshift.io/cluster-api-machineset"
-	// clusterAPIDeployment is a label of Machines, which some clusters copy to nodes.
+	// clusterAPIDeployment is a label of Machines that some clusters copy to nodes.
 	clusterAPIDeployment = "cluster.x-k8s.io/deployment-name"
 )
 
-// clusterAPIAnnotations lists annotations of every node of Cluster API, those first that tell the most
-// (cluster-api, api/core/v1beta2/common_types.go).
+// clusterAPIAnnotations returns the annotations of all Cluster API nodes, the most specific first (cluster-api,
+// api/core/v1beta2/common_types.go).
 func clusterAPIAnnotations() []string {
 	return []string{"cluster.x-k8s.io/owner-name", "cluster.x-k8s.io/owner-kind", "cluster.x-k8s.io/machine"}
 }
 
-// owners lists the owners that are known, those of a kind before the kind itself: the first that owns a node counts.
+// owners returns all known owners. The first one that owns a node counts, so special cases come before the general
+// one.
 func owners() []Owner {
 	const drift = "change its NodePool or NodeClass and let %s drift it"
 	return []Owner{
@@ -79,7 +82,7 @@ func owners() []Owner {
 	}
 }
 
-// OwnerOf returns the owner of the node, and false for a node that has none.
+// OwnerOf returns the owner of the node, or false if it has none.
 func OwnerOf(node *corev1.Node) (Owner, bool) {
 	for _, owner := range owners() {
 		if owner.group(node) != "" {
@@ -89,7 +92,7 @@ func OwnerOf(node *corev1.Node) (Owner, bool) {
 	return Owner{}, false
 }
 
-// OwnerOfAll returns the owner of all members that are nodes, and false if there is none.
+// OwnerOfAll returns the owner that all members with a node have, or false if there is no such owner.
 func OwnerOfAll(members []Member) (Owner, bool) {
 	var found Owner
 	for i := range members {
@@ -105,7 +108,7 @@ func OwnerOfAll(members []Member) (Owner, bool) {
 	return found, found.Name != ""
 }
 
-// OwnerOfGroup returns the owner that the group is named after, and false for the name of another group.
+// OwnerOfGroup returns the owner whose key is in the group's name, or false for other names.
 func OwnerOfGroup(name string) (Owner, bool) {
 	all := owners()
 	i := slices.IndexFunc(all, func(o Owner) bool {
@@ -117,13 +120,13 @@ func OwnerOfGroup(name string) (Owner, bool) {
 	return all[i], true
 }
 
-// IsNamedAfterOwner reports whether the group's name is one that OwnGroup gives.
+// IsNamedAfterOwner reports whether the name is one that OwnGroup returns.
 func IsNamedAfterOwner(name string) bool {
 	_, named := OwnerOfGroup(name)
 	return named
 }
 
-// OwnGroup returns the name of the group that the node's owner puts it in, KEY=VALUE; "" for a node without an owner.
+// OwnGroup returns the group of a node that has an owner, as KEY=VALUE. It returns "" for a node without an owner.
 func OwnGroup(node *corev1.Node) string {
 	if owner, owned := OwnerOf(node); owned {
 		return owner.group(node)
@@ -131,7 +134,8 @@ func OwnGroup(node *corev1.Node) string {
 	return ""
 }
 
-// hasLabel finds nodes with the label of the value, or of any value but "" where that is "".
+// hasLabel returns a group function for nodes that have the label with the value. The value "" stands for any value
+// except "".
 func hasLabel(key, value string) func(*corev1.Node) string {
 	return func(node *corev1.Node) string {
 		if got := node.Labels[key]; got == "" || value != "" && got != value {
@@ -141,7 +145,8 @@ func hasLabel(key, value string) func(*corev1.Node) string {
 	}
 }
 
-// isOfKarpenter finds nodes of a Karpenter that a service runs, which puts the label on them. Their group is their NodePool.
+// isOfKarpenter returns a group function for nodes of a managed Karpenter, which have the label. Their group is their
+// NodePool.
 func isOfKarpenter(key, value string) func(*corev1.Node) string {
 	return func(node *corev1.Node) string {
 		if hasLabel(key, value)(node) == "" {
@@ -151,7 +156,7 @@ func isOfKarpenter(key, value string) func(*corev1.Node) string {
 	}
 }
 
-// groupOfFargate finds nodes of Fargate by the label that EKS puts on them, or by their names.
+// groupOfFargate returns the group of a Fargate node. It recognizes the node by EKS's label or by the node's name.
 func groupOfFargate(node *corev1.Node) string {
 	if node.Labels[computeType] == "fargate" || node.Labels[computeType] == "" && strings.HasPrefix(node.Name, "fargate-ip-") {
 		return computeType + "=fargate"
@@ -159,7 +164,7 @@ func groupOfFargate(node *corev1.Node) string {
 	return ""
 }
 
-// groupOfClusterAPI finds nodes of Machines.
+// groupOfClusterAPI returns the group of a Cluster API node.
 func groupOfClusterAPI(node *corev1.Node) string {
 	if name := hasLabel(clusterAPIDeployment, "")(node); name != "" {
 		return name
@@ -172,8 +177,9 @@ func groupOfClusterAPI(node *corev1.Node) string {
 	return ""
 }
 
-// groupOfOpenShift finds nodes of the Machine API, whose annotation names the Machine, NAMESPACE/NAME. A Machine has the name
-// of its MachineSet and five characters more (openshift/machine-api-operator, pkg/controller/nodelink).
+// groupOfOpenShift returns the group of a Machine API node. The node's annotation contains the Machine, as
+// NAMESPACE/NAME. A Machine's name is that of its MachineSet and a suffix of five characters
+// (openshift/machine-api-operator, pkg/controller/nodelink).
 func groupOfOpenShift(node *corev1.Node) string {
 	_, machine, _ := strings.Cut(node.Annotations["machine.openshift.io/machine"], "/")
 	if machine == "" {
@@ -185,8 +191,9 @@ func groupOfOpenShift(node *corev1.Node) string {
 	return openShiftSet + "=" + machine
 }
 
-// groupOfAutopilot finds nodes of GKE Autopilot. GKE names them gk3-CLUSTER-POOL-…, and those of Standard clusters gke-…; so a
-// node on which GKE wrote how it was provisioned and that is not named so is no node of a Standard cluster.
+// groupOfAutopilot returns the group of a GKE Autopilot node. GKE names such nodes gk3-CLUSTER-POOL-…, and nodes of
+// Standard clusters gke-…. So a node with GKE's provisioning label and another name does not belong to a Standard
+// cluster.
 func groupOfAutopilot(node *corev1.Node) string {
 	named := strings.HasPrefix(node.Name, "gk3-") || node.Labels["cloud.google.com/gke-autopilot"] == "true"
 	provisioned := hasLabel("cloud.google.com/gke-provisioning", "standard")(node) != "" && !strings.HasPrefix(node.Name, "gke-")
@@ -196,7 +203,8 @@ func groupOfAutopilot(node *corev1.Node) string {
 	return ""
 }
 
-// groupOfFlexStart finds nodes of GKE that are started for a job, with or without a queue, and end within a week.
+// groupOfFlexStart returns the group of a GKE node that was started for a job, with or without a queue, and ends
+// within a week.
 func groupOfFlexStart(node *corev1.Node) string {
 	for _, key := range []string{"cloud.google.com/gke-flex-start", "cloud.google.com/gke-queued"} {
 		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Value == "true" })

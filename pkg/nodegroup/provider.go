@@ -11,41 +11,39 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// Info is what is particular about a provider and needs no request to be known. Everything else
-// that a provider does is behind cloud.Provider.
+// Info is the static data about a provider. Everything that needs requests is behind cloud.Provider.
 type Info struct {
-	// Name is the provider's name, as --provider, Group.Provider and records have it.
+	// Name is the provider's name, as in --provider, Group.Provider and records.
 	Name string
-	// Scheme is what the provider IDs of its nodes begin with: "aws://"; empty for nodes of any
-	// origin.
+	// Scheme is the prefix of its nodes' provider IDs: "aws://". It is empty if nodes may have any provider ID.
 	Scheme string
-	// Model names the managed service whose defaults fit its groups: "eks" or "gke".
+	// Model is the managed service whose defaults are used for its groups: "eks" or "gke".
 	Model string
-	// Can is what the provider can do with most of its groups. Group.Can has it for one group.
+	// Can is what the provider supports for most of its groups. Group.Can is for one group.
 	Can Capabilities
 	// FenceTaint is the NoSchedule taint that fences nodes of its groups (EKS E30).
 	FenceTaint corev1.Taint
-	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
-	// is no more than its nodes.
+	// KindByNodes is the kind of a group of which only the nodes are known. It is empty if groups are only their
+	// nodes.
 	KindByNodes string
-	// Manager upgrades those of its groups that are Managed; the zero Manager where none are.
+	// Manager is the service that upgrades Managed groups; zero if there are none.
 	Manager Manager
-	// resume is the command line of ResumeCommand: the command, its option for the group, and the one for the processes.
+	// resume has the parts of ResumeCommand: the command, its option for the group, and its option for the processes.
 	resume [3]string
 }
 
-// Manager is a service that upgrades groups by itself, in the words that people know from it.
+// Manager is a service that upgrades groups itself, with its own terms.
 type Manager struct {
-	// Name is the service: "EKS".
+	// Name is the name of the service: "EKS".
 	Name string
-	// Operation is what it calls one upgrade of a group: "update". Rolling and Forced name one that honours budgets and one
-	// that deletes what is left (EKS E54); "" where it has no such words.
+	// Operation is its term for an upgrade of a group: "update". Rolling is its term for an upgrade that respects
+	// budgets, and Forced for one that deletes the remaining pods (EKS E54); "" if it has no such terms.
 	Operation, Rolling, Forced string
-	// cannot says, by verb, why the service cannot do it and what can be done instead.
+	// cannot is, by verb, why the service does not support the verb and what the user can do instead.
 	cannot map[string]string
 }
 
-// Providers are the providers that decisions know, by name.
+// Providers returns the known providers.
 func Providers() []Info {
 	ours := corev1.Taint{Key: nodemark.Domain + "/outdated", Effect: corev1.TaintEffectNoSchedule}
 	return []Info{
@@ -68,8 +66,8 @@ func Providers() []Info {
 	}
 }
 
-// InfoOf is what is particular about the provider of the name. One that is not known is like a
-// self-managed group of a cloud: it has a size, and the fence is this tool's own taint.
+// InfoOf returns the data about the provider. An unknown provider is treated like self-managed groups of a cloud:
+// they have a size, and are fenced with this tool's own taint.
 func InfoOf(name string) Info {
 	all := Providers()
 	if i := slices.IndexFunc(all, func(p Info) bool { return p.Name == name }); i >= 0 {
@@ -78,20 +76,19 @@ func InfoOf(name string) Info {
 	return Info{Name: name, Model: "eks", Can: FullControl(), FenceTaint: all[len(all)-1].FenceTaint}
 }
 
-// Service is the managed service whose groups they are, as people write it: "EKS".
+// Service returns the name of the managed service for people: "EKS".
 func (p Info) Service() string { return strings.ToUpper(p.Model) }
 
-// OwnsNode reports whether the node is a machine of the provider, as its provider ID says.
+// OwnsNode reports whether the node's provider ID is one of the provider.
 func (p Info) OwnsNode(node *corev1.Node) bool {
 	return p.Scheme != "" && strings.HasPrefix(node.Spec.ProviderID, p.Scheme)
 }
 
-// InstanceID is the ID of the node's machine as the provider's groups list it, the last element of
-// the provider ID: i-0123 of aws:///us-east-1a/i-0123.
+// InstanceID returns the ID of the node's machine, as the provider's groups list it. It is the last element of the
+// provider ID: i-0123 of aws:///us-east-1a/i-0123.
 func (p Info) InstanceID(node *corev1.Node) string { return path.Base(node.Spec.ProviderID) }
 
-// ZoneOfNode is the zone that the provider ID of the node names, the element before the last; ""
-// when it names none.
+// ZoneOfNode returns the zone in the node's provider ID, which is the element before the last, or "" if it has none.
 func (p Info) ZoneOfNode(node *corev1.Node) string {
 	parts := strings.Split(strings.TrimPrefix(node.Spec.ProviderID, p.Scheme), "/")
 	if !p.OwnsNode(node) || len(parts) < 2 {
@@ -100,21 +97,20 @@ func (p Info) ZoneOfNode(node *corev1.Node) string {
 	return parts[len(parts)-2]
 }
 
-// ResumeCommand is the command line by which a user resumes processes of the group that an upgrade
-// suspended.
+// ResumeCommand returns the command line with which a user resumes the group's processes that an upgrade suspended.
 func (p Info) ResumeCommand(group string, suspended []string) string {
 	return p.resume[0] + " " + shell.Option(p.resume[1], group) + " " + shell.Command(p.resume[2], suspended...)
 }
 
-// IsClosed reports whether the node takes no new pods: it is cordoned, or has a provider's fence
-// (EKS E30, E32).
+// IsClosed reports whether the node takes no new pods: it is cordoned, or has the fence taint of a provider (EKS E30,
+// E32).
 func IsClosed(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool { return nodemark.HasTaint(node, p.FenceTaint) })
 }
 
-// WhyNot says why the verb is not to be had of a group that the service upgrades, and what can be done instead; "" when nothing
-// is known against it.
+// WhyNot returns why the service does not support the verb, and what the user can do instead. It returns "" if no
+// reason is known.
 func (m Manager) WhyNot(verb string) string { return m.cannot[verb] }
 
-// FenceTaint is the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
+// FenceTaint returns the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
 func FenceTaint(provider string) corev1.Taint { return InfoOf(provider).FenceTaint }

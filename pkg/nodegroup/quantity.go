@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// MaxParallel is how many nodes EKS lets be unavailable at once (EKS E06).
+// MaxParallel is the largest number of nodes that EKS allows to be unavailable at the same time (EKS E06).
 const MaxParallel = 100
 
 // Quantity is a number of nodes as people write it: 2, 10% or 2/zone.
@@ -17,8 +17,7 @@ type Quantity struct {
 	PerZone bool
 }
 
-// ParseQuantity reads "2", "10%" or "2/zone". It refuses signs, fractions and a percentage of 0 or
-// over 100.
+// ParseQuantity parses "2", "10%" or "2/zone". It refuses signs, fractions, 0% and percentages over 100%.
 func ParseQuantity(text string) (Quantity, error) {
 	var q Quantity
 	digits, isPercent := strings.CutSuffix(text, "%")
@@ -37,7 +36,7 @@ func ParseQuantity(text string) (Quantity, error) {
 	return q, nil
 }
 
-// String writes the quantity as ParseQuantity reads it.
+// String returns the quantity in the format of ParseQuantity.
 func (q Quantity) String() string {
 	switch {
 	case q.Percent:
@@ -49,9 +48,9 @@ func (q Quantity) String() string {
 	}
 }
 
-// ResolveUnavailable resolves the quantity as maxUnavailable of a group of that many nodes: a
-// percentage is rounded down but is at least 1, and it is at most MaxParallel (EKS E06–E08).
-// It returns an error when a plain number is over MaxParallel, or the quantity is per zone.
+// ResolveUnavailable returns the quantity as maxUnavailable of a group with that many nodes. A percentage is rounded
+// down, but is at least 1 and at most MaxParallel (EKS E06–E08). ResolveUnavailable returns an error if a plain
+// number is over MaxParallel, or if the quantity is per zone.
 func (q Quantity) ResolveUnavailable(nodes int) (int, error) {
 	switch {
 	case q.PerZone:
@@ -65,8 +64,8 @@ func (q Quantity) ResolveUnavailable(nodes int) (int, error) {
 	}
 }
 
-// ResolveSurge resolves the quantity as a surge over a group of that many nodes in that many
-// zones, in nodes of the whole group; a percentage is rounded up.
+// ResolveSurge returns the quantity as the surge of a group with that many nodes and zones, in nodes of the whole
+// group. A percentage is rounded up.
 func (q Quantity) ResolveSurge(nodes, zones int) int {
 	switch {
 	case q.PerZone:
@@ -78,8 +77,8 @@ func (q Quantity) ResolveSurge(nodes, zones int) int {
 	}
 }
 
-// ResolveBatch resolves the quantity as a batch of that many nodes: a percentage is rounded down
-// but is at least 1 (GKE G45). It returns an error when the quantity is per zone.
+// ResolveBatch returns the quantity as a batch of a group with that many nodes. A percentage is rounded down but is
+// at least 1 (GKE G45). ResolveBatch returns an error if the quantity is per zone.
 func (q Quantity) ResolveBatch(nodes int) (int, error) {
 	switch {
 	case q.PerZone:

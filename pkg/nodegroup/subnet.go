@@ -2,15 +2,15 @@ package nodegroup
 
 import "net/netip"
 
-// Subnet is where machines, and on some networks their pods, take their addresses from.
+// Subnet is a subnet from which machines, and on some networks pods, get their addresses.
 type Subnet struct {
 	Zone string
 	CIDR netip.Prefix
-	// Free is how many addresses no one has.
+	// Free is the number of free addresses.
 	Free int
 }
 
-// Contains tells whether an address, which may be none, is one of the subnet's.
+// Contains reports whether the address is in the subnet. It returns false for "".
 func (s Subnet) Contains(address string) bool {
 	parsed, err := netip.ParseAddr(address)
 	return err == nil && s.CIDR.Contains(parsed)

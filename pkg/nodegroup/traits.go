@@ -6,24 +6,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// traits are what every step asks of every node.
+// traits are the properties of a node that every step needs.
 type traits struct {
-	// of is the node that they were read off.
+	// of is the node from which the traits were read.
 	of    *corev1.Node
 	zone  string
 	run   string
 	ready bool
-	// fence is taint and cordon, fit that nothing of the node itself keeps ordinary pods away.
+	// fence is true if the node has the taint and the cordon. fit is true if nothing on the node itself keeps
+	// ordinary pods away.
 	fence bool
 	fit   bool
-	// held is that we keep autoscalers from the node, open that no one does.
+	// held is true if this tool keeps autoscalers from the node. open is true if nothing does.
 	held bool
 	open bool
 }
 
-// ReadTraits notes what every step asks of the member's node, so that no step has to look at it
-// again. An observer of a large group that takes many steps calls it for each new version of a
-// node, which must not be changed afterwards; no one has to.
+// ReadTraits caches the properties of the member's node that every step needs. Calling it is optional. An observer of
+// a large group should call it for each new version of a node. The node must not be changed afterwards.
 func (m *Member) ReadTraits(g *Group) {
 	m.traits = traits{}
 	if m.Node == nil {
@@ -34,7 +34,7 @@ func (m *Member) ReadTraits(g *Group) {
 	m.traits.fence = m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, FenceTaint(g.Provider))
 }
 
-// readNodeTraits are the traits that need no group.
+// readNodeTraits returns the traits that do not depend on the group.
 func readNodeTraits(node *corev1.Node) traits {
 	return traits{
 		of: node, zone: node.Labels[corev1.LabelTopologyZone], run: node.Annotations[nodemark.AnnotationRun],
@@ -42,7 +42,7 @@ func readNodeTraits(node *corev1.Node) traits {
 	}
 }
 
-// hasTraits reports whether the traits are those of the member's node.
+// hasTraits reports whether the traits were read from the member's current node.
 func (m *Member) hasTraits() bool { return m.Node != nil && m.traits.of == m.Node }
 
 // IsReady reports whether the member is a node that is Ready.
@@ -53,8 +53,8 @@ func (m *Member) IsReady() bool {
 	return m.Node != nil && IsNodeReady(m.Node)
 }
 
-// IsUsable is Member.Usable for the group's labels. A Node object that outlives its machine is not,
-// however ready it looks: the group lists no instance of it, by a reading that would show one.
+// IsUsable is Member.Usable with the group's labels. It also returns false for a Node object that outlives its
+// machine: the group was read late enough to list the machine, but does not.
 func (g *Group) IsUsable(m *Member) bool {
 	if g.Can.ListInstances && m.Instance.ID == "" && m.Node != nil && g.IsFreshAfter(m.Node.CreationTimestamp.Time) {
 		return false
@@ -65,7 +65,7 @@ func (g *Group) IsUsable(m *Member) bool {
 	return m.Usable(g.WantedLabels)
 }
 
-// IsFenced reports whether the member is a node that carries the whole fence of the run.
+// IsFenced reports whether the member's node has the complete fence of the run.
 func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 	switch {
 	case m.Node == nil:
@@ -87,7 +87,7 @@ func (m *Member) FencedBy() string {
 	return m.Node.Annotations[nodemark.AnnotationRun]
 }
 
-// IsHeld reports whether the member is a node that we keep autoscalers from.
+// IsHeld reports whether this tool keeps autoscalers from the member's node.
 func (m *Member) IsHeld() bool {
 	if m.hasTraits() {
 		return m.traits.held
@@ -95,7 +95,7 @@ func (m *Member) IsHeld() bool {
 	return m.Node != nil && nodemark.IsHeld(m.Node)
 }
 
-// AllowsScaleDown reports whether nothing keeps autoscalers from the member's node.
+// AllowsScaleDown reports whether autoscalers may remove the member's node: nothing on the node forbids it.
 func (m *Member) AllowsScaleDown() bool {
 	if m.hasTraits() {
 		return m.traits.open
