@@ -12,22 +12,21 @@ type NodeAction interface {
 	// Key and String are those of nodegroup.Action.
 	Key() string
 	String() string
-	// Target is the node at the version that the action was decided on.
+	// Target returns the node's version that the decision was based on.
 	Target() NodeVersion
-	// Apply changes the node as the action means it. run names the upgrade, fence is the taint of
-	// the group's provider. It returns an error, and changes nothing, when an annotation of an
-	// earlier run cannot be read.
+	// Apply changes the node. run is the upgrade's run, fence is the taint of the group's provider. It returns an
+	// error, and changes nothing, if an annotation of an earlier run cannot be read.
 	Apply(node *corev1.Node, run string, fence corev1.Taint) error
 }
 
-// NodeVersion is a node at one version.
+// NodeVersion identifies a node and its version.
 type NodeVersion struct {
 	Node    string
 	UID     types.UID
 	Version string
 }
 
-// VersionOf is the node as it is now.
+// VersionOf returns the node's current version.
 func VersionOf(node *corev1.Node) NodeVersion {
 	return NodeVersion{Node: node.Name, UID: node.UID, Version: node.ResourceVersion}
 }
@@ -35,28 +34,28 @@ func VersionOf(node *corev1.Node) NodeVersion {
 // Target implements NodeAction.
 func (v NodeVersion) Target() NodeVersion { return v }
 
-// Fence makes the node take no new pods: taint and spec.unschedulable in one patch.
+// Fence makes the node take no new pods. It sets the taint and spec.unschedulable in one patch.
 type Fence struct {
 	NodeVersion
-	// Before is what AnnotationGroupBaseline is to say.
+	// Before is the new value of AnnotationGroupBaseline.
 	Before string
 }
 
-// Unfence takes away of the fence, the load-balancer label and our annotations what was not there
-// before us.
+// Unfence removes the fence, the load-balancer label and this tool's annotations. It keeps what the node had before
+// the fence.
 type Unfence struct{ NodeVersion }
 
-// HoldNode has autoscalers leave a new node alone while the upgrade is under way.
+// HoldNode stops autoscalers from removing a new node during the upgrade.
 type HoldNode struct {
 	NodeVersion
-	// Before is what AnnotationGroupBaseline is to say.
+	// Before is the new value of AnnotationGroupBaseline.
 	Before string
 }
 
-// FreeNode ends that.
+// FreeNode reverts HoldNode.
 type FreeNode struct{ NodeVersion }
 
-// StartDrain writes the drain's deadline on the node and takes it out of external load balancers.
+// StartDrain writes the drain's deadline on the node and excludes the node from external load balancers.
 type StartDrain struct {
 	NodeVersion
 	Deadline time.Time

@@ -7,14 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// AnnotationGroupBaseline holds what the group was like before the run, as the JSON of Before. It
-// comes with the fence and with the hold, and is what an upgrade whose record is lost continues
-// with.
+// AnnotationGroupBaseline contains the state of the group before the run, as the JSON of GroupBaseline. It is written
+// with the fence and with the hold. If an upgrade's record is lost, the upgrade continues with this data.
 const AnnotationGroupBaseline = Domain + "/before"
 
-// GroupBaseline is what cannot be seen of a group any more once its upgrade is under way.
+// GroupBaseline is the state of a group that cannot be read any more once its upgrade has begun.
 type GroupBaseline struct {
-	// Desired, Min and Max are the group's size in nodes, Zones its nodes by zone.
+	// Desired, Min and Max are the group's size in nodes. Zones are its nodes by zone.
 	Desired int            `json:"desired"`
 	Min     int            `json:"min"`
 	Max     int            `json:"max"`
@@ -23,21 +22,20 @@ type GroupBaseline struct {
 	Suspended []string `json:"suspended,omitempty"`
 }
 
-// Text is the baseline as the annotation holds it.
+// Text returns the baseline as the value of the annotation.
 func (b GroupBaseline) Text() string {
-	text, _ := json.Marshal(b) // numbers and strings have a form in JSON
+	text, _ := json.Marshal(b) // numbers and strings can always be encoded as JSON
 	return string(text)
 }
 
-// SetGroupBaseline writes down on a node what its group was like before the run; an empty text
-// changes nothing.
+// SetGroupBaseline writes the state of the group before the run on a node. An empty text changes nothing.
 func SetGroupBaseline(node *corev1.Node, text string) {
 	if text != "" {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationGroupBaseline, text)
 	}
 }
 
-// ReadGroupBaseline is what the run wrote on the node about its group; false when it says nothing.
+// ReadGroupBaseline returns what the run wrote on the node about its group, or false if there is nothing.
 func ReadGroupBaseline(node *corev1.Node, run string) (GroupBaseline, bool) {
 	if node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run {
 		return GroupBaseline{}, false

@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// CleanupCommand returns the command line that takes our marks from a node as ClearFence and ClearHold
-// do, for a user to copy: what the node carried before is left or put back. fences are the taints
-// that fences may have. Where the node's own note cannot be read, it carried nothing.
+// CleanupCommand returns the command line that removes this tool's marks from a node, for a user to copy. It has the
+// effect of ClearFence and ClearHold: it keeps or restores what the node had before. fences are the possible fence
+// taints. If the node's baseline cannot be read, it is assumed to be empty.
 func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	prev, err := readNodeBaseline(node)
 	if prev == nil || err != nil {
@@ -24,7 +24,7 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	}
 	for _, fence := range fences {
 		step := shell.Command("kubectl taint node", node.Name, fence.Key+":"+string(fence.Effect)+"-")
-		if HasTaint(node, fence) && !prev.Taint && !slices.Contains(steps, step) { // some clouds share a taint
+		if HasTaint(node, fence) && !prev.Taint && !slices.Contains(steps, step) { // some clouds have the same taint
 			steps = append(steps, step)
 		}
 	}
@@ -43,7 +43,7 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 	return strings.Join(append(steps, shell.Command("kubectl annotate node", words...)), " && ")
 }
 
-// restoreExclusion is the command that gives the label for load balancers back the value that it had, "" when it has it.
+// restoreExclusion returns the command that restores the load-balancer label, or "" if the label is unchanged.
 func restoreExclusion(node *corev1.Node, prev *NodeBaseline) string {
 	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
 	switch {

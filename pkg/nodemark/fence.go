@@ -11,21 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeBaseline is what a node carried before it was fenced; none of it is taken away when the fence
-// is.
+// NodeBaseline is what a node had before it was fenced. Removing the fence keeps all of it.
 type NodeBaseline struct {
 	Taint         bool `json:"taint,omitempty"`
 	Unschedulable bool `json:"unschedulable,omitempty"`
-	// Excluded is the value of the load-balancer label, nil without one.
+	// Excluded is the value of the load-balancer label; nil if the node had no such label.
 	Excluded *string `json:"excluded,omitempty"`
 }
 
-// SetFence changes the node as Fence means it: taint and spec.unschedulable together, because
-// DaemonSets tolerate only the second by themselves and cluster-autoscaler takes a group's template
-// from a Ready node that is not cordoned. The taint of the cordon comes with it, so that the
-// control plane, which would add it, has nothing to write in the moment in which all nodes are
-// fenced (docs/decisions/0014). What was there before is kept in an annotation; that of an earlier
-// run stays. It returns an error when an earlier run's annotation cannot be read.
+// SetFence changes the node for Fence. It sets the taint and spec.unschedulable together: DaemonSet pods tolerate
+// only the latter by default, and cluster-autoscaler uses a Ready node that is not cordoned as the group's template.
+// SetFence also adds the taint of a cordon. Otherwise, the control plane would have to add it to all nodes at the
+// moment at which they are fenced (docs/decisions/0014). An annotation keeps what the node had before. The annotation
+// of an earlier run stays. SetFence returns an error if an earlier run's annotation cannot be read.
 func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	prev, err := readNodeBaseline(node)
 	if err != nil {
@@ -52,22 +50,21 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	return nil
 }
 
-// SetDraining changes the node as StartDrain means it: the deadline becomes visible, and load
-// balancers outside the cluster stop sending to the node. A cordon alone has not done that since
-// Kubernetes 1.19 (EKS E46).
+// SetDraining changes the node for StartDrain. It writes the deadline, and excludes the node from load balancers
+// outside the cluster. Since Kubernetes 1.19, a cordon does not do the latter (EKS E46).
 func SetDraining(node *corev1.Node, deadline time.Time) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationDeadline, FormatTime(deadline))
 	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "true")
 }
 
-// SetEpoch changes a node in flight when its upgrade gets another holder, so that late requests of
-// the one before fail on the node's resourceVersion.
+// SetEpoch changes a node in flight when another process takes over the upgrade. Then late requests of the earlier
+// process fail because of the node's resourceVersion.
 func SetEpoch(node *corev1.Node, epoch int64) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationEpoch, strconv.FormatInt(epoch, 10))
 }
 
-// ClearFence takes away of all that what was not there before, and all annotations of ours.
-// It returns an error, and changes nothing, when the annotation that tells cannot be read.
+// ClearFence reverts SetFence and SetDraining except for what the node had before, and removes this tool's
+// annotations. It returns an error, and changes nothing, if the annotation with the node's baseline cannot be read.
 func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	prev, err := readNodeBaseline(node)
 	if err != nil || prev == nil {
@@ -88,15 +85,15 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch} {
 		delete(node.Annotations, key)
 	}
-	if !IsHeld(node) { // else they are the hold's, too
+	if !IsHeld(node) { // otherwise the hold needs them, too
 		delete(node.Annotations, AnnotationGroupBaseline)
 		delete(node.Annotations, AnnotationOwner)
 	}
 	return nil
 }
 
-// WasCordoned reports whether another actor cordoned the node: before its fence, or without one. A
-// cordon counts as another actor's where what the node was like before cannot be read.
+// WasCordoned reports whether a user or another process cordoned the node, before it was fenced or without a fence.
+// If the node's baseline cannot be read, every cordon counts as such.
 func WasCordoned(node *corev1.Node) bool {
 	prev, err := readNodeBaseline(node)
 	switch {
@@ -107,12 +104,12 @@ func WasCordoned(node *corev1.Node) bool {
 	}
 }
 
-// CordonTaint is what the control plane puts on a node that is cordoned, and takes off again.
+// CordonTaint returns the taint that the control plane adds to a cordoned node and removes again.
 func CordonTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// HasTaint reports whether the node has a taint of the key and effect.
+// HasTaint reports whether the node has a taint with the key and effect.
 func HasTaint(node *corev1.Node, taint corev1.Taint) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
@@ -127,9 +124,8 @@ func dropTaint(node *corev1.Node, taint corev1.Taint) {
 	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
-// readNodeBaseline is what the node says it carried before us, nil when it was never fenced. A
-// fenced node whose annotation another actor took away carried nothing: that is what taking it away
-// says.
+// readNodeBaseline returns what the node had before it was fenced, or nil if it was never fenced. If another process
+// removed the annotation of a fenced node, the baseline counts as empty.
 func readNodeBaseline(node *corev1.Node) (*NodeBaseline, error) {
 	text, ok := node.Annotations[AnnotationNodeBaseline]
 	if !ok {

@@ -6,17 +6,15 @@ import (
 )
 
 const (
-	// AnnotationNoScaleDown with the value "true" has cluster-autoscaler leave a node alone
-	// (cluster-autoscaler's FAQ, "How can I prevent Cluster Autoscaler from scaling down a
-	// particular node?").
+	// AnnotationNoScaleDown with the value "true" stops cluster-autoscaler from removing a node (cluster-autoscaler's
+	// FAQ, "How can I prevent Cluster Autoscaler from scaling down a particular node?").
 	AnnotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// AnnotationHeld holds the run that put AnnotationNoScaleDown on the node; without it that
-	// annotation is another actor's.
+	// AnnotationHeld contains the run that set AnnotationNoScaleDown on the node. Without it, a user or another
+	// process set AnnotationNoScaleDown.
 	AnnotationHeld = Domain + "/scale-down-disabled"
 )
 
-// SetHold changes the node as HoldNode means it. One that says by itself whether it may be scaled
-// down is left as it is.
+// SetHold changes the node for HoldNode. It does not change a node that already has AnnotationNoScaleDown.
 func SetHold(node *corev1.Node, run string) {
 	if _, theirs := node.Annotations[AnnotationNoScaleDown]; theirs {
 		return
@@ -25,8 +23,8 @@ func SetHold(node *corev1.Node, run string) {
 	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationHeld, run)
 }
 
-// ClearHold changes the node as FreeNode means it: what is not ours stays, and so does what
-// another actor wrote over it.
+// ClearHold changes the node for FreeNode. It keeps an annotation that this tool did not set, and a value that was
+// changed later.
 func ClearHold(node *corev1.Node) {
 	if !IsHeld(node) {
 		return
@@ -35,20 +33,20 @@ func ClearHold(node *corev1.Node) {
 		delete(node.Annotations, AnnotationNoScaleDown)
 	}
 	delete(node.Annotations, AnnotationHeld)
-	if node.Annotations[AnnotationRun] == "" { // else they are the fence's, too
+	if node.Annotations[AnnotationRun] == "" { // otherwise the fence needs them, too
 		delete(node.Annotations, AnnotationGroupBaseline)
 		delete(node.Annotations, AnnotationOwner)
 	}
 }
 
-// IsHeld reports whether the node carries a hold of ours.
+// IsHeld reports whether this tool holds the node.
 func IsHeld(node *corev1.Node) bool {
 	_, ours := node.Annotations[AnnotationHeld]
 	return ours
 }
 
-// AllowsScaleDown reports whether nothing on the node says that it is not to be scaled down.
+// AllowsScaleDown reports whether autoscalers may remove the node: it has neither annotation of a hold.
 func AllowsScaleDown(node *corev1.Node) bool {
 	_, said := node.Annotations[AnnotationNoScaleDown]
-	return !said && !IsHeld(node) // whoever took the one away wants it so
+	return !said && !IsHeld(node) // if AnnotationHeld is left, someone removed the other on purpose
 }

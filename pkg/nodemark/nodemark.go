@@ -1,28 +1,27 @@
-// Package nodemark writes on nodes what an upgrade has to say there, and reads it: the fence, the
-// hold against autoscalers, the deadline of a drain, and what node and group were like before.
+// Package nodemark reads and writes an upgrade's marks on nodes: the fence, the hold against autoscalers, the
+// deadline of a drain, and what node and group were like before.
 package nodemark
 
 import (
 	"time"
 )
 
-// Domain prefixes every annotation and label that is ours.
+// Domain is the prefix of all of this tool's annotations and labels.
 const Domain = "kubectl-nodeupgrade"
 
-// Annotations on nodes. They are written with the fence, at the start of a drain and at its end,
-// and at no other time.
+// Annotations on nodes. They are written with the fence and at the start of a drain. They are removed at its end.
+// AnnotationEpoch is written when another process takes over the upgrade.
 const (
-	// AnnotationRun holds the run that fenced the node.
+	// AnnotationRun contains the run that fenced the node.
 	AnnotationRun = Domain + "/run"
-	// AnnotationNodeBaseline holds what was there before us, as the JSON of Prev.
+	// AnnotationNodeBaseline contains what the node had before it was fenced, as the JSON of NodeBaseline.
 	AnnotationNodeBaseline = Domain + "/prev"
-	// AnnotationDeadline holds the drain's deadline, RFC 3339; it is there from the start of the
-	// drain.
+	// AnnotationDeadline contains the drain's deadline, RFC 3339. It is set at the start of the drain.
 	AnnotationDeadline = Domain + "/drain-deadline"
-	// AnnotationEpoch holds the number of the holder that took the upgrade over while the node was
-	// in flight.
+	// AnnotationEpoch contains the number of the lease holder that took over the upgrade while the node was in
+	// flight.
 	AnnotationEpoch = Domain + "/epoch"
 )
 
-// FormatTime writes a time as annotations hold it.
+// FormatTime returns the time in the format of the annotations.
 func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
