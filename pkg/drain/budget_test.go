@@ -17,8 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// A number of pods that must be available counts those that leave as expected (disruption.go,
-// getExpectedPodCount).
+// If minAvailable is a number, pods that are being deleted count as expected (disruption.go, getExpectedPodCount).
 func TestRoom(t *testing.T) {
 	number, share := intstr.FromInt32(7), intstr.FromString("50%")
 	cases := map[string]struct {
@@ -45,7 +44,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// drawLabels draws up to three labels of few keys and values, so that they often match.
+// drawLabels returns up to three random labels of few keys and values, so that selectors match often.
 func drawLabels(r *rand.Rand) map[string]string {
 	set := map[string]string{}
 	for range r.IntN(4) {
@@ -71,8 +70,8 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 	return selector
 }
 
-// The index finds what trying every budget finds. A budget that was changed covers what it says
-// now, one of which only the status is new what it covered before.
+// The index finds the same budgets as a comparison with every budget. A budget whose spec has changed covers the pods
+// of its new selector. A budget of which only the status has changed covers the same pods as before.
 func TestRenew(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))

@@ -76,17 +76,17 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// wishing gives the pod Cluster API's label.
+// wishing adds Cluster API's label to the pod.
 func wishing(value string) podChange {
 	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
 }
 
-// annotated gives the pod an annotation.
+// annotated adds an annotation to the pod.
 func annotated(key, value string) podChange {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestWishOf holds the label to what Cluster API makes of it (drainLabelFilter).
+// TestWishOf checks that the label's values have the same effect as in Cluster API (drainLabelFilter).
 func TestWishOf(t *testing.T) {
 	cases := map[string]drain.Wish{
 		"skip": drain.Skip, "Skip": drain.Skip, "SKIP": drain.Skip, "wait-completed": drain.WaitCompleted, "Wait-Completed": drain.WaitCompleted,
@@ -104,7 +104,7 @@ func TestWishOf(t *testing.T) {
 	}
 }
 
-// TestDropWishes: the pods of the list keep their labels.
+// TestDropWishes checks that the pods of the original list keep their labels.
 func TestDropWishes(t *testing.T) {
 	pods := []*corev1.Pod{build.Pod("web-0", wishing("skip")), build.Pod("web-1")}
 	plain := drain.DropWishes(pods)
@@ -113,7 +113,7 @@ func TestDropWishes(t *testing.T) {
 	}
 }
 
-// TestVerdictObstacle has an obstacle for each pod that is held, and for no other.
+// TestVerdictObstacle checks that every held pod has an obstacle, and that no other pod has one.
 func TestVerdictObstacle(t *testing.T) {
 	policy := drain.Policy{RespectDoNotDisrupt: true}
 	cases := map[string]struct {
@@ -136,7 +136,7 @@ func TestVerdictObstacle(t *testing.T) {
 	}
 }
 
-// owned keeps the pod's owner and takes its control away.
+// owned makes the pod's controller a plain owner.
 func owned(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil }
 
 func TestReady(t *testing.T) {

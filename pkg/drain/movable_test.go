@@ -86,6 +86,6 @@ func TestFindDeployment(t *testing.T) {
 		}
 	}
 	if !movable.IsKnown() || (drain.Movable{}).IsKnown() {
-		t.Error("what is known is not told")
+		t.Error("IsKnown does not report whether Deployments were read")
 	}
 }

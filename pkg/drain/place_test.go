@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// A taint of a node's condition goes away with the condition, so that no pod is refused for good because of it.
+// The taint of a node's condition is removed with the condition, so it is no reason why a pod never fits.
 func TestWhyNeverIgnoresConditions(t *testing.T) {
 	cases := map[string]struct {
 		taint corev1.Taint

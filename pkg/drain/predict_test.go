@@ -139,9 +139,9 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// What a caller needs of a prediction beside yes or no: the numbers for the message, and the
-// version by which it learns that the budget has changed since.
-func TestPredictionTellsItsBudget(t *testing.T) {
+// A prediction also contains what callers need for messages, and the version of the budget, by which they detect that
+// the budget has changed.
+func TestPredictionContainsItsBudget(t *testing.T) {
 	budgets := drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 3, 3))})
 	got := drain.Predict(build.Pod("web-0"), budgets, nil, false)
 	want := drain.Prediction{Version: "1", Obstacle: drain.Obstacle{
@@ -177,9 +177,9 @@ func TestStructural(t *testing.T) {
 	}
 }
 
-// Until the disruption controller has counted an eviction its pod is healthy beyond the need, which
-// would read as if the budget were open.
-func TestObstacleOfPodsThatLeave(t *testing.T) {
+// Until the disruption controller has counted an eviction, the budget seems to have more healthy pods than it needs.
+// The text must not read as if the budget were open.
+func TestObstacleTextDuringEvictions(t *testing.T) {
 	const want = "PDB shop/web allows no disruption (needs 3 healthy, has 5, 2 of them being evicted)"
 	obstacle := drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "web"}, Need: 3, Have: 5}
 	if got := obstacle.String(); got != want {
@@ -232,7 +232,7 @@ func TestObstacle(t *testing.T) {
 	}
 }
 
-// ofBudget tells the obstacles that a budget may be the cause of.
+// ofBudget reports whether a budget can cause the obstacle.
 func ofBudget(kind drain.ObstacleKind) bool {
 	switch kind {
 	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered, drain.TargetStays:
@@ -242,8 +242,8 @@ func ofBudget(kind drain.ObstacleKind) bool {
 	}
 }
 
-// FuzzPredict holds the arithmetic: for a pod that is ready the answer depends on the budget's room
-// alone, and no eviction is admitted that the budget has no room for.
+// FuzzPredict checks the arithmetic: the answer for a ready pod depends only on the budget's room, and no eviction is
+// admitted for which the budget has no room.
 func FuzzPredict(f *testing.F) {
 	f.Add(int32(1), int32(0), int32(3), int32(2), int32(3), int64(0), uint16(0))
 	f.Add(int32(1), int32(1), int32(3), int32(2), int32(3), int64(0), uint16(0))
@@ -273,7 +273,7 @@ func FuzzPredict(f *testing.F) {
 	})
 }
 
-// TestOmitForce: nobody is advised to pass what was passed, whatever is in the way.
+// A remedy never suggests a flag that the user has already passed.
 func TestOmitForce(t *testing.T) {
 	for _, kind := range []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.Returns, drain.TargetStays, drain.LastReady} {
 		remedy := drain.OmitForce(drain.Obstacle{Kind: kind}.Remedy())

@@ -16,7 +16,7 @@ func service(namespace, name string, selector map[string]string) *corev1.Service
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.ServiceSpec{Selector: selector}}
 }
 
-// labelled gives the pod these labels alone.
+// labelled sets the pod's labels to only these.
 func labelled(keysAndValues ...string) podChange {
 	return func(pod *corev1.Pod) {
 		pod.Labels = map[string]string{}
@@ -91,7 +91,7 @@ func TestWebhooksNeedServices(t *testing.T) {
 	}
 }
 
-// A pod's name begins with its tier: o, s or c for a CSI driver's.
+// The first letter of a pod's name is its tier: o for ordinary, s for serving, c for a CSI driver's.
 func leaver(name string) *corev1.Pod {
 	return build.Pod(name, build.App(map[byte]string{'o': "web", 's': "hook", 'c': "x-csi"}[name[0]])) // and so its controller's name
 }
@@ -135,7 +135,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// BenchmarkDue is the price of the order where no pod needs one: of a node's 110 pods in each step.
+// BenchmarkDue measures the cost of the order if no pod needs one, for a node's 110 pods.
 func BenchmarkDue(b *testing.B) {
 	facts := drain.NewFacts([]*corev1.Service{service("policy", "hook", map[string]string{"app": "hook"})})
 	var l drain.Leavers

@@ -32,7 +32,7 @@ func TestWorkloadOf(t *testing.T) {
 	}
 }
 
-// TestIsForeignJob decides by what the pod says: whether it ends by itself, and whose Job it is one of.
+// TestIsForeignJob: the result depends on whether the pod ends by itself, and on its controller.
 func TestIsForeignJob(t *testing.T) {
 	owned := func(version, kind string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -77,15 +77,15 @@ func TestParseWorkload(t *testing.T) {
 	}
 }
 
-// behind are the facts of a cluster with a Service for the app web.
+// behind returns the facts of a cluster with a Service for the app web.
 func behind() drain.Facts {
 	return drain.Webhooks{}.FactsOf([]*corev1.Service{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
 	}})
 }
 
-// TestLastReadyPod holds what the eviction of a pod without a budget is predicted to meet
-// (kubernetes#31487): the last ready one of a workload behind a Service stays, all others go.
+// TestLastReadyPod checks the prediction for a pod without a budget (kubernetes#31487): the last ready pod of a
+// workload behind a Service stays, and all others leave.
 func TestLastReadyPod(t *testing.T) {
 	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }
 	unready, failed := build.Unready, build.Phase(corev1.PodFailed)
@@ -122,8 +122,8 @@ func TestLastReadyPod(t *testing.T) {
 	}
 }
 
-// TestOnePodOfTwoIsNoSingleton: a workload that has lost its other pod for now waits for it.
-func TestOnePodOfTwoIsNoSingleton(t *testing.T) {
+// If one of a workload's two pods is missing for now, the other one is not treated as a single replica. It waits.
+func TestRemainingPodOfTwoWaits(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())
 	a, b := build.Pod("a"), build.Pod("b")
 	index.Store(a)
@@ -138,8 +138,8 @@ func TestOnePodOfTwoIsNoSingleton(t *testing.T) {
 	}
 }
 
-// TestLeavingOrdinal: a process that begins while one of a StatefulSet's two pods leaves knows that there are two.
-func TestLeavingOrdinal(t *testing.T) {
+// A process that starts while one of a StatefulSet's two pods is being deleted knows that the set has two.
+func TestEndingStatefulSetPodCounts(t *testing.T) {
 	for kind, want := range map[string]drain.ObstacleKind{"StatefulSet": drain.LastReady, "ReplicaSet": drain.NoObstacle} {
 		index := drain.NewWorkloadIndex(behind())
 		a, b := build.Pod("a", build.OwnedBy(kind, "web")), build.Pod("b", build.OwnedBy(kind, "web"))
@@ -152,7 +152,7 @@ func TestLeavingOrdinal(t *testing.T) {
 	}
 }
 
-// TestCountsReady: a pod is counted as ready until it is seen to leave.
+// TestCountsReady: a pod counts as ready until it is seen leaving.
 func TestCountsReady(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())
 	a, b := build.Pod("a"), build.Pod("b")

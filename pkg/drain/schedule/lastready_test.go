@@ -19,7 +19,7 @@ import (
 // freeWorkload is the workload of the app free.
 var freeWorkload = drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}
 
-// served is an input in which the app free is behind a Service, has no budget, and has these pods.
+// served returns an input with these pods of the app free, which is behind a Service and has no budget.
 func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	index := drain.NewWorkloadIndex(drain.Webhooks{}.FactsOf([]*corev1.Service{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "free"}},
@@ -32,7 +32,7 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	return in
 }
 
-// recovering has the workload be the only one whose pods left nodes, and says how it fares.
+// recovering makes the workload the only one whose pods left nodes, with this Recovery.
 func recovering(in *schedule.Input, w drain.Workload, r schedule.Recovery) {
 	in.RecoveryOf = func(asked drain.Workload) (schedule.Recovery, bool) {
 		if asked != w {
@@ -50,8 +50,8 @@ func placed(ago time.Duration) *corev1.Pod {
 	return pod
 }
 
-// TestLastReady: of the pods of a workload without a budget the last ready one waits, for two
-// minutes at most, and for as long as it takes where the others do not come up.
+// TestLastReady: the last ready pod of a workload without a budget waits for up to two minutes. It waits without a
+// limit while the other pods do not become ready.
 func TestLastReady(t *testing.T) {
 	a, b, c := free("a"), free("b"), free("c")
 	starting := build.Pod("starting", build.App("free"), build.Unready)
@@ -94,8 +94,8 @@ func TestLastReady(t *testing.T) {
 	}
 }
 
-// TestLastReadyUnderABudget: a budget, however weak, does not let the last ready pod of a workload go at once (A6), and a slow starter has the
-// time that it usually takes (A7).
+// TestLastReadyUnderABudget: even under a weak budget, the last ready pod of a workload does not leave at once (A6).
+// A slow starter has the time that it usually takes (A7).
 func TestLastReadyUnderABudget(t *testing.T) {
 	a, b, starting := free("a"), free("b"), build.Pod("starting", build.App("free"), build.Unready)
 	weak := func(in schedule.Input) schedule.Input {
@@ -131,8 +131,8 @@ func TestLastReadyUnderABudget(t *testing.T) {
 	}
 }
 
-// TestBudgetsThatCountPodsWhichMayFail: a pod that was restarted and has just become ready does not let another pod leave (A3).
-func TestBudgetsThatCountPodsWhichMayFail(t *testing.T) {
+// A pod that was restarted and has just become ready does not allow another pod to leave (A3).
+func TestBudgetsThatCountUnsettledPods(t *testing.T) {
 	restarted := func(workload string, ready time.Duration) *corev1.Pod {
 		pod := build.Pod("restarted", build.App("free"), build.OwnedBy("ReplicaSet", workload))
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 1}}
@@ -171,19 +171,19 @@ func unhealthy(in schedule.Input) schedule.Input {
 	return in
 }
 
-// otherUnhealthy has another workload keep the upgrade from starting nodes, which may stop for it.
+// otherUnhealthy makes another workload unhealthy. The upgrade may stop because of that, so it starts no nodes.
 func otherUnhealthy(in schedule.Input) schedule.Input {
 	recovering(&in, drain.Workload{Namespace: build.Namespace, Kind: "DaemonSet", Name: "agent"}, schedule.Recovery{Unhealthy: true})
 	return in
 }
 
-// deniedFor has the pod a be blocked, by whatever.
+// deniedFor makes the pod a blocked for that long.
 func deniedFor(in schedule.Input, long time.Duration) schedule.Input {
 	in.Waited = map[string]time.Time{"a": now.Add(-long)}
 	return in
 }
 
-// sentBefore is sent, of an eviction that was answered some time ago.
+// sentBefore is like sent, for an eviction that was answered that long ago.
 func sentBefore(in schedule.Input, pod string, budget types.NamespacedName, ago time.Duration) schedule.Input {
 	send(&in, pod, budget, ago, nodegroup.OutcomeDone)
 	return in
@@ -194,7 +194,7 @@ func sent(in schedule.Input, pod string, budget types.NamespacedName) schedule.I
 	return in
 }
 
-// TestLastReadyIsNamed: an eviction that takes the last ready pod says so.
+// The text of an eviction of the last ready pod says that it is the last one.
 func TestLastReadyIsNamed(t *testing.T) {
 	a, starting := free("a"), build.Pod("starting", build.App("free"), build.Unready)
 	plan := schedule.NewPlan(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute))
@@ -204,8 +204,8 @@ func TestLastReadyIsNamed(t *testing.T) {
 	}
 }
 
-// TestMovingSaysWhy holds what is said of a pod that waits for a restart to what is known (EKS E52).
-func TestMovingSaysWhy(t *testing.T) {
+// The text about a pod that waits for a restart contains the known reason (EKS E52).
+func TestMovingShowsReason(t *testing.T) {
 	web := func(pod *corev1.Pod) {
 		build.OwnedBy("ReplicaSet", "web-1")(pod)
 		pod.Labels = map[string]string{"pod-template-hash": "1"}
@@ -237,9 +237,8 @@ func TestMovingSaysWhy(t *testing.T) {
 	}
 }
 
-// TestMoves holds L23: the only ready pod of a Deployment leaves by a rolling restart, once, and by eviction
-// where that cannot be.
-func TestMoves(t *testing.T) {
+// The only ready pod of a Deployment leaves by one rolling restart, or by an eviction if that is not possible (L23).
+func TestOnlyReadyPodMovesByRestart(t *testing.T) {
 	web := func(hash string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			build.OwnedBy("ReplicaSet", "web-"+hash)(pod)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pods is a node whose pods need a slot of the budgets, a negative one for none, and are gone after
-// 3 s.
+// pods returns a node with pods that need a slot of the budgets. A negative budget means none. The pods are gone
+// after 3 s.
 func pods(gates ...int) nodeDrain {
 	var l nodeDrain
 	for _, gate := range gates {
@@ -19,7 +19,7 @@ func pods(gates ...int) nodeDrain {
 	return l
 }
 
-// gates are budgets that let one pod be missing each, for 2 s.
+// gates returns budgets that each let one pod be missing. A slot opens again after 2 s.
 func gates(opens ...time.Duration) []budgetSlots {
 	var all []budgetSlots
 	for _, at := range opens {
@@ -64,7 +64,7 @@ func TestQueueNext(t *testing.T) {
 	}
 }
 
-// Of many nodes the one that loses least goes first.
+// The node that loses the least time goes first, even among many nodes.
 func TestQueueOfMany(t *testing.T) {
 	q := queue{budgets: gates(time.Second)}
 	for range 30 {
@@ -76,8 +76,7 @@ func TestQueueOfMany(t *testing.T) {
 	}
 }
 
-// Whatever the queue, the answer is the same each time and a node that waits, and the queue is not
-// changed.
+// For every queue, the answer is the same each time, it is the index of a waiting node, and the queue is not changed.
 func TestQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := anyQueue(t)

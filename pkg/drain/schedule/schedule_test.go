@@ -23,31 +23,32 @@ var (
 	web = types.NamespacedName{Namespace: "shop", Name: "web"}
 )
 
-// node is one whose pods are evicted since a minute, within 15.
+// node returns a node whose pods have been evicted for a minute. Its limit is 15 minutes.
 func node(name string, pods ...*corev1.Pod) schedule.Node {
 	n := schedule.Node{Name: name, Stage: schedule.Evicting, Began: now.Add(-time.Minute), Deadline: now.Add(14 * time.Minute)}
 	n.Evict = pods
 	return n
 }
 
-// free is a pod that no budget holds.
+// free returns a pod without a budget.
 func free(name string) *corev1.Pod { return build.Pod(name, build.App("free")) }
 
-// dns is a pod that others need.
+// dns returns a pod that other pods need.
 func dns() *corev1.Pod {
 	pod := free("dns")
 	pod.Labels["k8s-app"] = "kube-dns"
 	return pod
 }
 
-// leaving is a pod that is being deleted.
+// leaving returns a pod that is being deleted.
 func leaving(name string) *corev1.Pod {
 	pod := build.Pod(name)
 	pod.DeletionTimestamp = &metav1.Time{Time: now}
 	return pod
 }
 
-// newInput has two nodes drained at a time, and a budget that lets so many pods of web be missing.
+// newInput returns an input in which two nodes are drained at a time, and a budget lets that many pods of web be
+// missing.
 func newInput(allowed int32, nodes ...schedule.Node) schedule.Input {
 	return schedule.Input{
 		Now: now, Snapshot: drain.Snapshot{Budgets: drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 3+allowed, 3))})},
@@ -56,7 +57,7 @@ func newInput(allowed int32, nodes ...schedule.Node) schedule.Input {
 	}
 }
 
-// send begins the eviction of a pod, so long ago, and has it answered.
+// send adds an eviction of the pod that began that long ago, with its answer.
 func send(in *schedule.Input, pod string, budget types.NamespacedName, ago time.Duration, outcome nodegroup.Outcome) {
 	e := schedule.Eviction{Namespace: "shop", Pod: pod, UID: types.UID(pod), Budget: budget, BudgetVersion: "1", Workload: freeWorkload}
 	in.Open[e.Key()] = nodegroup.Attempt{
@@ -64,8 +65,7 @@ func send(in *schedule.Input, pod string, budget types.NamespacedName, ago time.
 	}
 }
 
-// describe is the pods that a decision evicts, those that are blocked and by what, and which nodes
-// yield.
+// describe returns the pods that a decision evicts, the blocked pods with their obstacles, and the yielding nodes.
 func describe(p *schedule.Plan) string {
 	decision := p.Decide()
 	var parts []string
@@ -179,8 +179,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What a plan says for later: when to look again, and what it remembers.
-func TestDecideLater(t *testing.T) {
+// A decision also contains when to decide again, and what to remember.
+func TestDecisionTimeAndMemory(t *testing.T) {
 	t.Run("K06 the next of a budget as soon as answers come", func(t *testing.T) {
 		in := newInput(2, node("a", build.Pod("w-0")))
 		send(&in, "w-9", web, 50*time.Millisecond, "")
@@ -243,7 +243,7 @@ func TestNextNode(t *testing.T) {
 	}
 }
 
-// With a node that is started its evictions are reserved, after those of the others.
+// The evictions of a node that was just started are reserved after those of the other nodes.
 func TestAddNode(t *testing.T) {
 	p := schedule.NewPlan(newInput(1, node("a", build.Pod("w-0"))))
 	p.AddNode(node("b", build.Pod("w-1"), free("f-0")))
@@ -252,8 +252,8 @@ func TestAddNode(t *testing.T) {
 	}
 }
 
-// Which budgets decide when the upgrade ends is reckoned with each node that is started, once it is
-// known how long pods take to leave.
+// The budgets that decide when the upgrade ends are computed whenever a node is started, once it is known how long
+// pods take to leave.
 func TestPressingBudgets(t *testing.T) {
 	waiting := []schedule.Node{{Name: "b", Leavers: drain.Leavers{Evict: []*corev1.Pod{build.Pod("w-1"), build.Pod("w-2")}}}}
 	for gone, want := range map[time.Duration]string{0: "map[]", 3 * time.Second: "map[shop/web:true]", 10 * time.Minute: "map[]"} {
@@ -263,7 +263,7 @@ func TestPressingBudgets(t *testing.T) {
 			in.Memory.Gone = map[types.UID]time.Duration{"": gone}
 		}
 		if gone > time.Minute {
-			for i := range 20 { // nodes enough for the budget's pods to be through long before
+			for i := range 20 { // enough nodes that the budget's pods finish long before
 				waiting = append(waiting, schedule.Node{Name: fmt.Sprint("c", i)})
 			}
 		}
