@@ -30,7 +30,7 @@ func requests(cpu, memory string) func(*corev1.Pod) {
 	}
 }
 
-// started says when the pod started and how long it took to become ready.
+// started sets when the pod started and how long it took to become ready.
 func started(at time.Time, took time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.StartTime = &metav1.Time{Time: at}

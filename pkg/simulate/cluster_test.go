@@ -22,8 +22,8 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// twoNodes is a group of an outdated node old-a-1 and a current node cur-b-1, in zones a and b,
-// with pods on the first.
+// twoNodes returns a group with an outdated node old-a-1 in zone a and a current node cur-b-1 in zone b. The pods are
+// on the first.
 func twoNodes(pods ...*corev1.Pod) simulate.Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	spec := simulate.Spec{
@@ -57,21 +57,21 @@ func request() record.Request {
 	}
 }
 
-// do carries out one action by itself.
+// do executes one action.
 func do(c *simulate.Cluster, action nodegroup.Action) nodegroup.Attempt {
 	c.Do(upgrade.Step{Record: record.Record{Run: "r1"}, Actions: []nodegroup.Action{action}})
 	return c.World(request()).Open[action.Key()]
 }
 
-// pass lets the cluster move for a while.
+// pass lets the simulation run for a while.
 func pass(c *simulate.Cluster, d time.Duration) {
 	for end := c.Now().Add(d); c.Now().Before(end); {
 		c.Advance(end)
 	}
 }
 
-// podsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new
-// pod under an old name, and "another" for one under a new name.
+// podsOf lists the pods of a node with their states. "web-0 again" is a new pod with an old name, "another" is one
+// with a new name.
 func podsOf(c *simulate.Cluster, node string) string {
 	var pods []string
 	for _, m := range c.World(request()).Members {
@@ -150,8 +150,7 @@ func TestPodsMove(t *testing.T) {
 	}
 }
 
-// A node that is cordoned takes only what tolerates that: where nothing else is left, a pod waits
-// for a new node.
+// A cordoned node takes only pods that tolerate the cordon. If there are only such nodes, a pod waits for a new node.
 func TestPodsWaitForANode(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	fence(cluster, "old-a-1")
@@ -167,7 +166,7 @@ func TestPodsWaitForANode(t *testing.T) {
 	}
 }
 
-// The budget pays for an eviction at once, and is paid back when the replacement is ready.
+// An eviction spends its budget at once. The budget recovers when the replacement is ready.
 func TestBudgetIsSpentAndPaidBack(t *testing.T) {
 	spec := twoNodes(build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web")}
@@ -246,7 +245,7 @@ func TestCloud(t *testing.T) {
 	}
 }
 
-// unknown is an action that no cloud has heard of.
+// unknown is an action that no cloud supports.
 type unknown struct{}
 
 func (unknown) Key() string    { return "unknown" }
@@ -280,16 +279,16 @@ func TestNewNodesBoot(t *testing.T) {
 	}
 	pass(cluster, 2*time.Minute-time.Nanosecond)
 	if m := find(); m == nil || m.Node != nil || m.Instance.State != nodegroup.InstancePending {
-		t.Errorf("before its time the new member is %+v", m)
+		t.Errorf("before its boot time the new member is %+v", m)
 	}
 	pass(cluster, time.Nanosecond)
 	m := find()
 	if m == nil || m.Node == nil || m.Outdated || m.Zone() != "a" || !m.Usable(map[string]string{"image": "ami-2"}) {
-		t.Errorf("at its time the new member is %+v", m)
+		t.Errorf("after its boot time the new member is %+v", m)
 	}
 }
 
-// A terminated machine is listed as leaving until it is gone, and its node with it.
+// A terminated machine is listed as leaving until it and its node are gone.
 func TestMachinesLeave(t *testing.T) {
 	cluster := simulate.New(twoNodes())
 	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
@@ -326,7 +325,7 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// steps runs the upgrade and writes every action down with its time.
+// steps runs the upgrade and returns all actions with their times.
 func steps(t *testing.T, spec simulate.Spec) string {
 	t.Helper()
 	var text strings.Builder
@@ -363,7 +362,7 @@ func TestTwoRunsAreEqual(t *testing.T) {
 	}
 }
 
-// New copies what it changes: a Spec can be run twice.
+// New copies what it changes, so a Spec can be run twice.
 func TestSpecIsNotChanged(t *testing.T) {
 	spec := manyPods()
 	first := steps(t, spec)
@@ -405,7 +404,7 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-func TestMachinesUnderWay(t *testing.T) {
+func TestForecastContinuesBootsAndTerminations(t *testing.T) {
 	spec := twoNodes()
 	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-late", Zone: "b", State: nodegroup.InstancePending})
 	for i := range spec.Group.Instances {

@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// TestForecastEndsWithItsContext: whoever asked for a forecast may end it, and is told why it ended.
+// A forecast ends with its context and returns the context's cause.
 func TestForecastEndsWithItsContext(t *testing.T) {
 	why := errors.New("the user has seen enough")
 	ctx, end := context.WithCancelCause(t.Context())

@@ -65,8 +65,8 @@ func TestEvictionAnswers(t *testing.T) {
 	}
 }
 
-// budgetStatus is what the disruption controller makes of a budget over three ready pods, one
-// unready and one ending.
+// budgetStatus returns the status that the disruption controller computes for a budget over three ready pods, one
+// unready pod and one pod that is being deleted.
 func budgetStatus(spec policyv1.PodDisruptionBudgetSpec, workloads map[types.UID]simulate.Workload) string {
 	pods := []*corev1.Pod{build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"), build.Pod("web-3", build.Unready), build.Pod("web-4", build.Ending(start.Add(time.Minute)))}
 	s := twoNodes(pods...)
@@ -128,7 +128,7 @@ func TestOrderedStatefulSetComesBackInOrder(t *testing.T) {
 			for _, pod := range []string{"db-2", "db-1"} {
 				do(cluster, evict(pod))
 			}
-			pass(cluster, 6*time.Second) // both are gone, no successor is ready
+			pass(cluster, 6*time.Second) // both are gone, and no successor is ready
 			if got := names(cluster); got != c.want {
 				t.Errorf("at first %q, want %q", got, c.want)
 			}
@@ -140,7 +140,7 @@ func TestOrderedStatefulSetComesBackInOrder(t *testing.T) {
 	}
 }
 
-// names are the pods of all members, in order.
+// names returns the pods of all members, in order.
 func names(c *simulate.Cluster) (text string) {
 	for _, name := range []string{"db-0", "db-1", "db-2"} {
 		for _, m := range c.World(request()).Members {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// byHand are two outdated nodes that no cloud knows, and what asks for replacements of them.
+// byHand returns two outdated nodes without a cloud, and a request that waits for their replacements.
 func byHand() (simulate.Spec, record.Request) {
 	spec, req := twoNodes(), request()
 	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
@@ -24,7 +24,8 @@ func byHand() (simulate.Spec, record.Request) {
 	return spec, req
 }
 
-// TestEndlessWait: nobody brings replacements up in virtual time. That is found out with a bounded number of steps, and named.
+// TestEndlessWait: nobody adds replacements in the simulation. The simulation detects that after a limited number of
+// steps and reports what it waits for.
 func TestEndlessWait(t *testing.T) {
 	spec, req := byHand()
 	steps := 0
@@ -35,9 +36,9 @@ func TestEndlessWait(t *testing.T) {
 	}
 }
 
-// TestUsersBringNodes: of a group without a cloud that has no current node a forecast takes each drained node to be replaced
-// at once. Of one that has current nodes it takes them for all that there will be.
-func TestUsersBringNodes(t *testing.T) {
+// TestForecastReplacesDrainedNodes: in a group without a cloud and without current nodes, a forecast replaces each drained node at
+// once. If the group has current nodes, the forecast assumes that no more are added.
+func TestForecastReplacesDrainedNodes(t *testing.T) {
 	for _, current := range []bool{false, true} {
 		spec, req := byHand()
 		pod := build.Pod("web-0", build.On("old-a-1"))

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestForecastOfAnEndlessWait: a forecast of an upgrade that waits without an end tells what is known and what it waits for, and no time
-// at which it ends.
+// The forecast of an upgrade that waits without an end contains what the upgrade waits for, but no time at which it
+// ends.
 func TestForecastOfAnEndlessWait(t *testing.T) {
 	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	spec := Spec{
@@ -29,7 +29,7 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 		t.Errorf("endless %q, takes %v, %.1f extra hours: %v", f.Endless, f.Duration, f.ExtraHours, err)
 	}
 	if len(f.Nodes) != 1 || f.Nodes[0].Name != "n1" {
-		t.Errorf("the node that is drained before is not told: %+v", f.Nodes)
+		t.Errorf("the forecast lacks the node that is drained first: %+v", f.Nodes)
 	}
 	ended := Forecast{Duration: newSpan(time.Hour)}
 	if ended.widenToLatest(&f); ended.Endless == "" || ended.Duration != (Span{}) {

@@ -21,8 +21,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// shop is a group of three outdated nodes in one zone, each with a pod of web, which takes 20 s to
-// become ready and may miss one, and one of cache, which no one guards.
+// shop returns a group of three outdated nodes in one zone. Each has a pod of web and a pod of cache. The pods of web
+// take 20 s to become ready, and their budget lets one be missing. cache has no budget.
 func shop() simulate.Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	spec := simulate.Spec{
@@ -48,7 +48,7 @@ func allow(spec *simulate.Spec, missing int32) {
 	spec.Budgets = append(spec.Budgets, build.Budget("web", build.Counts(3, 3, 3-missing)))
 }
 
-// predict tells a forecast in a few lines.
+// predict returns a forecast as a few lines of text.
 func predict(t *testing.T, spec simulate.Spec, req record.Request) string {
 	t.Helper()
 	spec.Times, _ = simulate.Estimate(&spec)
@@ -73,7 +73,7 @@ func predict(t *testing.T, spec simulate.Spec, req record.Request) string {
 	return text.String()
 }
 
-func TestForecastTellsTheFuture(t *testing.T) {
+func TestForecastOfShop(t *testing.T) {
 	one, all, forced := request(), request(), request()
 	forced.OnTimeout = record.Force
 	skipping := func(r record.Request) record.Request { r.OnTimeout = record.Skip; return r }
@@ -154,7 +154,7 @@ func TestForecastIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
+func TestMeasureRoom(t *testing.T) {
 	spec := shop()
 	spec.Others = []*corev1.Node{
 		node("other", "a", allocatable("4", "8Gi", "10")), node("gpu", "a", allocatable("4", "8Gi", "10"), build.Tainted("gpu")), node("small", "a", allocatable("1", "1Gi", "1")),
@@ -175,7 +175,7 @@ func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
 	}
 }
 
-// TestRoomOfAbsurdRequests: no sum of requests is negative, whatever the pods ask for.
+// No sum of requests is negative, whatever the pods request.
 func TestRoomOfAbsurdRequests(t *testing.T) {
 	for _, cpu := range []string{"9Pi", "-15"} {
 		spec := shop()
@@ -190,14 +190,14 @@ func TestRoomOfAbsurdRequests(t *testing.T) {
 	}
 }
 
-// TestNewsTakeTheirTimeToArrive has a node settle at the very moment at which the pod that left it
-// is ready elsewhere: the upgrade looks at its clock, and hears of the pod only then.
-func TestNewsTakeTheirTimeToArrive(t *testing.T) {
+// A node's settle time ends at the very moment at which the pod that left it becomes ready elsewhere. At that moment,
+// the upgrade does not know yet that the pod is ready.
+func TestChangesAtWakeTimeAreSeenLater(t *testing.T) {
 	web := build.Pod("web-0")
 	spec := twoNodes(web)
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(1, 1, 0))}
 	req := request()
-	req.Settle.Duration = 5 * time.Second // as long as the pod takes to end, and both as long as it takes to start
+	req.Settle.Duration = 5 * time.Second // with 5 s for the pod's end, these are the 10 s that its successor needs
 	terminated := false
 	_, err := simulate.New(spec).Run(t.Context(), req, func(w upgrade.World, step upgrade.Step) {
 		for _, action := range step.Actions {
@@ -214,8 +214,8 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 	}
 }
 
-// TestForecastOfDrawnOrders widens what is forecast by orders in which a cloud might start the
-// nodes (EKS E40): a node may be the first in one and the last in another.
+// Drawn node orders widen the forecast, because a cloud may start the nodes in any order (EKS E40): a node may be
+// first in one order and last in another.
 func TestForecastOfDrawnOrders(t *testing.T) {
 	spec := shop()
 	spec.Times, _ = simulate.Estimate(&spec)
@@ -239,7 +239,7 @@ func TestForecastOfDrawnOrders(t *testing.T) {
 	}
 }
 
-// TestForecastOfAManagedGroupThatIsCurrent has nothing to replace, and so nothing to give back.
+// A managed group without outdated nodes has nothing to replace and no surplus node to remove.
 func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
 	spec := shop()
 	for i := range spec.Group.Instances {
@@ -253,10 +253,9 @@ func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
 	}
 }
 
-// TestForecastFencesAsTheCloudDoes has pods under a tight budget leave two nodes. A cloud that
-// terminates first closes a node in its turn, so that they go to the other and move twice. One that
-// adds nodes first closes all old ones before any drain, and gives a node back at the end that all
-// of them went to (EKS E30, E50, E60, E62).
+// Pods under a tight budget leave two nodes. A cloud that terminates first fences each node only when its turn comes,
+// so pods move to the other old node and must move twice. A cloud that adds nodes first fences all old nodes before
+// any drain. At the end, it removes a surplus node, to which all the pods went (EKS E30, E50, E60, E62).
 func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 	for minimal, want := range map[bool]string{true: "peak 2, 0.00 extra hours, 6 evictions", false: "peak 3, 0.12 extra hours, 8 evictions"} {
 		spec := shop()
@@ -277,8 +276,8 @@ func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 	}
 }
 
-// TestForecastTellsWhatUsersNotice has a workload of one pod among others of three, and a budget that never opens.
-func TestForecastTellsWhatUsersNotice(t *testing.T) {
+// A workload of one pod runs beside others of three, and one budget never opens.
+func TestForecastCountsOutagesAndForcedPods(t *testing.T) {
 	force := func(spec *simulate.Spec, req *record.Request) { allow(spec, 0); req.OnTimeout = record.Force }
 	single := func(spec *simulate.Spec, _ *record.Request) {
 		spec.Pods = append(spec.Pods, build.Pod("one", build.App("one"), build.On("old-1"), started(start.Add(-time.Hour), 40*time.Second)))
@@ -308,8 +307,8 @@ func TestForecastTellsWhatUsersNotice(t *testing.T) {
 	}
 }
 
-// TestForecastContinuesWithTheCloud forecasts what a cloud has still to do that has added its node and
-// replaced the first of three: as much as a forecast of all of it has left from there.
+// The cloud has already added its node and replaced the first of three. The forecast of the rest takes as long as a
+// whole forecast from that moment on.
 func TestForecastContinuesWithTheCloud(t *testing.T) {
 	whole := shop()
 	whole.Group.Managed = &nodegroup.Managed{}
@@ -358,7 +357,7 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 	}
 }
 
-// TestFaultsMayLast: a pod of a DaemonSet that crashes on a current node may recover or not. The forecast gives both ends.
+// A DaemonSet pod that crashes on a current node may or may not recover. The forecast contains both endings.
 func TestFaultsMayLast(t *testing.T) {
 	agent := func(name, on string, with ...func(*corev1.Pod)) *corev1.Pod {
 		return build.Pod(name, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(on)}, with...)...)
@@ -381,8 +380,8 @@ func TestFaultsMayLast(t *testing.T) {
 	}
 }
 
-// TestRefusedPodsAreForecast: an upgrade whose pods' successors the API server refuses stops as one on the cluster does, with the
-// server's reason.
+// If the API server refuses the replacements of pods, the forecast fails like the real upgrade, with the server's
+// reason.
 func TestRefusedPodsAreForecast(t *testing.T) {
 	spec := shop()
 	spec.Refused = func(pod *corev1.Pod, _ bool) string {
@@ -401,9 +400,9 @@ func TestRefusedPodsAreForecast(t *testing.T) {
 	}
 }
 
-// TestRefusedBesideTheOldPod: a quota that is used up refuses the pod that comes before the old one leaves, and takes it when that was
-// deleted.
-func TestRefusedBesideTheOldPod(t *testing.T) {
+// A quota that is used up refuses a pod that is created before the old one is deleted. After the deletion, it admits
+// the pod.
+func TestQuotaRefusesSurgePod(t *testing.T) {
 	spec := twoNodes(build.Pod("solo-0", build.App("solo"), build.On("old-a-1"), build.OwnedBy("ReplicaSet", "solo-1"), func(pod *corev1.Pod) { pod.Labels["pod-template-hash"] = "1" }))
 	spec.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "solo", UID: "solo"}}}, nil)
 	spec.Refused = func(_ *corev1.Pod, beside bool) string {
@@ -429,8 +428,8 @@ func TestRefusedBesideTheOldPod(t *testing.T) {
 	}
 }
 
-// TestTemplatesThatNameANode: pods whose template names an outdated node start there again until its drain is given up, and none is
-// left when the node is gone.
+// Pods whose template names an outdated node start there again until the drain is given up. When the node is gone,
+// none of them is left.
 func TestTemplatesThatNameANode(t *testing.T) {
 	for _, c := range []struct {
 		timeout record.OnTimeout

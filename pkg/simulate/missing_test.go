@@ -15,8 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// podsAfter lists the pods with their claims when so much time has passed: those that are ready, and
-// in parentheses the others.
+// podsAfter lists the pods with their claims after that time: the ready ones, and the others in parentheses.
 func podsAfter(spec Spec, passed time.Duration) string {
 	c := New(spec)
 	for end := spec.Now.Add(passed); c.clock.now.Before(end); {
@@ -51,7 +50,7 @@ func isReadyPod(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
 }
 
-// scaled is a ReplicaSet web and a StatefulSet db as the API server has them.
+// scaled returns a ReplicaSet web and a StatefulSet db as the API server has them.
 func scaled(replicas int32) (*appsv1.ReplicaSet, *appsv1.StatefulSet) {
 	template := func(app string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{
@@ -70,9 +69,8 @@ func scaled(replicas int32) (*appsv1.ReplicaSet, *appsv1.StatefulSet) {
 	return web, db
 }
 
-// TestPodsOnTheirWayComeUp begins with pods that their controllers, the scheduler or the kubelets have
-// still to bring up, or that leave.
-func TestPodsOnTheirWayComeUp(t *testing.T) {
+// At the beginning, controllers, the scheduler or the kubelets have not finished starting or ending some pods.
+func TestMissingPodsComeUp(t *testing.T) {
 	web := func(i int, with ...func(*corev1.Pod)) *corev1.Pod {
 		return build.Pod(fmt.Sprintf("web-%d", i), append([]func(*corev1.Pod){build.On("old-0")}, with...)...)
 	}
@@ -150,8 +148,8 @@ func TestPodsOnTheirWayComeUp(t *testing.T) {
 	}
 }
 
-// TestDaemonSetsReachYoungNodes: a node that joined just before the simulation begins gets the pods of
-// DaemonSets that it lacks. An older one has what it is to have.
+// A node that joined just before the simulation begins gets the DaemonSet pods that it lacks. An older node lacks
+// none.
 func TestDaemonSetsReachYoungNodes(t *testing.T) {
 	for age, want := range map[time.Duration]int{time.Minute: 1, time.Hour: 0} {
 		spec := busyGroup()
@@ -173,8 +171,8 @@ func TestDaemonSetsReachYoungNodes(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondTheScaleAreNotMissed: a StatefulSet that is being scaled down still has a pod that it does not create again.
-func TestPodsBeyondTheScaleAreNotMissed(t *testing.T) {
+// A StatefulSet that is being scaled down still has a pod that it will not create again.
+func TestPodsBeyondScaleAreNotReplaced(t *testing.T) {
 	spec := busyGroup()
 	db := spec.Workloads["StatefulSet/db"]
 	db.Replicas, db.Pods = 2, &PodSet{Kind: statefulSet, Namespace: build.Namespace, Name: "db", Count: 2}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// An upgrade was stopped when all that was left of a machine was its Node: the forecast of the rest
-// sees that go, too.
+// An upgrade was stopped when only the Node of a machine was left. In the forecast of the rest, that Node is removed,
+// too.
 func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 	spec, req := twoNodes(), request()
 	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-old-a-1" })

@@ -18,8 +18,8 @@ import (
 
 func priority(p int32) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.Priority = &p } }
 
-// afterMove evicts the pod mover of node "from", lets the cluster come to rest and says where its
-// successor is: the name of a node, or why none takes it.
+// afterMove evicts the pod mover from node "from" and waits until nothing changes any more. It returns the node of
+// the pod's successor, or why no node takes the successor.
 func afterMove(t *testing.T, spec simulate.Spec) string {
 	t.Helper()
 	c := simulate.New(spec)
@@ -55,7 +55,7 @@ func uidOf(spec simulate.Spec, name string) types.UID {
 	return ""
 }
 
-// placing is a cluster of a cordoned node "from" with the pod mover, and others.
+// placing returns a cluster with the pod mover on a cordoned node "from", and with other nodes.
 func placing(mover *corev1.Pod, pods []*corev1.Pod, nodes ...*corev1.Node) simulate.Spec {
 	mover.Name, mover.Namespace, mover.Spec.NodeName = "mover", build.Namespace, "from"
 	from := node("from", "z", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -66,7 +66,7 @@ func placing(mover *corev1.Pod, pods []*corev1.Pod, nodes ...*corev1.Node) simul
 	}
 }
 
-// A pod of more priority ends others where nothing else makes room for it.
+// A pod of higher priority evicts others if nothing else makes room for it.
 func TestPreemption(t *testing.T) {
 	full := func(p int32) *corev1.Pod {
 		return build.Pod("small", build.App("small"), build.On("a"), requests("1", "1Gi"), priority(p))
@@ -92,8 +92,8 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// The next pod asks for what its controller's template asks for, and a pending template comes with it.
-func TestSuccessorIsOfTheTemplate(t *testing.T) {
+// The next pod has the requests of its controller's template, and a pending rollout's template.
+func TestSuccessorUsesTemplate(t *testing.T) {
 	template := &corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "mover"}}}
 	pod := &corev1.Pod{}
 	requests("3", "1Gi")(pod)
@@ -125,7 +125,7 @@ func TestSuccessorIsOfTheTemplate(t *testing.T) {
 	}
 }
 
-// A claim for one pod is free when that pod has ended, wherever the next one goes.
+// An exclusive claim is free once its pod has ended, wherever the next pod goes.
 func TestExclusiveClaimIsReleased(t *testing.T) {
 	mover := build.Pod("mover", build.App("mover"), build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}))
 	spec := placing(mover, nil, node("a", "a"))

@@ -7,9 +7,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestFailureIsOfTheNamedNode: three nodes reach their drain timeout together. Only the node in the error message is reported as stuck.
+// Three nodes reach their drain timeout together. Only the node in the error message is reported as stuck.
 func TestFailureIsOfTheNamedNode(t *testing.T) {
-	for range 20 { // the order of a map
+	for range 20 { // the order of a map is random
 		r := newRecorder(midnight, 3, 3)
 		rec := record.Record{Stopping: record.PodEvictionFailure, Nodes: map[string]record.NodeRecord{}}
 		rec.Message = `draining node "old-b": it still has pods after 15m0s`

@@ -18,8 +18,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// moment is a group in the middle of an upgrade: its record as an older version stored it, and the
-// cluster and the cloud as they were then.
+// moment is a group in the middle of an upgrade: its record as an older version wrote it, with the cluster and the
+// cloud at that time.
 type moment struct {
 	Now       time.Time                       `json:"now"`
 	Record    json.RawMessage                 `json:"record"`
@@ -31,9 +31,8 @@ type moment struct {
 	Budgets   []*policyv1.PodDisruptionBudget `json:"budgets"`
 }
 
-// TestOlderRecordsAreContinued takes up the records that commit 537f91f wrote in each phase and
-// each state of a node: nothing of them is lost when they are read and written, and the upgrade
-// comes to its end.
+// The records are those that commit 537f91f wrote in each phase and each state of a node. Reading and writing them
+// loses nothing, and the upgrade reaches its end.
 func TestOlderRecordsAreContinued(t *testing.T) {
 	files, err := filepath.Glob("testdata/records/*.json")
 	if err != nil || len(files) == 0 {

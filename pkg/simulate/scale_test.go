@@ -12,15 +12,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
-// small is a fleet with all kinds of workloads, and what it takes to upgrade it.
+// small returns a fleet with all kinds of workloads, and the request to upgrade it.
 func small() (simulate.Spec, record.Request) {
 	spec := fleet.New(24)
 	spec.Times, _ = simulate.Estimate(&spec)
 	return spec, fleet.Request(5)
 }
 
-// What the cluster notes of nodes beforehand, and what it leaves out, decides nothing.
-func TestShortcutsDecideNothing(t *testing.T) {
+// What the cluster caches about nodes, and what it leaves out, does not change a step.
+func TestCachesDoNotChangeSteps(t *testing.T) {
 	spec, req := small()
 	steps := 0
 	_, err := simulate.New(spec).Run(t.Context(), req, func(w upgrade.World, step upgrade.Step) {
@@ -45,8 +45,7 @@ func TestShortcutsDecideNothing(t *testing.T) {
 	}
 }
 
-// ignoreTimes leaves out for how long workloads lacked pods: who looks less often sees it less
-// exactly.
+// ignoreTimes clears how long workloads lacked pods. These times are less exact if the upgrade looks less often.
 func ignoreTimes(workloads map[string]record.WorkloadRecord) {
 	for name, w := range workloads {
 		w.Below, w.None = record.Duration{}, record.Duration{}
@@ -54,9 +53,10 @@ func ignoreTimes(workloads map[string]record.WorkloadRecord) {
 	}
 }
 
-// Run forgets answers and skips steps; an upgrade that does neither comes to the same end. Nodes do not end their rest at the
-// moment at which pods become ready: what is seen first of two things decides which node is next.
-func TestRunEndsAsStepByStep(t *testing.T) {
+// Run forgets answers and skips steps. An upgrade that does neither ends in the same way. The settle time is chosen
+// so that nodes do not become empty at the moment at which pods become ready: the order of these two would change
+// which node is next.
+func TestRunEqualsSingleSteps(t *testing.T) {
 	spec, req := small()
 	req.Settle.Duration += 437 * time.Millisecond
 	want, err := simulate.New(spec).Run(t.Context(), req, nil)

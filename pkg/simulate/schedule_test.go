@@ -15,18 +15,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// scene is what a pod that has to leave the cordoned node "from" finds.
+// scene is a cluster from which a pod must leave the cordoned node "from".
 type scene struct {
 	pod     []func(*corev1.Pod)
 	nodes   []*corev1.Node
 	pods    []*corev1.Pod
 	claims  []*corev1.PersistentVolumeClaim
 	volumes []*corev1.PersistentVolume
-	// before is what happens before it leaves.
+	// before runs before the pod leaves.
 	before []nodegroup.Action
 }
 
-// move evicts the pod and says which node its successor goes to, or why none takes it.
+// move evicts the pod and returns the node of its successor, or why no node takes the successor.
 func (s scene) move(t *testing.T) string {
 	t.Helper()
 	from := node("from", "z", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -104,7 +104,7 @@ func selector(app string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 }
 
-// spread forbids a skew over 1 of the pod's own app.
+// spread adds a constraint with a maximum skew of 1 for the pod's own app.
 func spread(key string, with ...func(*corev1.TopologySpreadConstraint)) func(*corev1.Pod) {
 	con := corev1.TopologySpreadConstraint{MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector("mover")}
 	for _, change := range with {
@@ -134,7 +134,7 @@ func TestScheduler(t *testing.T) {
 	all := corev1.Toleration{Operator: corev1.TolerationOpExists}
 	claims, volumes := disk("b")
 	cordoned := func(n *corev1.Node) { n.Spec.Unschedulable = true }
-	only := "0/2 nodes are available: 1 node(s) were unschedulable" // what comes first in the alphabet may stand before it
+	only := "0/2 nodes are available: 1 node(s) were unschedulable" // texts that sort earlier may precede it
 	nearBoth := func(p *corev1.Pod) {
 		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: append(together("db", zone), together("cache", zone)...)}}
 	}
@@ -203,7 +203,7 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
-// What a spread constraint counts is kept up to date as pods and nodes change.
+// The counts of a spread constraint follow changes of pods and nodes.
 func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	honor := corev1.NodeInclusionPolicyHonor
 	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
@@ -233,7 +233,7 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			// The zone of the node it leaves has enough of its kind not to matter.
+			// The zone of the old node has enough pods of its kind that it does not matter.
 			s := scene{pod: []func(*corev1.Pod){c.spread}, nodes: []*corev1.Node{node("a", "a"), node("b", "b"), node("b2", "b", func(n *corev1.Node) { n.Spec.Unschedulable = true })}, pods: c.pods, before: c.before}
 			s.pods = append(s.pods, pods("mover", "from", build.Bare), build.Pod("second", build.App("mover"), build.Bare, build.On("from")))
 			if got := s.move(t); got != c.want && (len(c.want) < 3 || !strings.Contains(got, c.want)) {
@@ -243,7 +243,7 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	}
 }
 
-// What a node was like before it changed does not keep pods away.
+// The state of a node before its change does not keep pods away.
 func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
 	const key = corev1.LabelNodeExcludeBalancers // the one label that an upgrade puts on nodes
 	early := build.Pod("early", build.App("early"), build.On("from"), selecting(key, "true"))
@@ -258,8 +258,8 @@ func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
 	}
 }
 
-// A pod that waits for what the simulation does not know does not keep others like it waiting.
-func TestPodIsPlacedBesideOneThatWaits(t *testing.T) {
+// A pod that is pending for a reason that the simulation does not know does not keep similar pods pending.
+func TestPendingPodDoesNotBlockSimilarPods(t *testing.T) {
 	waiting := build.Pod("gated", build.App("mover"), build.Phase(corev1.PodPending))
 	s := scene{nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{waiting}}
 	if got := s.move(t); got != "a" {

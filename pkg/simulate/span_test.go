@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A node that one of the two runs never gets done has no end: it does not end "0s-3m7s".
-func TestEndOfBothRuns(t *testing.T) {
+// A node that one of the two runs never finishes has no end, instead of "0s-3m7s".
+func TestSpanOfBothRuns(t *testing.T) {
 	ends, later := newSpan(3*time.Minute), newSpan(5*time.Minute)
 	for name, c := range map[string]struct{ a, b, want Span }{
 		"both end":        {ends, later, Span{Earliest: ends.Earliest, Latest: later.Latest}},

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// behind puts targets of the shop into a target group of the delay.
+// behind adds targets to a target group with this delay.
 func behind(delay time.Duration, bound bool, ids ...string) func(*simulate.Spec) {
 	return func(spec *simulate.Spec) {
 		group := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: delay, Bound: bound}
@@ -20,7 +20,7 @@ func behind(delay time.Duration, bound bool, ids ...string) func(*simulate.Spec)
 	}
 }
 
-// A forecast has an empty node wait until load balancers have let go of it and of its pods (L22).
+// In a forecast, an empty node waits until load balancers have drained its targets and those of its pods (L22).
 func TestForecastWaitsForLoadBalancers(t *testing.T) {
 	cases := map[string]struct {
 		change func(*simulate.Spec)

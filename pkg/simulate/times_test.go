@@ -18,7 +18,7 @@ func took(app, name string, d time.Duration) *corev1.Pod {
 	return build.Pod(name, build.App(app), started(start.Add(-time.Hour), d))
 }
 
-func TestPodsAreReadyAsTheirWorkloadWas(t *testing.T) {
+func TestReadyTimesFromWorkload(t *testing.T) {
 	cases := map[string]struct {
 		pods []*corev1.Pod
 		want time.Duration
@@ -44,7 +44,7 @@ func TestPodsAreReadyAsTheirWorkloadWas(t *testing.T) {
 	}
 }
 
-func TestNodesBootAsTheirGroupDid(t *testing.T) {
+func TestBootTimesFromNodes(t *testing.T) {
 	booted := func(took time.Duration) *corev1.Node {
 		return build.Node("n", "a", func(n *corev1.Node) {
 			n.CreationTimestamp = metav1.Time{Time: start}
@@ -72,7 +72,7 @@ func TestNodesBootAsTheirGroupDid(t *testing.T) {
 	}
 }
 
-func TestNodesBootAsTheCloudSays(t *testing.T) {
+func TestBootTimesFromCloud(t *testing.T) {
 	node := build.Node("n", "a", func(n *corev1.Node) {
 		n.Spec.ProviderID = "aws:///a/i-1"
 		n.CreationTimestamp = metav1.Time{Time: start}
@@ -97,7 +97,7 @@ func TestNodesBootAsTheCloudSays(t *testing.T) {
 	}
 }
 
-func TestMachinesLeaveAsOthersDid(t *testing.T) {
+func TestLeaveTimeFromTerminations(t *testing.T) {
 	cases := map[string]struct {
 		given, want time.Duration
 		took        []time.Duration
@@ -117,8 +117,8 @@ func TestMachinesLeaveAsOthersDid(t *testing.T) {
 	}
 }
 
-// TestWholeSecondsAreEvenedOut has pods of one workload that take 4.25 s, seen at whole seconds.
-func TestWholeSecondsAreEvenedOut(t *testing.T) {
+// The pods of one workload take 4.25 s, but the times in their objects are whole seconds.
+func TestReadyTimesAreFinerThanSeconds(t *testing.T) {
 	s := time.Second
 	cases := map[string]struct {
 		took []time.Duration
@@ -143,7 +143,7 @@ func TestWholeSecondsAreEvenedOut(t *testing.T) {
 	}
 }
 
-// TestReadinessCountsFromTheBinding has a kubelet that takes notice of a pod only later.
+// The kubelet notices the pod only some time after its binding.
 func TestReadinessCountsFromTheBinding(t *testing.T) {
 	bound := func(before time.Duration) *corev1.Pod {
 		pod := took("web", "w", 7*time.Second)

@@ -23,8 +23,8 @@ import (
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// busyGroup is a group of six outdated nodes in three zones with pods of a Deployment, a StatefulSet and
-// a DaemonSet, under budgets.
+// busyGroup returns a group of six outdated nodes in three zones, with pods of a Deployment, a StatefulSet and a
+// DaemonSet, under budgets.
 func busyGroup() Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	zones := []string{"a", "b", "c"}
@@ -59,8 +59,7 @@ func busyGroup() Spec {
 	return spec
 }
 
-// specAt is the cluster as it would be read now, with the group and the launches as they were read
-// before.
+// specAt returns the cluster as a process would read it now, with an earlier reading of the group and its launches.
 func specAt(c *Cluster, base *Spec, group nodegroup.Group, launched map[string]time.Time) Spec {
 	s := *base
 	s.Now, s.Group, s.Record, s.Launched = c.clock.now, group, c.record.Clone(), launched
@@ -80,24 +79,24 @@ func specAt(c *Cluster, base *Spec, group nodegroup.Group, launched map[string]t
 	return s
 }
 
-// answer is what a forecast of the rest said at a moment, beside what happened then.
+// answer is the result of a forecast at a moment, and what really happened after that.
 type answer struct {
 	at, lag, said, is time.Duration
 	result            record.Result
 	phase             record.Phase
 }
 
-// isRight reports whether the answer is within a quarter or half a minute of what happened.
+// isRight reports whether the forecast differs from what happened by at most a quarter or half a minute.
 func (a answer) isRight() bool {
 	return a.result == record.Succeeded && (a.said-a.is).Abs() <= max(a.is/4, 30*time.Second)
 }
 
-// askUnderWay runs an upgrade and asks at each of its steps how long the rest takes, with readings of
-// the group that are so old.
+// askUnderWay runs an upgrade and makes a forecast of the rest at each of its steps. The group was read that long
+// before.
 func askUnderWay(t *testing.T, spec Spec, req record.Request, lags ...time.Duration) []answer {
 	t.Helper()
 	c := New(spec)
-	c.clock.serial = 1_000_000 // nothing that a forecast adds is called as what is there
+	c.clock.serial = 1_000_000 // new objects of a forecast do not get names of existing ones
 	var readings []nodegroup.Group
 	var answers []answer
 	launched := map[string]time.Time{}
@@ -149,10 +148,10 @@ func underWayRequests() map[string]record.Request {
 	return map[string]record.Request{"one at a time": base, "three at a time": wide, "without a surge": minimal, "zone by zone": turns, "blue-green": both}
 }
 
-// TestRemainingIsRightUnderWay asks at each step of upgrades how long the rest takes, with readings of
-// the group that are up to 30 s old: nodes are being launched, booted and removed, and pods are on
-// their way. All answers are right, since nothing else happens in these clusters.
-func TestRemainingIsRightUnderWay(t *testing.T) {
+// At each step of an upgrade, the forecast of the rest is right, even if the group was read up to 30 s before. Nodes
+// are being launched, booted and removed, and pods are moving. Nothing else happens in these clusters, so all
+// forecasts must be right.
+func TestForecastIsRightDuringUpgrade(t *testing.T) {
 	for name, req := range underWayRequests() {
 		for launches, zonal := range map[string]bool{"launches name a zone": true, "launches name none": false} {
 			t.Run(name+", "+launches, func(t *testing.T) {
@@ -169,8 +168,8 @@ func TestRemainingIsRightUnderWay(t *testing.T) {
 	}
 }
 
-// machinesAt tells the machines of the group but for those of old nodes, so long after midnight: each
-// with what keeps pods from its node, "-" for one without a node; then the group's size.
+// machinesAt lists the group's machines except those of old nodes, at that time after midnight. Each has the taints
+// that keep pods from its node, or "-" without a node. The group's size follows.
 func machinesAt(spec Spec, passed time.Duration) string {
 	c := New(spec)
 	for end := spec.Now.Add(passed); c.clock.now.Before(end); {
@@ -195,9 +194,9 @@ func machinesAt(spec Spec, passed time.Duration) string {
 	return fmt.Sprintf("%s%d of %d", text, c.group.Desired, c.group.Max)
 }
 
-// TestMachinesOnTheirWay begins with machines that come or go: each needs what is left of its usual
-// time, whatever the reading of the group shows.
-func TestMachinesOnTheirWay(t *testing.T) {
+// Machines that are starting or terminating at the beginning need the rest of their usual time, whatever the reading
+// of the group shows.
+func TestResumeMachines(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return midnight.Add(-d) }
 	add := func(state nodegroup.InstanceState, launched time.Duration) func(*Spec) {
 		return func(s *Spec) {
@@ -295,8 +294,7 @@ func TestMachinesOnTheirWay(t *testing.T) {
 	}
 }
 
-// TestOpenLaunchIsNotRepeated: a launch whose answer is not known and that the group shows is not made
-// again when the upgrade asks for it again.
+// If a launch has no known answer but the group shows its machines, a repeated request for it launches nothing.
 func TestOpenLaunchIsNotRepeated(t *testing.T) {
 	for shown, want := range map[bool]int{true: 7, false: 7} {
 		spec := busyGroup()
