@@ -7,7 +7,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestRequireLabels holds that labels of the provider stay beside those of the user (EKS E27).
+// TestRequireLabels: the user's labels are added to the provider's (EKS E27).
 func TestRequireLabels(t *testing.T) {
 	shared := map[string]string{"tier": "a"}
 	g := nodegroup.Group{Can: nodegroup.FullControl(), WantedLabels: shared}

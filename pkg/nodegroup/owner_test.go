@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestOwnerOf has nodes as their owners make them, and nodes that look nearly so and have no owner (NG001).
+// TestOwnerOf checks nodes of each owner, and similar nodes without an owner (NG001).
 func TestOwnerOf(t *testing.T) {
 	type strings = map[string]string
 	cases := map[string]struct {
@@ -63,13 +63,13 @@ func TestOwnerOf(t *testing.T) {
 				t.Errorf("the group is %q, want %q", got, c.group)
 			}
 			if owned && (owner.Kind == "" || owner.Does == "" || owner.Remedy == "") {
-				t.Errorf("it does not say all: %+v", owner)
+				t.Errorf("the owner lacks a text: %+v", owner)
 			}
 		})
 	}
 }
 
-// TestOwnerOfAll names an owner only where all nodes have the same one.
+// TestOwnerOfAll: there is an owner only if all nodes have the same one.
 func TestOwnerOfAll(t *testing.T) {
 	member := func(labels map[string]string) nodegroup.Member {
 		return nodegroup.Member{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}}

@@ -15,7 +15,7 @@ func TestParseQuantity(t *testing.T) {
 	}{
 		"a number":               {"2", nodegroup.Quantity{N: 2}, ""},
 		"none (GKE G10)":         {"0", nodegroup.Quantity{}, ""},
-		"over what EKS allows":   {"101", nodegroup.Quantity{N: 101}, ""}, // as a surge it may be
+		"over what EKS allows":   {"101", nodegroup.Quantity{N: 101}, ""}, // it is allowed as a surge
 		"a percentage":           {"10%", nodegroup.Quantity{N: 10, Percent: true}, ""},
 		"E07 the least":          {"1%", nodegroup.Quantity{N: 1, Percent: true}, ""},
 		"E07 the most":           {"100%", nodegroup.Quantity{N: 100, Percent: true}, ""},
@@ -42,7 +42,7 @@ func TestParseQuantity(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			if err == nil && got.String() != c.text {
-				t.Errorf("it writes itself as %q, not as %q", got, c.text)
+				t.Errorf("String returns %q, want %q", got, c.text)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-func TestAdded(t *testing.T) {
+func TestResolveSurge(t *testing.T) {
 	cases := map[string]struct {
 		text         string
 		nodes, zones int
@@ -111,7 +111,7 @@ func FuzzParseQuantity(f *testing.F) {
 		}
 		again, err := nodegroup.ParseQuantity(q.String())
 		if err != nil || again != q {
-			t.Errorf("%q reads as %+v, which writes itself as %q and reads again as %+v, %v", text, q, q, again, err)
+			t.Errorf("%q is parsed as %+v, whose String %q is parsed as %+v, %v", text, q, q, again, err)
 		}
 		nodes = max(0, nodes%10_000)
 		n, err := q.ResolveUnavailable(nodes)
@@ -133,7 +133,7 @@ func quantity(t *testing.T, text string) nodegroup.Quantity {
 	return q
 }
 
-// checkError wants an error that contains the text, or none if the text is empty.
+// checkError checks that the error contains the text, or is nil if the text is empty.
 func checkError(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
