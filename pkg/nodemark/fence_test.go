@@ -17,7 +17,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func TestMarkFenced(t *testing.T) {
+func TestSetFence(t *testing.T) {
 	for _, provider := range []string{"aws", "gke", "manual"} {
 		t.Run(provider, func(t *testing.T) {
 			node := build.Node("old-a-1", "a", build.Tainted("dedicated"))
@@ -36,8 +36,8 @@ func TestMarkFenced(t *testing.T) {
 	}
 }
 
-// A cordon that is not ours has its taint from the control plane, or will.
-func TestFencingLeavesAnothersCordonAlone(t *testing.T) {
+// If another process cordoned the node, the control plane has added the cordon's taint, or will.
+func TestSetFenceKeepsExistingCordon(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	node.Spec.Unschedulable = true
 	fence(t, node, "r1", "aws")
@@ -53,7 +53,7 @@ func TestTaintOfEKS(t *testing.T) {
 	}
 }
 
-func TestMarkDraining(t *testing.T) {
+func TestSetDraining(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	node.Labels = nil
 	nodemark.SetDraining(node, start.Add(time.Second/2).In(time.FixedZone("elsewhere", 3600)))
@@ -65,8 +65,8 @@ func TestMarkDraining(t *testing.T) {
 	}
 }
 
-// Whatever a node carried before, it carries again when it is unfenced: taints, cordon, labels and
-// annotations (invariants S1 and I4), were it fenced by one run or by two, drained or not.
+// After its fence is removed, a node has exactly what it had before: taints, cordon, labels and annotations
+// (invariants S1 and I4). That is so whether one run or two fenced it, and whether it was drained or not.
 func TestMarksAreUndoneExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		provider := rapid.SampledFrom([]string{"aws", "gke", "manual"}).Draw(t, "provider")
@@ -89,7 +89,7 @@ func TestMarksAreUndoneExactly(t *testing.T) {
 	})
 }
 
-// drawNode makes a node with all that a fence and a drain change already there, or not.
+// drawNode returns a node that may already have each of the things that a fence and a drain add.
 func drawNode(t *rapid.T, provider string) *corev1.Node {
 	fence := nodegroup.FenceTaint(provider)
 	taints := []corev1.Taint{
@@ -99,7 +99,7 @@ func drawNode(t *rapid.T, provider string) *corev1.Node {
 		{Key: fence.Key, Value: "by somebody", Effect: fence.Effect},
 	}
 	node := build.Node("old-a-1", "a")
-	// As the API server demands, no two with one key and one effect.
+	// The API server allows no two taints with the same key and effect.
 	identity := func(taint corev1.Taint) string { return taint.Key + string(taint.Effect) }
 	node.Spec.Taints = rapid.SliceOfNDistinct(rapid.SampledFrom(taints), 0, 3, identity).Draw(t, "taints")
 	node.Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
@@ -114,7 +114,7 @@ func drawNode(t *rapid.T, provider string) *corev1.Node {
 	return node
 }
 
-func TestMarkUnfenced(t *testing.T) {
+func TestClearFence(t *testing.T) {
 	cases := map[string]struct {
 		after func(*corev1.Node)
 		check func(*corev1.Node) string
@@ -160,8 +160,8 @@ func TestMarkUnfenced(t *testing.T) {
 	}
 }
 
-// A node that was never fenced by us is left as it is, cordoned or not.
-func TestMarkUnfencedLeavesOthersAlone(t *testing.T) {
+// A node that this tool never fenced is not changed, cordoned or not.
+func TestClearFenceKeepsUnfencedNodes(t *testing.T) {
 	node := build.Node("old-a-1", "a", build.Tainted("eks.amazonaws.com/nodegroup"))
 	node.Spec.Unschedulable = true
 	before := node.DeepCopy()
@@ -202,7 +202,7 @@ func fence(t *testing.T, node *corev1.Node, run, provider string) {
 	}
 }
 
-// The owner comes with marks and goes with the last of them.
+// The owner is added with the first mark and removed with the last one.
 func TestOwner(t *testing.T) {
 	owner := nodemark.Owner{Namespace: "kube-system", Group: "pool in (a,b)", Epoch: 3}
 	node := build.Node("n1", "a")
@@ -219,7 +219,7 @@ func TestOwner(t *testing.T) {
 	}
 	nodemark.ClearHold(node)
 	if _, named := nodemark.ReadOwner(node); !named {
-		t.Error("it went with the hold, and the node is fenced still")
+		t.Error("the owner was removed with the hold, but the node is still fenced")
 	}
 	if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
 		t.Fatal(err)
@@ -235,15 +235,15 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestFindUnreadable: what this program does not write into its annotations is named, whoever wrote it, with the command that takes it
-// away.
+// FindUnreadable finds every value that this program would not write into its annotations, with the command that
+// removes it.
 func TestFindUnreadable(t *testing.T) {
 	readable := map[string][]string{
 		nodemark.AnnotationNodeBaseline:  {"{}", `{"taint":true,"excluded":"true"}`, `{"excluded":""}`},
 		nodemark.AnnotationOwner:         {`{"namespace":"kube-system","group":"blue"}`},
 		nodemark.AnnotationGroupBaseline: {`{"desired":3,"min":1,"max":4}`},
 		nodemark.AnnotationDeadline:      {"2026-01-01T00:00:00Z"},
-		nodemark.AnnotationEpoch:         {"{"}, // nothing reads it
+		nodemark.AnnotationEpoch:         {"{"}, // no code reads it
 	}
 	unreadable := map[string][]string{
 		nodemark.AnnotationNodeBaseline:  {"", "{", "[]", `{"taint":"yes"}`, `{"excluded":"not a label value"}`},
@@ -273,8 +273,7 @@ func TestFindUnreadable(t *testing.T) {
 	}
 }
 
-// S32: TestHeldNodesKeepTheirOwner takes a fence from a node that autoscalers are still kept from: the node says still of which upgrade it
-// is part, until the hold is gone as well.
+// S32: when a held node is unfenced, it keeps the owner annotation until the hold is removed, too.
 func TestHeldNodesKeepTheirOwner(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	fence(t, node, "r1", "aws")
