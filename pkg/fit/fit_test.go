@@ -13,12 +13,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// having reports what the node has, as "cpu=1 pods=2".
+// having returns a node with these resources, as "cpu=1 pods=2".
 func having(list string) func(*corev1.Node) {
 	return func(node *corev1.Node) { node.Status.Allocatable = quantities(list) }
 }
 
-// asking adds a container that requests so much.
+// asking adds a container with these requests.
 func asking(list string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Resources: corev1.ResourceRequirements{Requests: quantities(list)}})
@@ -34,19 +34,19 @@ func quantities(list string) corev1.ResourceList {
 	return of
 }
 
-// onPort takes a port of the node.
+// onPort adds a host port.
 func onPort(ip string, protocol corev1.Protocol) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{HostPort: 443, HostIP: ip, Protocol: protocol}}})
 	}
 }
 
-// mounting mounts the claim.
+// mounting adds a volume with the claim.
 func mounting(claim string) func(*corev1.Pod) {
 	return build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
 }
 
-// disks are claims of namespace default, each bound to a volume of a CSI driver.
+// disks are claims in the namespace default. Each is bound to a volume of a CSI driver.
 func disks(names ...string) *fit.Storage {
 	var claims []*corev1.PersistentVolumeClaim
 	var volumes []*corev1.PersistentVolume
@@ -63,8 +63,8 @@ func disks(names ...string) *fit.Storage {
 	return fit.NewStorage(claims, volumes, nil, nil)
 }
 
-// A pod meets a node on which others run. kube-scheduler's answers to many more of these are compared in
-// test/schedulerfit.
+// TestExplain checks pods on a node that other pods use. test/schedulerfit compares many more cases with
+// kube-scheduler.
 func TestExplain(t *testing.T) {
 	const all = "cpu=2 memory=4Gi ephemeral-storage=10Gi pods=3 example.com/gpu=1"
 	cases := map[string]struct {
@@ -118,8 +118,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A node is as it was when a pod has left it.
-func TestPlaceTakesBack(t *testing.T) {
+// When a pod has left a node, the node is as before.
+func TestPlaceRemovesPods(t *testing.T) {
 	storage := disks("exclusive")
 	node := fit.NewNode(build.Node("n", "a", having("cpu=1 pods=1 example.com/gpu=1")))
 	node.Attachable = map[string]int64{"disk": 1}
@@ -136,8 +136,8 @@ func TestPlaceTakesBack(t *testing.T) {
 	}
 }
 
-// TestAmountsThatNoNodeHas: sums of absurd requests stay positive, and negative requests, which the API server refuses, count as none.
-func TestAmountsThatNoNodeHas(t *testing.T) {
+// Sums of absurd requests stay positive. Negative requests, which the API server refuses, count as none.
+func TestAbsurdRequests(t *testing.T) {
 	for requests, want := range map[string]struct{ cpu, memory int64 }{
 		"cpu=9Pi memory=8Ei":     {fit.MostCPU, fit.MostBytes},
 		"cpu=-15 memory=-1Gi":    {0, 0},
@@ -150,7 +150,7 @@ func TestAmountsThatNoNodeHas(t *testing.T) {
 			t.Errorf("%s: got %d CPU and %d bytes, want %+v", requests, one.CPU, one.Memory, want)
 		}
 		var sum fit.Resources
-		for range 5000 { // pods of the largest cluster that a node group has
+		for range 5000 { // as many pods as a node group of the largest cluster has
 			sum.Add(&one, 1)
 		}
 		if sum.CPU < one.CPU || sum.Memory < one.Memory {
