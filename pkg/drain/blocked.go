@@ -22,8 +22,8 @@ type Blocked struct {
 	// Until is when the cloud stops trying to drain the node. It is zero if this tool drains the node, or if the time
 	// is not known.
 	Until time.Time `json:"until,omitzero"`
-	// Unready is why other pods of the workload do not become ready, which keeps the budget closed. It is "" if that
-	// is not known.
+	// Unready is why pods of the workload do not become ready, which keeps the budget closed. It is "" if that is not
+	// known.
 	Unready string `json:"-"`
 	// Forces is true if the pod is deleted in spite of the obstacle when the drain's time is over.
 	Forces bool `json:"forces,omitempty"`

@@ -17,7 +17,8 @@ type crew struct {
 	// value that counted has had. So a workload that has lost all but one of its pods for now does not count as one
 	// with a single pod.
 	counted, most map[types.UID]int
-	// shaky has the ready pods that were unready before, or whose containers ended.
+	// shaky has the ready pods that became unready at least once after they were ready, or whose containers were
+	// restarted.
 	shaky map[types.UID]bool
 	// lasted is, for each pod that became unready, how long it had been ready until then.
 	lasted map[types.UID]time.Duration

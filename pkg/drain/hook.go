@@ -81,7 +81,7 @@ func splitCommands(command []string) (commands [][]string) {
 	return commands
 }
 
-// sleepOf returns how long the command sleeps, and whether it is sleep. sleep adds up its arguments.
+// sleepOf returns how long the command sleeps, and whether it is the command sleep, which adds up its arguments.
 func sleepOf(words []string) (sum time.Duration, isSleep bool) {
 	if path.Base(words[0]) != "sleep" || len(words) < 2 {
 		return 0, false

@@ -123,7 +123,7 @@ func Protection(pod *corev1.Pod) string {
 // LostAfter is how long a node must have been NotReady until drains no longer wait for its deleted pods.
 const LostAfter = 5 * time.Minute
 
-// Policy is what the user allows beyond the safe default.
+// Policy is how the request changes which pods are evicted.
 type Policy struct {
 	// EvictUnmanaged allows drains to evict pods without a controller. Nothing creates such a pod again.
 	EvictUnmanaged bool

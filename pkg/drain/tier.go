@@ -135,8 +135,8 @@ type Leavers struct {
 }
 
 // Due returns the pods that may be evicted now, in order. Pods of a tier wait until all pods of earlier tiers are
-// gone or deleted. Storage pods wait until all others are gone, because they unmount and detach the others' volumes.
-// If an earlier pod never leaves, the later ones wait for ever. The caller must limit that time.
+// gone or being deleted. Storage pods wait until all others are gone, because they unmount and detach the others'
+// volumes. If an earlier pod never leaves, the later ones wait for ever. The caller must limit that time.
 func Due(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict

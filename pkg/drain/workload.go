@@ -86,11 +86,12 @@ type Replicas struct {
 	// Ready counts the ready pods among Pods. Most is the largest number of pods that one of the workload's
 	// controllers has had at a time. Expected counts Pods and the pods that are replaced only after their end.
 	Ready, Most, Expected int
-	// shaky has the ready pods that were unready before, or whose containers ended.
+	// shaky has the ready pods that became unready at least once after they were ready, or whose containers were
+	// restarted.
 	shaky map[types.UID]bool
 	// lasted is, for each pod that became unready, how long it had been ready until then.
 	lasted map[types.UID]time.Duration
-	// last is the budget that keeps the last ready pod of a workload behind a Service; nil if none is needed.
+	// last has the budget that keeps the last ready pod of a workload behind a Service; nil if none is needed.
 	last []*Budget
 }
 
@@ -117,8 +118,8 @@ func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
 // MayBeUnsettled reports whether IsUnsettled may be true for any of the ready pods.
 func (r *Replicas) MayBeUnsettled() bool { return len(r.shaky) > 0 }
 
-// IsUnsettled reports whether a ready pod may fail again. Its containers ended before, or it was unready before, and
-// it has been ready for less than usual or than 30 s. until is when its readiness counts.
+// IsUnsettled reports whether a ready pod may fail again. Its containers were restarted, or it became unready after
+// it had been ready. It is ready again, but for less than usual or than 30 s. until is when its readiness counts.
 func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
 	if len(r.shaky) == 0 || !r.shaky[pod.UID] {
 		return time.Time{}, false

@@ -266,7 +266,8 @@ func mergeUnplaced(all, more []Unplaced) []Unplaced {
 	return all
 }
 
-// widenToLatest merges another run into the forecast. Each value becomes the more pessimistic of the two.
+// widenToLatest merges another run into the forecast. Spans are widened to cover both, and most other values become
+// the more pessimistic of the two.
 func (f *Forecast) widenToLatest(late *Forecast) {
 	f.Duration, f.Endless = f.Duration.or(late.Duration), cmp.Or(f.Endless, late.Endless)
 	if f.Endless != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// evictAgain is after how long the cloud's own drain tries again to evict pods that a budget has blocked (kubectl,
+// evictAgain is how long the cloud's own drain waits until it retries evictions that a budget refused (kubectl,
 // pkg/drain).
 const evictAgain = 5 * time.Second
 

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// podsAfter lists the pods with their claims after that time: the ready ones, and the others in parentheses.
+// podsAfter lists the pods with their claims after that time: those that are not ready are in parentheses.
 func podsAfter(spec Spec, passed time.Duration) string {
 	c := New(spec)
 	for end := spec.Now.Add(passed); c.clock.now.Before(end); {

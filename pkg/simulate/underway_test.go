@@ -86,7 +86,7 @@ type answer struct {
 	phase             record.Phase
 }
 
-// isRight reports whether the forecast differs from what happened by at most a quarter or half a minute.
+// isRight reports whether the forecast differs from what happened by at most a quarter of the time, or half a minute.
 func (a answer) isRight() bool {
 	return a.result == record.Succeeded && (a.said-a.is).Abs() <= max(a.is/4, 30*time.Second)
 }

@@ -192,11 +192,11 @@ func (p *Plan) addCandidate(c candidate) {
 }
 
 // awaitSuccessor waits until another pod of the workload is ready. over is true when the pod may leave although no
-// other is. The pod must have waited for the limit. Unready pods that have a node must be late, because they may have
-// got their node only now. No other pod may lack a node: either a node with room is expected, or the upgrade stops
-// because no node takes the pod. No StatefulSet pod may still be terminating, because its replacement is created only
-// after that. The pod stays while any workload is unhealthy, because the upgrade may stop for that workload and the
-// pods of this one may fail in the same way.
+// other pod is ready. The pod must have waited for the limit. Unready pods that have a node must be late, because
+// they may have got their node only now. No other pod may lack a node: either a node with room is expected, or the
+// upgrade stops because no node takes the pod. No StatefulSet pod may still be terminating, because its replacement
+// is created only after that. The pod stays while any workload is unhealthy, because the upgrade may stop for that
+// workload and the pods of this one may fail in the same way.
 func (p *Plan) awaitSuccessor(pod *corev1.Pod, limit time.Duration) (over bool) {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.AnyUnhealthy {

@@ -59,8 +59,8 @@ type Node struct {
 type Stage int
 
 const (
-	// Apart is a node that other actors control: it waits to be started, the cloud terminates it without this tool,
-	// or its fence was removed.
+	// Apart is a node that this tool does not drain now: it waits to be started, the cloud terminates it without this
+	// tool, or its fence was removed.
 	Apart Stage = iota
 	// Resting is a node whose pods are not evicted now. Either it has none, or all are deleted, or nodes that they
 	// could be scheduled to are not fenced yet.
