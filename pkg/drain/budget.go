@@ -26,7 +26,7 @@ type Budget struct {
 	certain bool
 }
 
-// Key is the budget's namespace and name.
+// Key returns the budget's namespace and name.
 func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
