@@ -11,25 +11,52 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// Terminal keeps all rows, also those that have scrolled off its screen. It understands text, line breaks, and the codes that move the
-// cursor up, erase, and colour. Its methods are safe for concurrent use.
+// Terminal keeps all rows, also those that have scrolled off its screen. It understands text, line breaks, and the codes that move
+// the cursor up, erase, colour and set bold. Its methods may be called from several goroutines.
 type Terminal struct {
 	mu sync.Mutex
-	// columns is the width in cells. height is the number of rows on the screen.
+	// columns is the width in cells, height the number of rows on the screen.
 	columns, height int
 	rows            []line
-	// row and column are the cursor's position. top is the first row on the screen.
+	// row and column are the place of the cursor, top is the first row on the screen.
 	row, column, top int
-	// writes counts the calls of Write.
+	// writes counts the writes.
 	writes int
-	// rest is the beginning of an incomplete code.
+	// rest is the start of a code or of a character that is not complete.
 	rest string
+	// style is that of the characters that are written next.
+	style Style
 }
 
-// line is a row of a terminal. A cell contains a character. The second cell of a wide character contains "".
+// Style is how a character looks.
+type Style struct {
+	// Color is the number of the code that sets the colour, 30 to 37 or 90 to 97. It is 0 for the terminal's own colour.
+	Color int
+	Bold  bool
+}
+
+// Span is a part of a row whose characters look the same.
+type Span struct {
+	Text string
+	// Cells is the width.
+	Cells int
+	Style Style
+}
+
+// Screen is what a terminal shows at one moment.
+type Screen struct {
+	// Rows are the rows from the top of the screen on, without blanks at the end of a row and without blank rows at the end.
+	Rows [][]Span
+	// Top is the number of rows that have scrolled off the screen.
+	Top int
+}
+
+// line is a row of a terminal. A cell holds a character. The second cell of a wide one holds "".
 type line struct {
 	cells []string
-	// wrapped is true if the row continues in the next one.
+	// styles has the style of each cell.
+	styles []Style
+	// wrapped says that the row continues in the next one.
 	wrapped bool
 }
 
@@ -66,7 +93,7 @@ func (t *Terminal) Write(text []byte) (int, error) {
 
 func (t *Terminal) show(text string) {
 	t.rest += text
-	for t.rest != "" && !incomplete.MatchString(t.rest) {
+	for utf8.FullRuneInString(t.rest) && !incomplete.MatchString(t.rest) {
 		if found := code.FindStringSubmatch(t.rest); found != nil {
 			t.rest = t.rest[len(found[0]):]
 			t.obey(found[2], found[1])
@@ -89,14 +116,30 @@ func (t *Terminal) obey(letter, number string) {
 		t.rows = t.rows[:min(len(t.rows), t.row+1)]
 	case "K":
 		t.eraseRow()
+	case "m":
+		n, _ := strconv.Atoi(number)
+		t.setStyle(n)
+	}
+}
+
+// setStyle carries out a code that ends with m. Codes other than reset, bold and the 16 colours have no effect.
+func (t *Terminal) setStyle(n int) {
+	switch {
+	case n == 0:
+		t.style = Style{}
+	case n == 1:
+		t.style.Bold = true
+	case n >= 30 && n <= 37, n >= 90 && n <= 97:
+		t.style.Color = n
 	}
 }
 
 // eraseRow erases the cursor's row from the cursor on.
 func (t *Terminal) eraseRow() {
 	if t.row < len(t.rows) {
-		cells := t.rows[t.row].cells
-		t.rows[t.row] = line{cells: cells[:min(t.column, len(cells))]}
+		row := t.rows[t.row]
+		kept := min(t.column, len(row.cells))
+		t.rows[t.row] = line{cells: row.cells[:kept], styles: row.styles[:kept]}
 	}
 }
 
@@ -116,14 +159,32 @@ func (t *Terminal) put(r rune) {
 		t.breakLine()
 	}
 	row := t.current()
+	if width == 0 {
+		t.combine(row, r)
+		return
+	}
 	for len(row.cells) < t.column+width {
-		row.cells = append(row.cells, " ")
+		row.cells, row.styles = append(row.cells, " "), append(row.styles, Style{})
 	}
 	row.cells[t.column] = string(r)
 	if width > 1 {
 		row.cells[t.column+1] = ""
 	}
+	for i := t.column; i < t.column+width; i++ {
+		row.styles[i] = t.style
+	}
 	t.column += width
+}
+
+// combine adds a character without width, such as an accent, to the character before the cursor. At the start of a row it drops it.
+func (t *Terminal) combine(row *line, r rune) {
+	before := min(t.column, len(row.cells)) - 1
+	if before > 0 && row.cells[before] == "" {
+		before-- // the first cell of a wide character
+	}
+	if before >= 0 {
+		row.cells[before] += string(r)
+	}
 }
 
 // current returns the cursor's row.
@@ -134,14 +195,14 @@ func (t *Terminal) current() *line {
 	return &t.rows[t.row]
 }
 
-// breakLine moves the cursor to the start of the next row, as a terminal does for a newline in a program's output.
+// breakLine moves the cursor to the start of the next row, as terminals do for programs.
 func (t *Terminal) breakLine() {
 	t.current()
 	t.row, t.column = t.row+1, 0
 	t.top = max(t.top, t.row-t.height+1)
 }
 
-// Resize wraps the lines again, as most terminals do. It leaves the cursor behind the last character.
+// Resize breaks the lines again, as most terminals do, but without their colours. The cursor stays behind the last character.
 func (t *Terminal) Resize(columns, height int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,7 +217,7 @@ func (t *Terminal) Resize(columns, height int) {
 	t.rest = rest
 }
 
-// joinRows returns all lines, each joined from its rows.
+// joinRows returns all lines, each joined from the rows that it takes.
 func (t *Terminal) joinRows() []string {
 	var lines []string
 	text := ""
@@ -170,7 +231,7 @@ func (t *Terminal) joinRows() []string {
 	return lines
 }
 
-// Lines returns all lines, each joined from its rows, without the empty lines at the end.
+// Lines returns all lines, each joined from the rows that it takes, without the empty ones at the end.
 func (t *Terminal) Lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,6 +240,38 @@ func (t *Terminal) Lines() []string {
 		lines = lines[:len(lines)-1]
 	}
 	return lines
+}
+
+// Screen returns what the terminal shows now.
+func (t *Terminal) Screen() Screen {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	screen := Screen{Top: t.top}
+	for _, row := range t.rows[min(t.top, len(t.rows)):] {
+		screen.Rows = append(screen.Rows, row.spans())
+	}
+	for len(screen.Rows) > 0 && len(screen.Rows[len(screen.Rows)-1]) == 0 {
+		screen.Rows = screen.Rows[:len(screen.Rows)-1]
+	}
+	return screen
+}
+
+// spans returns the row's spans, without the blanks at its end.
+func (l line) spans() []Span {
+	end := len(l.cells)
+	for end > 0 && l.cells[end-1] == " " {
+		end--
+	}
+	var spans []Span
+	for start := 0; start < end; {
+		next := start + 1
+		for next < end && l.styles[next] == l.styles[start] {
+			next++
+		}
+		spans = append(spans, Span{Text: strings.Join(l.cells[start:next], ""), Cells: next - start, Style: l.styles[start]})
+		start = next
+	}
+	return spans
 }
 
 // String returns all rows.
