@@ -70,6 +70,11 @@ demo: ## Upgrade a node group of a real control plane on this machine
 	@$(GO) run ./test/controlplane/cmd/programs ./test/demo ./cmd/kubectl-nodeupgrade
 	@bin/test/demo
 
+.PHONY: cast
+cast: ## Record the demo's plan and upgrade into docs/pictures/upgrade.svg
+	@$(GO) run ./test/controlplane/cmd/programs ./test/demo ./cmd/kubectl-nodeupgrade
+	@bin/test/demo -record docs/pictures/upgrade.svg
+
 .PHONY: cluster
 cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 	$(GO) run ./test/controlplane/cmd/cluster -nodes $(NODES)

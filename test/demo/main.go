@@ -1,14 +1,17 @@
 // Command demo shows the main job from beginning to end: a real control plane, an Auto Scaling group whose
 // nodes are outdated, workloads under budgets, and the plugin behind a real kubectl. It checks what
-// became of everything and exits with 1 if anything is not as it should be.
+// became of everything and exits with 1 if anything is not as it should be. With -record it also draws the plan and the upgrade on a
+// terminal as an animated picture.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,8 +23,10 @@ import (
 const group = "workers"
 
 func main() {
+	picture := flag.String("record", "", "Record the plan and the upgrade, and write them into this SVG file")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	err := run(ctx, *picture)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -29,7 +34,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, picture string) error {
 	fmt.Println("Starting a control plane and a cloud on this machine (the first time builds them: some minutes).")
 	s, err := fixture.New(ctx, fixture.Options{Log: os.Stderr, Cloud: awscloud.Options{Boot: 3 * time.Second, NodeReady: 2 * time.Second, Terminate: 2 * time.Second}})
 	if err != nil {
@@ -47,18 +52,28 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, args := range []string{
-		"nodeupgrade",
+	if err := upgradeAll(ctx, s, picture); err != nil {
+		return err
+	}
+	broken, seen := budgets.Broken()
+	return before.compare(ctx, s, broken, seen)
+}
+
+// upgradeAll shows the plan and upgrades the group. With the name of a file for the picture it records both.
+func upgradeAll(ctx context.Context, s *fixture.Fixture, picture string) error {
+	upgrade := []string{
 		"nodeupgrade workers --dry-run",
 		"nodeupgrade workers --yes --settle 5s", // shorter than EKS's 60 s, for the sake of the onlooker
-		"nodeupgrade",
-	} {
+	}
+	if picture != "" {
+		return record(ctx, s, upgrade, picture)
+	}
+	for _, args := range slices.Concat([]string{"nodeupgrade"}, upgrade, []string{"nodeupgrade"}) {
 		if err := show(ctx, s, args); err != nil {
 			return err
 		}
 	}
-	broken, seen := budgets.Broken()
-	return before.compare(ctx, s, broken, seen)
+	return nil
 }
 
 // setUp makes a group of 12 nodes in three zones, none like the other, and workloads that fill it.
