@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ByClock returns the provider with groups whose Observed is a time of the clock now, rather than of
-// this machine's.
+// ByClock returns the provider with the groups' Observed converted from this machine's clock to the
+// clock now.
 func ByClock(provider Provider, now func() time.Time) Provider { return clocked{provider, now} }
 
 type clocked struct {
@@ -34,7 +34,7 @@ func (c clocked) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error) 
 	return group, err
 }
 
-// convert returns the clock's time at a time of this machine's.
+// convert returns the clock's time for a time of this machine.
 func (c clocked) convert(local time.Time) time.Time {
 	if local.IsZero() {
 		return local
@@ -42,5 +42,5 @@ func (c clocked) convert(local time.Time) time.Time {
 	return c.now().Add(-time.Since(local))
 }
 
-// Unwrap is the provider by this machine's clock; see As.
+// Unwrap returns the provider that uses this machine's clock; see As.
 func (c clocked) Unwrap() Provider { return c.Provider }

@@ -8,9 +8,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// RequireLabels is the provider with groups whose current nodes also carry the labels. A provider
-// whose groups have no machines judges nodes by labels itself: its groups stay as they are, and so
-// do all without labels.
+// RequireLabels returns the provider with one more condition: a node is current only if it also
+// carries the labels. Groups without machines stay as they are, because their provider already
+// judges nodes by labels. Without labels it returns the provider itself.
 func RequireLabels(provider Provider, labels map[string]string) Provider {
 	if len(labels) == 0 {
 		return provider
@@ -39,11 +39,11 @@ func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	return group, err
 }
 
-// Unwrap is the provider without the labels; see As.
+// Unwrap returns the provider without the labels; see As.
 func (l labelled) Unwrap() Provider { return l.Provider }
 
-// As is the provider as one that also tells or does what T names: a Surveyor, an Authorizer or a
-// Balancer. ok is false where neither it nor one that it wraps does.
+// As returns the provider as a T: a Surveyor, an Authorizer or a Balancer. It looks at the provider
+// and at every provider that it wraps. ok is false if none of them is a T.
 func As[T any](provider Provider) (as T, ok bool) {
 	for {
 		if as, ok = provider.(T); ok {

@@ -23,33 +23,31 @@ import (
 var _ cloud.Balancer = (*Provider)(nil)
 
 const (
-	// delayAttribute is the attribute of a target group that holds its deregistration delay, in
-	// seconds; usualDelay is what it is unless it was set (Elastic Load Balancing, "Edit target
-	// group attributes").
+	// delayAttribute is the attribute of a target group that has its deregistration delay, in
+	// seconds. usualDelay is its default (Elastic Load Balancing, "Edit target group attributes").
 	delayAttribute = "deregistration_delay.timeout_seconds"
 	usualDelay     = 300 * time.Second
-	// quietFor is how long a target group is not read again that had none of the targets in
-	// question.
+	// quietFor is how long a target group is not read again if it had none of the wanted targets.
 	quietFor = time.Minute
 )
 
 // balancers reads the target groups of load balancers.
 type balancers struct {
 	elb *elasticloadbalancingv2.Client
-	// delays are the deregistration delays by ARN, readings what was read last.
+	// delays are the deregistration delays by ARN, readings are the last readings by ARN.
 	delays   memory[string, time.Duration]
 	readings memory[string, targetReading]
 }
 
-// targetReading are the targets of one group at one moment.
+// targetReading is the targets of one group at one moment.
 type targetReading struct {
 	at      time.Time
 	targets []nodegroup.Target
 }
 
-// TargetGroups implements cloud.Balancer with one DescribeAutoScalingGroups and, for each target
-// group, once a DescribeTargetGroupAttributes and a DescribeTargetHealth. The first target groups
-// that may not be read end it, since no others may be read then either.
+// TargetGroups implements cloud.Balancer with one DescribeAutoScalingGroups and, once for each
+// target group, a DescribeTargetGroupAttributes and a DescribeTargetHealth. It stops when AWS
+// denies a read, since the other target groups would be denied too.
 func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
 	var found cloud.TargetGroups
 	asg, err := p.readGroup(ctx, group.Name, false)
@@ -77,8 +75,8 @@ func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bou
 	return found, err
 }
 
-// attachedTargetGroups are the target groups that the Auto Scaling group registers its instances
-// in. It takes them out of these when it terminates them, and waits until they are drained (EC2
+// attachedTargetGroups lists the target groups that the Auto Scaling group registers its instances
+// in. The group deregisters an instance when it terminates it, and waits until it is drained (EC2
 // Auto Scaling user guide, "Attach a target group").
 func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 	arns := slices.Clone(asg.TargetGroupARNs)
@@ -90,13 +88,14 @@ func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 	return arns
 }
 
-// accountOf is the account in an ARN, "" where it has none.
+// accountOf returns the account in an ARN, "" if it has none.
 func accountOf(arn string) string {
-	parsed, _ := awsarn.Parse(arn) // zero for what is none
+	parsed, _ := awsarn.Parse(arn) // zero if it is not an ARN
 	return parsed.AccountID
 }
 
-// targetGroupName is the name in a target group's ARN: arn:…:targetgroup/NAME/0123456789abcdef.
+// targetGroupName returns the name in a target group's ARN:
+// arn:…:targetgroup/NAME/0123456789abcdef.
 func targetGroupName(arn string) string {
 	parts := strings.Split(arn, "/")
 	if len(parts) < 3 {
@@ -105,8 +104,8 @@ func targetGroupName(arn string) string {
 	return parts[1]
 }
 
-// readDelays are the groups with their delays, each read once. Those that do not exist are left
-// out.
+// readDelays returns the groups with their delays, each read once. Groups that do not exist are
+// left out.
 func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
 	err := forEachAtOnce(len(groups), func(i int) (err error) {
 		g := &groups[i]
@@ -118,7 +117,8 @@ func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGro
 	return slices.DeleteFunc(groups, func(g nodegroup.TargetGroup) bool { return g.Delay < 0 }), err
 }
 
-// readDelay reads how long the target group keeps connections, below 0 for one that does not exist.
+// readDelay returns how long the target group keeps connections, or a negative delay if the group
+// does not exist.
 func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (time.Duration, error) {
 	out, err := b.elb.DescribeTargetGroupAttributes(ctx, &elasticloadbalancingv2.DescribeTargetGroupAttributesInput{TargetGroupArn: sdk.String(g.ID)})
 	if _, gone := errors.AsType[*lt.TargetGroupNotFoundException](err); gone {
@@ -137,8 +137,8 @@ func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (ti
 	return delay, nil
 }
 
-// Targets implements cloud.Balancer with one DescribeTargetHealth for each target group that has
-// one of the targets in question, or may have one by now.
+// Targets implements cloud.Balancer with one DescribeTargetHealth for each target group whose last
+// reading has one of the IDs or is older than a minute.
 func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
 	read := make([][]nodegroup.Target, len(groups))
 	err := forEachAtOnce(len(groups), func(i int) (err error) {
@@ -170,13 +170,14 @@ func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup
 	return targets, nil
 }
 
-// describeTargets are the targets that something may be sent to, or was. A machine may be in a
-// group by several ports: it drains as long as one of them does, and is sent to as long as one is.
+// describeTargets lists the targets that receive requests or are still draining. A machine may be
+// in a group by several ports. It is draining if one of its targets is, and receives requests if
+// one of its targets does.
 func describeTargets(group nodegroup.TargetGroup, described []lt.TargetHealthDescription) []nodegroup.Target {
 	var targets []nodegroup.Target
 	for _, d := range described {
 		if d.Target == nil || d.TargetHealth == nil || d.TargetHealth.State == lt.TargetHealthStateEnumUnused {
-			continue // of a group that no load balancer uses, or not in it any more
+			continue // its group is not used by a load balancer, or the target was already removed
 		}
 		targets = append(targets, nodegroup.Target{
 			Group: group, ID: sdk.ToString(d.Target.Id), Draining: d.TargetHealth.State == lt.TargetHealthStateEnumDraining,

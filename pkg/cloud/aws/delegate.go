@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// requestUpgrade has EKS move a managed node group to a revision. All of it is named, so that
-// nothing of it is EKS's to choose between the plan and the request. The token makes a repetition
+// requestUpgrade asks EKS to move a managed node group to a revision. The request names the whole
+// revision, so that EKS chooses nothing that the plan did not show. The token makes a repetition
 // harmless.
 func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
 	doing := fmt.Sprintf("having EKS upgrade node group %q to %s", group, a.To.Name)
@@ -42,7 +42,7 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 	return nil
 }
 
-// newVersionInput is the request that moves a node group to the pointer.
+// newVersionInput returns the request that moves a node group to the pointer.
 func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
 	if to.Cluster == "" || to.Nodegroup == "" || to.Release == "" && to.Template == "" {
 		return nil, errors.New("the revision names no node group, or neither a release nor a launch template")
@@ -60,7 +60,7 @@ func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegr
 	return in, nil
 }
 
-// explainRefusedUpdate adds to a refusal for good what can be done about it.
+// explainRefusedUpdate adds a remedy to an error that repeating the request cannot fix.
 func explainRefusedUpdate(doing string, err error) error {
 	explained := explainError(doing, err)
 	answered, sorted := errors.AsType[*cloud.Error](explained)

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// providerName is what this provider is called.
+	// providerName is this provider's name.
 	providerName = "aws"
 	// processRebalance moves instances between zones and terminates them without a drain (EC2 Auto
 	// Scaling user guide, Availability Zone rebalancing).
 	processRebalance = "AZRebalance"
-	// tagLabel starts the tags that tell cluster-autoscaler which labels a new node will have.
+	// tagLabel is the prefix of the tags that list the labels of a new node for cluster-autoscaler.
 	tagLabel = "k8s.io/cluster-autoscaler/node-template/label/"
-	// tagEnabled has cluster-autoscaler find the group by itself (its README for AWS,
+	// tagEnabled is the tag by which cluster-autoscaler finds the group (its README for AWS,
 	// "Auto-Discovery Setup").
 	tagEnabled = "k8s.io/cluster-autoscaler/enabled"
 )
 
-// describeGroup describes the group as far as the group alone tells.
+// describeGroup describes the group by what the Auto Scaling group itself contains.
 func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
@@ -39,7 +39,7 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	return out
 }
 
-// listCapabilities returns what can be asked of the Auto Scaling group.
+// listCapabilities returns the actions that the Auto Scaling group supports.
 func listCapabilities(g *at.AutoScalingGroup) nodegroup.Capabilities {
 	can := nodegroup.FullControl()
 	can.NameZone = supportsZonalLaunch(g)
@@ -70,7 +70,7 @@ func supportsZonalLaunch(g *at.AutoScalingGroup) bool {
 	return onDemand == 100 || launchesSpot(g)
 }
 
-// launchesSpot reports whether the group's mixed policy has it launch Spot instances alone.
+// launchesSpot reports whether the group's mixed policy launches only Spot instances.
 func launchesSpot(g *at.AutoScalingGroup) bool {
 	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.InstancesDistribution == nil {
 		return false
@@ -114,27 +114,27 @@ func wantedLabels(g *at.AutoScalingGroup) map[string]string {
 	return labels
 }
 
-// groupFacts are what AWS says beside the group itself.
+// groupFacts is what AWS reports besides the Auto Scaling group itself.
 type groupFacts struct {
 	pointed, wanted launchSource
 	// plainImages is the AMI of template versions that name one, images describes AMIs, and
-	// machines is the AMI of instances as EC2 tells it. None of them need be complete.
+	// instanceImages is the AMI of instances as EC2 reports it. Each of them may be incomplete.
 	plainImages    map[versionKey]string
 	images         map[string]image
 	instanceImages map[string]string
 	refresh        at.InstanceRefreshStatus
 	failure        nodegroup.LaunchFailure
-	// spot is true when the template version wanted asks for Spot instances.
+	// spot is true if the wanted template version asks for Spot instances.
 	spot bool
-	// problem says why the group cannot move to the wanted source, "" when it can.
+	// problem is why the group cannot move to the wanted source, "" if it can.
 	problem string
-	// unread are those of nodegroup.Group.
+	// unread becomes nodegroup.Group.Unread.
 	unread []string
 	// absent is true if the problem is that the wanted image does not exist.
 	absent bool
 }
 
-// templateVersions are the template versions that the sources name.
+// templateVersions lists the template versions that the sources name.
 func (f *groupFacts) templateVersions() []versionKey {
 	var keys []versionKey
 	for _, l := range f.allLaunches() {
@@ -149,8 +149,8 @@ func (f *groupFacts) allLaunches() []*launch {
 	return append(f.pointed.allLaunches(), f.wanted.allLaunches()...)
 }
 
-// fillImages adds what the template versions say to the sources: as they are written, and with SSM
-// aliases resolved.
+// fillImages sets the images and names in the sources from the template versions: as they are
+// written, and with SSM aliases resolved.
 func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion) {
 	f.plainImages = map[versionKey]string{}
 	for key, v := range written {
@@ -166,7 +166,7 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 	f.spot = resolved[versionKey{f.wanted.base.template, f.wanted.base.version}].spot
 }
 
-// addFacts adds to the description what the facts tell.
+// addFacts adds the facts to the description.
 func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure, out.Spot, out.Unread = f.failure, out.Spot || f.spot, f.unread
@@ -174,7 +174,7 @@ func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Refusal, out.AbsentTarget = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem), f.absent
 }
 
-// describeInstances describes the group's instances by ID, with what judge finds of each.
+// describeInstances lists the group's instances by ID, with the verdict of judge about each.
 func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own nodegroup.Revision, outdated bool, why string)) []nodegroup.Instance {
 	var out []nodegroup.Instance
 	for _, i := range g.Instances {
@@ -188,7 +188,7 @@ func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own node
 	return out
 }
 
-// judgeInstance judges one instance against the wanted source.
+// judgeInstance compares one instance with the wanted source.
 func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
 	l := f.launchWithImage(i)
 	source := launchSource{base: l, imageOnly: f.wanted.imageOnly}
@@ -196,15 +196,16 @@ func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outda
 	return source.describeRevision(f.images), outdated, why
 }
 
-// launchWithImage is how the instance was launched, with its image as far as anybody tells.
+// launchWithImage returns how the instance was launched, with its image if the group, the template
+// or EC2 names it.
 func (f *groupFacts) launchWithImage(i at.Instance) launch {
 	l := launchOf(i)
 	l.image = cmp.Or(l.image, f.plainImages[versionKey{l.template, l.version}], f.instanceImages[sdk.ToString(i.InstanceId)])
 	return l
 }
 
-// unknownImages lists the instances whose image must be asked of EC2: those that all else leaves
-// current.
+// unknownImages lists the instances whose image must be read from EC2: instances that are current
+// by everything else.
 func (f *groupFacts) unknownImages(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
@@ -219,8 +220,8 @@ func (f *groupFacts) unknownImages(g *at.AutoScalingGroup) []string {
 	return ids
 }
 
-// lacksInstances reports whether fewer instances are there than asked for. Those on standby do not
-// count.
+// lacksInstances reports whether the group has fewer instances than it asks for. Instances on
+// standby do not count.
 func lacksInstances(g *at.AutoScalingGroup) bool {
 	n := 0
 	for _, i := range g.Instances {
@@ -231,7 +232,8 @@ func lacksInstances(g *at.AutoScalingGroup) bool {
 	return n < int(sdk.ToInt32(g.DesiredCapacity))
 }
 
-// newestLaunchFailure is the newest failed launch among activities, which are sorted newest first.
+// newestLaunchFailure returns the newest failed launch among activities, which are sorted newest
+// first.
 func newestLaunchFailure(activities []at.Activity) nodegroup.LaunchFailure {
 	for _, a := range activities {
 		if a.StatusCode == at.ScalingActivityStatusCodeFailed && strings.HasPrefix(sdk.ToString(a.Description), "Launching") {

@@ -45,7 +45,8 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	}
 }
 
-// sendOnce sends a request a single time: one that has no token and must not have its effect twice.
+// sendOnce disables retries. It is for requests that have no token and must not have their effect
+// twice.
 func sendOnce(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
 
 func (p *Provider) suspendProcesses(ctx context.Context, group string, a nodegroup.Quiesce) error {
@@ -69,9 +70,9 @@ func sizesOf(g *at.AutoScalingGroup) groupSizes {
 	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// needsMax tells whether the maximum must still be changed. It returns movedError when another
-// actor changed it meanwhile, or the desired size is above the new maximum: AWS would then
-// terminate instances of its own choice, undrained.
+// needsMax reports whether the maximum must still be changed. It returns movedError if another
+// process changed the maximum since the decision. It also does if the desired size is above the new
+// maximum: AWS would then terminate instances of its own choice without draining them.
 func (s groupSizes) needsMax(from, to int) (bool, error) {
 	switch raise := to > from; {
 	case raise && s.max >= to, !raise && s.max <= to:
@@ -85,8 +86,8 @@ func (s groupSizes) needsMax(from, to int) (bool, error) {
 	}
 }
 
-// withAdded are the sizes after the action. It returns movedError when they are not those the
-// action was decided on.
+// withAdded returns the sizes after the action. It returns movedError if the current sizes differ
+// from those that the action was decided on.
 func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	switch {
 	case s.desired != a.Desired:
@@ -97,9 +98,9 @@ func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
-// changeMax sets the maximum unless that is not due any more. It reads the group first, because AWS
-// lowers the desired size with the maximum. Should an autoscaler raise the desired size between
-// that reading and the update, that still happens: the API has no precondition.
+// changeMax sets the maximum, unless that is no longer needed. It reads the group first, because
+// AWS lowers the desired size together with the maximum. The API has no precondition. If an
+// autoscaler raises the desired size between the read and the update, AWS still lowers it.
 func (p *Provider) changeMax(ctx context.Context, group string, from, to int) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
@@ -114,8 +115,8 @@ func (p *Provider) changeMax(ctx context.Context, group string, from, to int) er
 	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, to), err)
 }
 
-// addCapacity raises maximum and desired size in one request. It is sent once: repeated late, it
-// would undo what an autoscaler did meanwhile.
+// addCapacity raises maximum and desired size in one request, without retries. A late repetition
+// would undo what an autoscaler did in between.
 func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
@@ -131,7 +132,7 @@ func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.Ad
 	return explainError(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
 }
 
-// readForUpdate reads a group to change it. A group that is gone is a movedError.
+// readForUpdate reads a group before changing it. It returns a movedError if the group is gone.
 func (p *Provider) readForUpdate(ctx context.Context, group string) (*at.AutoScalingGroup, error) {
 	g, err := p.readGroup(ctx, group, false)
 	if errors.Is(err, cloud.ErrNotFound) {
@@ -153,9 +154,9 @@ func (p *Provider) launchInZone(ctx context.Context, group string, a nodegroup.A
 	return launchError(doing, out)
 }
 
-// markUnsupportedZone marks the refusal of a launch that says nothing of capacity, but that
-// launches in a zone are not to be had: an older endpoint or a region without the operation, or
-// credentials without the permission for it.
+// markUnsupportedZone sets OutcomeUnsupported on a refusal that means that launches in a named zone
+// are not available: an older endpoint or region lacks the operation, or the credentials lack the
+// permission. Such a refusal says nothing about capacity.
 func markUnsupportedZone(explained, cause error) error {
 	var api smithy.APIError
 	var answered *cloud.Error
@@ -168,8 +169,8 @@ func markUnsupportedZone(explained, cause error) error {
 	return explained
 }
 
-// launchError reads the errors within an answer of LaunchInstances; nil when all instances
-// were launched. One that no rule knows counts as a lack of capacity in that zone.
+// launchError returns the error within an answer of LaunchInstances, nil if all instances were
+// launched. An unknown error counts as a lack of capacity in that zone.
 func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	if len(out.Errors) == 0 {
 		return nil
@@ -183,11 +184,11 @@ func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	return markUnsupportedZone(err, api)
 }
 
-// tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference,
-// LaunchInstances). EC2 takes more.
+// tokenForm matches the client tokens that EC2 Auto Scaling accepts: 1 to 64 of these characters
+// (API reference, LaunchInstances). EC2 accepts more.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{1,64}$`)
 
-// clientToken is the token itself where AWS takes it, and its SHA-256 otherwise.
+// clientToken returns the token if AWS accepts it, and otherwise its SHA-256.
 func clientToken(token string) string {
 	if tokenForm.MatchString(token) {
 		return token
@@ -196,10 +197,10 @@ func clientToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// terminateInstance ends an instance that the group had when it was read last: the request names no
-// group, so AWS would end any instance of the account that an Auto Scaling group has. With Shrink the
-// request is sent once: the API has no token, and whether a repetition shrinks the group twice is
-// not documented.
+// terminateInstance terminates an instance that was in the group at the last read. The request
+// names no group, so without this check AWS would terminate any Auto Scaling instance of the
+// account. With Shrink the request is not retried: the API has no token, and AWS does not document
+// whether a repetition shrinks the group twice.
 func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
 	if p.seen.recall(a.Instance).group != group {
 		return movedError("terminating instance %q of Auto Scaling group %q: the group does not have it", a.Instance, group)

@@ -1,34 +1,34 @@
-// Package aws drives self-managed Auto Scaling groups, and has EKS upgrade its managed node groups,
-// through aws-sdk-go-v2.
+// Package aws upgrades self-managed Auto Scaling groups, and asks EKS to upgrade its managed node
+// groups. It uses aws-sdk-go-v2.
 //
-// What is read and what is decided are kept apart. provider.go, read.go, do.go, point.go, rights.go
-// and simulate.go talk to AWS, and for managed node groups managedread.go and delegate.go; spec.go,
-// judge.go, refuse.go, describe.go, image.go, node.go, rightchecks.go and errors.go are pure
-// functions over the SDK's types, and so are managed.go, managedtarget.go, release.go and
-// explain.go.
+// Reading and deciding are separate. provider.go, read.go, do.go, point.go, rights.go and
+// simulate.go talk to AWS; for managed node groups managedread.go and delegate.go do. The other
+// files are pure functions over the SDK's types: spec.go, judge.go, refuse.go, describe.go,
+// image.go, node.go, rightchecks.go and errors.go, and for managed node groups managed.go,
+// managedtarget.go, release.go and explain.go.
 //
-// # What an observation costs
+// # Which requests an observation sends
 //
-// Observe of an Auto Scaling group sends DescribeAutoScalingGroups and DescribeInstanceRefreshes,
-// and beside them
+// Observe of an Auto Scaling group sends DescribeAutoScalingGroups and DescribeInstanceRefreshes.
+// In some cases it also sends
 //
-//   - DescribeLaunchTemplates when the group or the target names $Latest or $Default;
+//   - DescribeLaunchTemplates if the group or the target names $Latest or $Default;
 //   - DescribeLaunchTemplateVersions for each template whose image is an SSM parameter;
-//   - DescribeScalingActivities while capacity that was asked for is missing;
+//   - DescribeScalingActivities while the group has fewer instances than it asks for;
 //   - DescribeAutoScalingGroups for all groups of the region while an AMI is the target and
 //     the group does not launch from it yet.
 //
-// Observe of a managed node group sends DescribeAutoScalingGroups, twice for the first time,
-// DescribeNodegroup, and DescribeUpdate of the update under way or, without one, ListUpdates. What
-// is beside them once in a while is DescribeScalingActivities as above, DescribeLaunchTemplates for
-// $Latest and $Default of the user's template, and DescribeUpdate for each update that began since.
-// Groups leaves the updates out where EKS calls the node group anything but UPDATING.
+// Observe of a managed node group sends DescribeAutoScalingGroups (the first time twice) and
+// DescribeNodegroup. It sends DescribeUpdate for the running update or, without one, ListUpdates.
+// In some cases it also sends DescribeScalingActivities as above, DescribeLaunchTemplates for
+// $Latest and $Default of the user's template, and DescribeUpdate for each new update. Groups reads
+// the updates only if EKS reports the node group as UPDATING.
 //
-// What cannot change is asked for once in the life of a Provider: the images of template versions
-// (DescribeLaunchTemplateVersions, one for each template), what an AMI is (DescribeImages), and
-// from which AMI an instance runs where that is not plain from its template version
-// (DescribeInstances, one for 200 instances). Of managed node groups these are from which AMI each
-// instance runs, each update that is over, one DescribeUpdate for each at the first Observe, which
-// releases there are (GetParameters, one for each target), and the control plane's version where
-// the target is for another Kubernetes version (DescribeCluster).
+// Facts that cannot change are read once in the life of a Provider: the images of template versions
+// (DescribeLaunchTemplateVersions, one for each template), the AMIs (DescribeImages), and the AMI
+// of an instance if its template version does not show it (DescribeInstances, one for 200
+// instances). For managed node groups these facts are the AMI of each instance, each update that
+// has ended (one DescribeUpdate for each at the first Observe), the published releases
+// (GetParameters, one for each target), and the control plane's version if the target is for
+// another Kubernetes version (DescribeCluster).
 package aws

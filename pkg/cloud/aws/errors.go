@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// apiError is an error of AWS in words for people; the error itself stays within.
+// apiError is an error of AWS with a text for people. It wraps the original error.
 type apiError struct {
 	text string
 	err  error
@@ -25,9 +25,9 @@ type apiError struct {
 func (a *apiError) Error() string { return a.text }
 func (a *apiError) Unwrap() error { return a.err }
 
-// explainError sorts an error of the SDK into a *cloud.Error that says in one line what was being
-// done, what AWS answered and what to do about it. It returns nil for nil, and an error that is
-// sorted as it is.
+// explainError converts an error of the SDK to a *cloud.Error. Its text says in one line what was
+// being done, what AWS answered and what to do about it. explainError returns nil for nil, and a
+// *cloud.Error unchanged.
 func explainError(doing string, err error) error {
 	if _, sorted := errors.AsType[*cloud.Error](err); err == nil || sorted {
 		return err
@@ -40,18 +40,18 @@ func explainError(doing string, err error) error {
 	return &cloud.Error{Outcome: outcome, Err: &apiError{text: text, err: err}}
 }
 
-// movedError is the answer to an action that was decided on what is no longer so.
+// movedError returns the error for an action whose premise is no longer true.
 func movedError(format string, args ...any) error {
 	return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf(format, args...)}
 }
 
-// fatalError is the answer to an action that can never succeed.
+// fatalError returns the error for an action that can never succeed.
 func fatalError(format string, args ...any) error {
 	return &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: fmt.Errorf(format, args...)}
 }
 
-// classifyError tells the outcome of an error, its cause in words, and the remedy, "" when waiting
-// is all there is to do.
+// classifyError returns the outcome of an error, its cause in words, and the remedy, "" if the user
+// can only wait.
 func classifyError(err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	var api smithy.APIError
 	var no refusedError
@@ -75,9 +75,9 @@ func classifyError(err error) (outcome nodegroup.Outcome, cause, remedy string) 
 
 const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
 
-// lacksCredentials recognises a request that could not be signed. The SDK has no type for it
-// (service auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that
-// is down and a server in trouble are not a lack of them.
+// lacksCredentials recognises a request that could not be signed. The SDK has no error type for it
+// (service auth.go: "get identity: %w"). Some credentials are renewed by a request. If that request
+// fails because of the network or the server, credentials are not missing.
 func lacksCredentials(err error) bool {
 	if _, ended := errors.AsType[*ssocreds.InvalidTokenError](err); ended {
 		return true
@@ -96,8 +96,8 @@ func lacksCredentials(err error) bool {
 	return outcome == nodegroup.OutcomeFatal
 }
 
-// wasNeverSent recognises a request that did not leave this machine: the name was not found or
-// no one listens.
+// wasNeverSent recognises a request that did not leave this machine: the host name was not found or
+// the connection was refused.
 func wasNeverSent(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -110,8 +110,7 @@ func isInvalidInput(err error) bool {
 	return errors.As(err, &params) || errors.As(err, &serial)
 }
 
-// innermostText is the cause of an error without the SDK's account of how it got there, as one
-// line.
+// innermostText returns the cause of an error as one line, without the SDK's text around it.
 func innermostText(err error) string {
 	if network, ok := errors.AsType[*net.OpError](err); ok {
 		err = network
@@ -121,8 +120,8 @@ func innermostText(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// answerRule says what an answer of AWS means. It fits an answer with one of the codes, or with any
-// code when there are none, whose message holds the text, in lower case.
+// answerRule maps an answer of AWS to an outcome. It matches an answer whose code is in codes and
+// whose message, in lower case, contains says. Without codes it matches any code.
 type answerRule struct {
 	codes   []string
 	says    string
@@ -134,13 +133,13 @@ func (r answerRule) matchesAnswer(code, message string) bool {
 	return (len(r.codes) == 0 || slices.Contains(r.codes, code)) && strings.Contains(strings.ToLower(message), r.says)
 }
 
-// answerRules are tried in order; the first that fits counts. Codes: the errors listed by the API
+// answerRules are tried in order; the first match decides. Codes: the errors listed by the API
 // references of EC2 Auto Scaling, EC2, EKS and STS, and the common errors of the query protocol.
 func answerRules() []answerRule {
 	return []answerRule{
 		{codes: throttleCodes(), outcome: nodegroup.OutcomeLater},
-		// Refused without effect while something else is under way; HTTP 400 and 500, so that the
-		// SDK repeats only some.
+		// Refused without effect while another operation is running. The status is HTTP 400 or 500,
+		// so the SDK retries only some of them.
 		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: nodegroup.OutcomeLater},
 		{
 			codes:   expiredCodes(),
@@ -163,13 +162,14 @@ func answerRules() []answerRule {
 		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: nodegroup.OutcomeMoved},
 		// The maximum was lowered since the launch was decided on.
 		{codes: []string{"ValidationError"}, says: "above max value", outcome: nodegroup.OutcomeMoved},
-		// A termination that shrinks the group, which is at its minimum: it is asked for again
-		// without shrinking.
+		// A termination would shrink the group below its minimum. It is requested again without
+		// shrinking.
 		{codes: []string{"ValidationError"}, says: "group's min size", outcome: nodegroup.OutcomeExhausted},
-		// EC2 may take a moment to know a version that was just made.
+		// EC2 may take a moment to know a version that was just created.
 		{says: "could not find the specified version", outcome: nodegroup.OutcomeLater},
-		// Another update of the node group is under way, or it is gone: both will be seen. Real
-		// message: "Nodegroup cannot be updated as it is currently not in Active State".
+		// Another update of the node group is running, or the node group is gone. The next
+		// observation shows which. Real message: "Nodegroup cannot be updated as it is currently
+		// not in Active State".
 		{codes: []string{"ResourceInUseException", "ResourceNotFoundException"}, outcome: nodegroup.OutcomeMoved},
 		{codes: []string{"InvalidRequestException"}, says: "not in active state", outcome: nodegroup.OutcomeMoved},
 		{codes: exhaustedCodes(), outcome: nodegroup.OutcomeExhausted},
@@ -185,14 +185,13 @@ func answerRules() []answerRule {
 	}
 }
 
-// expiredCodes are answers that say that the session of the credentials is over; RequestExpired is
-// EC2's.
+// expiredCodes lists the codes for an expired session of the credentials. RequestExpired is EC2's.
 func expiredCodes() []string {
 	return []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 }
 
-// throttleCodes are answers that say the request was turned away for its rate. RateExceeded is
-// in the documentation of EC2 Auto Scaling and not among the SDK's own (aws/retry/standard.go).
+// throttleCodes lists the codes for requests above the rate limit. The documentation of EC2 Auto
+// Scaling has RateExceeded, and the SDK's own list does not (aws/retry/standard.go).
 func throttleCodes() []string {
 	return []string{
 		rateExceeded, "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "RequestThrottled",
@@ -202,8 +201,7 @@ func throttleCodes() []string {
 
 const rateExceeded = "RateExceeded"
 
-// exhaustedCodes are answers that say there is no machine or no quota for the request (EC2 API,
-// error codes).
+// exhaustedCodes lists the codes for a lack of machines or quota (EC2 API, error codes).
 func exhaustedCodes() []string {
 	return []string{
 		"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientCapacity",
@@ -213,8 +211,8 @@ func exhaustedCodes() []string {
 	}
 }
 
-// classifyAPIError sorts an answer that came from AWS. What no rule fits is fatal when the request
-// is to blame, and unclear when the server is.
+// classifyAPIError returns the outcome of an answer from AWS. If no rule matches, it is fatal for a
+// client error and unclear for a server error.
 func classifyAPIError(api smithy.APIError, err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	code, message := api.ErrorCode(), strings.Join(strings.Fields(api.ErrorMessage()), " ")
 	cause = strings.TrimRight(message, ". ") + " (" + code + ")"
@@ -245,11 +243,11 @@ func isServerFault(api smithy.APIError, err error) bool {
 }
 
 // deniedAction finds action and resource in "User: arn:… is not authorized to perform:
-// ec2:RunInstances on resource: arn:… because …". It may be another action than the one that was
+// ec2:RunInstances on resource: arn:… because …". The action may differ from the one that was
 // called: pointing a group at a template needs ec2:RunInstances.
 var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
 
-// iamAction names the IAM action that was denied, with the resource where AWS tells it.
+// iamAction returns the IAM action that was denied, with the resource if AWS names it.
 func iamAction(message string, err error) string {
 	if found := deniedAction.FindStringSubmatch(message); found != nil && found[2] != "" {
 		return found[1] + " on " + found[2]
@@ -257,14 +255,14 @@ func iamAction(message string, err error) string {
 		return found[1]
 	}
 	if strings.Contains(message, "not authorized to use launch template") {
-		// Auto Scaling names no action (its user guide, "Control Amazon EC2 launch template usage
-		// in Auto Scaling groups").
+		// Auto Scaling's message names no action (its user guide, "Control Amazon EC2 launch
+		// template usage in Auto Scaling groups").
 		return "ec2:RunInstances, and what its launch template takes"
 	}
 	op, ok := errors.AsType[*smithy.OperationError](err)
 	if !ok {
 		return "that was refused"
 	}
-	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies know one Elastic Load Balancing
+	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies name no version of Elastic Load Balancing
 	return service + ":" + op.OperationName
 }

@@ -9,7 +9,7 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// explanation is what a code of EKS means, and what to do about it (EKS E33, E34, E35).
+// explanation is the meaning of an EKS error code, and its remedy (EKS E33, E34, E35).
 type explanation struct{ cause, remedy string }
 
 // explanationOf explains a code of a failed update or of an unhealthy node group.
@@ -22,7 +22,7 @@ func explanationOf(code string) explanation {
 	return explanation{"EKS does not say why", "read what it says of the node group in the console, under Health issues and Update history"}
 }
 
-// nodeExplanations are those of nodes that do not come up or do not go.
+// nodeExplanations explains the codes of nodes that do not start or cannot be removed.
 func nodeExplanations() map[string]explanation {
 	noQuota := explanation{"the account's quota of EC2 instances is used up", "ask for a higher quota in Service Quotas"}
 	noRoom := explanation{"its subnets have no free addresses for new nodes", "free addresses, or use a narrower updateConfig"}
@@ -56,7 +56,7 @@ func nodeExplanations() map[string]explanation {
 	}
 }
 
-// networkExplanations are those of what nodes stand in.
+// networkExplanations explains the codes of the nodes' network.
 func networkExplanations() map[string]explanation {
 	noSubnet := explanation{"a subnet of it is gone", "make a new node group in subnets that exist"}
 	noSecurity := explanation{"a security group of the cluster is gone", "make it again"}
@@ -74,7 +74,7 @@ func networkExplanations() map[string]explanation {
 	}
 }
 
-// ownExplanations are those of what EKS keeps for the group.
+// ownExplanations explains the codes of the resources that EKS keeps for the group.
 func ownExplanations() map[string]explanation {
 	noTemplate := explanation{"its launch template is gone", "make a new node group"}
 	return map[string]explanation{
@@ -87,7 +87,8 @@ func ownExplanations() map[string]explanation {
 	}
 }
 
-// permissionExplanations are those of permissions, and of requests that the API server refuses.
+// permissionExplanations explains the codes of missing permissions, and of requests that the API
+// server refuses.
 func permissionExplanations() map[string]explanation {
 	noRole := explanation{"its node role or instance profile is gone", "make it again under the same name"}
 	return map[string]explanation{
@@ -101,9 +102,9 @@ func permissionExplanations() map[string]explanation {
 	}
 }
 
-// explainUpdate says in one line why an update failed and what helps, naming what EKS names; force
-// tells that the update had no regard for budgets. Other failures than the first are named by
-// their code.
+// explainUpdate returns one line that says why an update failed and what to do, with the resources
+// that EKS names. force reports that the update ignored budgets. Further failures are listed by
+// their code only.
 func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, resources []string) {
 	if len(failures) == 0 {
 		return "", "EKS does not say why: read the node group's update history in the console", nil
@@ -133,14 +134,14 @@ func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, re
 	return string(first.ErrorCode), text, resources
 }
 
-// explainIssue says in one line what keeps a node group from being healthy and what helps.
+// explainIssue returns one line that says why a node group is not healthy and what to do.
 func explainIssue(issue kt.Issue) string {
 	code := string(issue.Code)
 	return explainCode(explanationOf(code), code, sdk.ToString(issue.Message), issue.ResourceIds)
 }
 
-// explainCode is an explanation with what EKS itself says: "new nodes did not come up (i-1, i-2):
-// look at them [NodeCreationFailure: Instances failed to join the kubernetes cluster]".
+// explainCode returns an explanation with EKS's own message: "new nodes did not come up (i-1, i-2)
+// [NodeCreationFailure: Instances failed to join the kubernetes cluster]: look at them".
 func explainCode(e explanation, code, message string, resources []string) string {
 	text := e.cause
 	if len(resources) > 0 {

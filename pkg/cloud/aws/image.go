@@ -8,13 +8,13 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// image is what matters of an AMI. Fields that no one says are empty.
+// image is the part of an AMI that matters. Fields that are not known are empty.
 type image struct {
 	id   string
 	arch string
-	// kubernetes is the kubelet's version: "v1.33.4", or "v1.33" where only the name tells.
+	// kubernetes is the kubelet's version: "v1.33.4", or "v1.33" if only the name has it.
 	kubernetes string
-	// family is the operating system's: user data of one does not start a node of another.
+	// family is the operating system. User data for one family does not start a node of another.
 	family string
 }
 
@@ -34,7 +34,7 @@ var (
 	nameVersion        = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
 )
 
-// kubernetesOf is the version of the kubelet in an EKS-optimized image, "" for any other image.
+// kubernetesOf returns the kubelet's version in an EKS-optimized image, "" for any other image.
 func kubernetesOf(name, description string) string {
 	for _, found := range [][]string{descriptionVersion.FindStringSubmatch(description), nameVersion.FindStringSubmatch(name)} {
 		if found != nil {
@@ -44,7 +44,7 @@ func kubernetesOf(name, description string) string {
 	return ""
 }
 
-// familyOf is the operating system of an EKS-optimized image, "" for any other image.
+// familyOf returns the operating system of an EKS-optimized image, "" for any other image.
 func familyOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "amazon-eks-") && strings.Contains(name, "al2023"):
@@ -62,8 +62,8 @@ func familyOf(name string) string {
 	}
 }
 
-// incompatibleImage says why nodes cannot move from one image to the other by a change of image
-// alone, "" when they can.
+// incompatibleImage returns why nodes cannot move from one image to the other by changing only the
+// image, "" if they can.
 func incompatibleImage(from, to image, wanted string) string {
 	switch {
 	case to.id == "":

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// stateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and
-// those that do not exist yet are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
+// stateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and states
+// that AWS adds later are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
 func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	name, _, _ := strings.Cut(string(s), ":")
 	switch at.LifecycleState(name) {
@@ -29,19 +29,20 @@ func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	}
 }
 
-// launchOf is how the instance was launched as its group tells it. The group tells the image
-// only after an AMI override or a root volume replacement, when the template no longer does.
+// launchOf returns how the instance was launched, according to its group. The group reports the
+// image only after an AMI override or a root volume replacement, when the template's image no
+// longer applies.
 func launchOf(i at.Instance) launch {
 	l := launch{configuration: sdk.ToString(i.LaunchConfigurationName), image: sdk.ToString(i.ImageId)}
 	if i.LaunchTemplate != nil {
 		l.template, l.name = sdk.ToString(i.LaunchTemplate.LaunchTemplateId), sdk.ToString(i.LaunchTemplate.LaunchTemplateName)
-		l.version, _ = strconv.ParseInt(sdk.ToString(i.LaunchTemplate.Version), 10, 64) // a version that is no number matches none
+		l.version, _ = strconv.ParseInt(sdk.ToString(i.LaunchTemplate.Version), 10, 64) // no instance matches a version that is not a number
 	}
 	return l
 }
 
-// candidateLaunches are the launches an instance of the type may come from: the override of its
-// type, or else the base and every override that names requirements.
+// candidateLaunches lists the launches that an instance of the type may come from: the override of
+// its type, or else the base and every override that names requirements.
 func (s *launchSource) candidateLaunches(instanceType string) []launch {
 	out := []launch{s.base}
 	for _, o := range s.overrides {
@@ -55,9 +56,10 @@ func (s *launchSource) candidateLaunches(instanceType string) []launch {
 	return out
 }
 
-// judgeInstance tells whether an instance of the type that was launched by l is outdated, and what
-// differs from the source. An instance whose image is not known yet is judged by the rest: EC2 may
-// take a moment to know a new one, and a current node must not be taken for an outdated one.
+// judgeInstance reports whether an instance of the type that was launched by l is outdated, and how
+// it differs from the source. If the image is not known yet, only the rest is compared. EC2 may
+// take a moment to know a new instance, and a current node must not be mistaken for an outdated
+// one.
 func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bool, why string) {
 	candidates := s.candidateLaunches(instanceType)
 	for _, want := range candidates {
@@ -68,7 +70,7 @@ func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bo
 	return true, l.differsFrom(candidates[0], s.imageOnly)
 }
 
-// differsFrom says what keeps an instance launched by l from being current, "" when nothing does.
+// differsFrom returns why an instance launched by l is not current, "" if it is.
 func (l launch) differsFrom(want launch, imageOnly bool) string {
 	switch {
 	case want.configuration != "" && l.configuration == want.configuration:

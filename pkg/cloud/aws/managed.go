@@ -34,20 +34,19 @@ const (
 // managedName names a managed node group.
 type managedName struct{ cluster, nodegroup string }
 
-// managedNameOf is the managed node group behind an Auto Scaling group; ok is false when there is
-// none.
+// managedNameOf returns the managed node group that the Auto Scaling group belongs to; ok is false if there is none.
 func managedNameOf(g *at.AutoScalingGroup) (name managedName, ok bool) {
 	name = managedName{cluster: tagValue(g, tagCluster), nodegroup: tagValue(g, tagNodegroup)}
 	return name, name.nodegroup != ""
 }
 
-// addTo returns a command of the AWS CLI with the options that name the node group.
+// addTo appends the options that name the node group to a command of the AWS CLI.
 func (n managedName) addTo(command string) string {
 	return command + " " + shell.Option("--cluster-name", n.cluster) + " " + shell.Option("--nodegroup-name", n.nodegroup)
 }
 
-// describeManaged describes the node group as far as its Auto Scaling group tells. EKS takes care
-// of zones and of processes by itself, and of what it launches from.
+// describeManaged describes the node group by its Auto Scaling group. EKS itself manages zones, processes and the launch
+// template, so these fields stay empty.
 func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out := describeGroup(g)
 	out.Name, out.Kind, out.Can.NameZone, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
@@ -60,30 +59,29 @@ func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	return out
 }
 
-// managedFacts are what AWS says of a managed node group beside its Auto Scaling group.
+// managedFacts is what AWS reports about a managed node group besides its Auto Scaling group.
 type managedFacts struct {
 	nodegroup   kt.Nodegroup
 	own, wanted managedRevision
-	// update is the newest one, nil when there was none; force tells that it was begun here with
-	// force, which EKS does not tell.
+	// update is the newest update, nil if there is none. force is true if this Provider started it with force; EKS does not
+	// report that.
 	update *kt.Update
 	force  bool
-	// machines is the AMI of instances as EC2 tells it, images describes AMIs; neither need be
-	// complete.
+	// machines is the AMI of instances as EC2 reports it, images describes AMIs. Each may be incomplete.
 	machines map[string]string
 	images   map[string]image
 	failure  nodegroup.LaunchFailure
-	// problem says why the group cannot move to what was asked for, "" when it can. absent is true if the problem is
-	// that it does not exist.
+	// problem is why the group cannot move to the target, "" if it can. absent is true if the problem is that the target does not
+	// exist.
 	problem string
 	absent  bool
-	// unread are those of nodegroup.Group.
+	// unread becomes nodegroup.Group.Unread.
 	unread []string
-	// unverified says why it is not known whether what was asked for exists.
+	// unverified is why it is not known whether the target exists.
 	unverified string
 }
 
-// addManagedFacts adds to the description what the facts tell.
+// addManagedFacts adds the facts to the description.
 func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFacts) {
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
 	out.Unread = f.unread
@@ -104,8 +102,8 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 	out.Refusal, out.AbsentTarget = f.refusalReason(g), f.absent
 }
 
-// refusalReason says why EKS must not be asked to upgrade the node group, with the remedy; "" when
-// it may be. What is wrong with a node group that EKS upgrades already keeps no one from following.
+// refusalReason returns why EKS must not be asked to upgrade the node group, with the remedy; "" if it may be. While EKS is
+// already upgrading the node group, its health and status are no reason: the upgrade can still be followed.
 func (f *managedFacts) refusalReason(g *at.AutoScalingGroup) string {
 	if u := f.update; u != nil && u.Type == kt.UpdateTypeVersionUpdate && operationState(u.Status) == nodegroup.OperationRunning {
 		return f.problem
@@ -113,8 +111,7 @@ func (f *managedFacts) refusalReason(g *at.AutoScalingGroup) string {
 	return cmp.Or(refuseDeleted(g), refuseStatus(&f.nodegroup), refuseUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
 }
 
-// addWidth adds how many nodes EKS replaces at once; one where nothing is said (EKS E04, E05, E07,
-// E09).
+// addWidth sets how many nodes EKS replaces at the same time. The default is one node (EKS E04, E05, E07, E09).
 func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	if c == nil {
 		return
@@ -128,8 +125,8 @@ func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	}
 }
 
-// addFirstCommand has EKS add nodes first. An update config names a width always (EKS API, NodegroupUpdateConfig),
-// which stays as it is.
+// addFirstCommand returns the command that makes EKS add nodes before it removes any. An update config always needs a width (EKS
+// API, NodegroupUpdateConfig), so the command repeats the current one.
 func addFirstCommand(g *at.AutoScalingGroup, width nodegroup.Quantity) string {
 	name, _ := managedNameOf(g)
 	kept := fmt.Sprintf("maxUnavailable=%d", width.N)
@@ -139,7 +136,7 @@ func addFirstCommand(g *at.AutoScalingGroup, width nodegroup.Quantity) string {
 	return name.addTo("aws eks update-nodegroup-config") + " --update-config " + kept + ",updateStrategy=" + string(kt.NodegroupUpdateStrategiesDefault)
 }
 
-// judgeInstance judges one instance against the wanted revision.
+// judgeInstance compares one instance with the wanted revision.
 func (f *managedFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
 	ami := cmp.Or(sdk.ToString(i.ImageId), f.machines[sdk.ToString(i.InstanceId)])
 	if outdated, why = f.judgeImage(ami); !outdated && ami != "" {
@@ -148,11 +145,10 @@ func (f *managedFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, out
 	return nodegroup.Revision{ID: ami, Name: ami, Image: ami, Kubernetes: f.images[ami].kubernetes}, outdated, why
 }
 
-// judgeImage tells whether an instance of the AMI is outdated, and what differs. The template that
-// the Auto Scaling group launches from says nothing: it is EKS's own, and old until EKS changes it.
-// Where the wanted AMI is not known EKS is believed, which writes down a release when all nodes
-// have it; a template's version is judged by the labels of nodes. An instance whose AMI is not
-// known yet is a new one.
+// judgeImage reports whether an instance of the AMI is outdated, and how it differs. The Auto Scaling group's launch template is
+// no evidence: EKS owns it and changes it late. If the wanted AMI is not known, the release that EKS reports decides. EKS updates
+// it when all nodes have that release. The version of a user's template is compared by the labels of nodes instead. An instance
+// whose AMI is not known yet is a new one.
 func (f *managedFacts) judgeImage(ami string) (outdated bool, why string) {
 	switch want := f.wanted.image; {
 	case want != "" && (ami == "" || ami == want):
@@ -166,8 +162,8 @@ func (f *managedFacts) judgeImage(ami string) (outdated bool, why string) {
 	}
 }
 
-// judgeByLabel tells whether the node is outdated by the AMI that EKS has written on it; ok is
-// false when that does not say.
+// judgeByLabel reports whether the node is outdated, by the AMI in the label that EKS sets; ok is false if the label cannot
+// decide.
 func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool) {
 	ami := node.Labels[labelImage]
 	if group.Managed == nil || group.Wanted.Image == "" || ami == "" {
@@ -176,9 +172,8 @@ func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool)
 	return ami != group.Wanted.Image, true
 }
 
-// describeOperation describes an update. To is what it moves the node group to, in the terms of
-// what is wanted: where that is a version of the user's template, by that, and by its release
-// otherwise.
+// describeOperation describes an update. To is the revision that the update moves the node group to. Like the wanted revision, it
+// is a version of the user's template or else a release.
 func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegroup.Operation {
 	op := nodegroup.Operation{ID: sdk.ToString(u.Id), Kind: string(u.Type), State: operationState(u.Status), Force: force, Began: sdk.ToTime(u.CreatedAt)}
 	if u.Type == kt.UpdateTypeVersionUpdate {
@@ -191,7 +186,7 @@ func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegr
 	return op
 }
 
-// causeOf maps the code of an update's first error (EKS E33, E42).
+// causeOf maps the code of an update's first error to a cause (EKS E33, E42).
 func causeOf(code string) nodegroup.FailureCause {
 	switch kt.ErrorCode(code) {
 	case kt.ErrorCodePodEvictionFailure:
@@ -203,7 +198,7 @@ func causeOf(code string) nodegroup.FailureCause {
 	}
 }
 
-// operationState maps a status; one that is not known yet is not an end.
+// operationState maps a status. A status that this version does not know counts as running.
 func operationState(s kt.UpdateStatus) nodegroup.OperationState {
 	switch s {
 	case kt.UpdateStatusSuccessful:
@@ -237,8 +232,8 @@ func describeUpdateTarget(u *kt.Update, wanted *managedRevision) nodegroup.Revis
 	return to.describeRevision()
 }
 
-// refuseStatus refuses node groups that EKS would not upgrade, or not well. Pods that could not be
-// evicted are no reason: the next update evicts them again.
+// refuseStatus refuses node groups that EKS would not upgrade, or not reliably. Pods that could not be evicted are no reason,
+// because the next update evicts them again.
 func refuseStatus(g *kt.Nodegroup) string {
 	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
 	var issues []kt.Issue
@@ -264,8 +259,8 @@ func refuseStatus(g *kt.Nodegroup) string {
 	return ""
 }
 
-// refuseUpdate refuses node groups that EKS changes in another way than by an upgrade. One upgrade
-// is under way at a time, and whose it is is not for a provider to decide.
+// refuseUpdate refuses node groups that EKS is changing in another way than by an upgrade. A running upgrade is no reason here:
+// package upgrade decides whether to follow it.
 func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	if u == nil || operationState(u.Status) != nodegroup.OperationRunning || u.Type == kt.UpdateTypeVersionUpdate {
 		return ""
@@ -277,8 +272,8 @@ func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	return fmt.Sprintf("EKS carries out another change of it (%s %s): wait until %s tells its end", u.Type, sdk.ToString(u.Id), command)
 }
 
-// chooseNodegroup is the node group of the cluster among Auto Scaling groups whose node groups have
-// one name; nil when none is. With no cluster named there may be only one.
+// chooseNodegroup returns the node group of the cluster, nil if there is none. The Auto Scaling groups belong to node groups of
+// one name. If no cluster is named, only one cluster may have a node group of this name.
 func chooseNodegroup(groups []at.AutoScalingGroup, cluster string) (*at.AutoScalingGroup, error) {
 	clusters := map[string]bool{}
 	var chosen []*at.AutoScalingGroup

@@ -14,17 +14,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// managedMemory is what is known of managed node groups and need not be asked again.
+// managedMemory caches what is known of managed node groups.
 type managedMemory struct {
 	// named is the cluster that the user names, "" for none.
 	named string
-	// autoscaling is the name of the Auto Scaling group, by that of the node group.
+	// autoscaling is the name of the Auto Scaling group, by the node group's name.
 	autoscaling memory[string, string]
-	// updates are as they were seen last; what is over cannot change. forced are those that were
-	// begun here with force.
+	// updates are the updates as they were read last. An update that has ended cannot change.
+	// forced are the updates that this Provider started with force.
 	updates memory[updateKey, kt.Update]
 	forced  memory[updateKey, bool]
-	// parameters are public SSM parameters; one that does not exist is empty.
+	// parameters are public SSM parameters. The value of a parameter that does not exist is empty.
 	parameters memory[string, string]
 	// control is the Kubernetes version of control planes, by cluster.
 	control memory[string, string]
@@ -42,13 +42,13 @@ type updateKey struct {
 
 func isOver(u kt.Update) bool { return operationState(u.Status) != nodegroup.OperationRunning }
 
-// rememberUpdate keeps how an update stands.
+// rememberUpdate caches an update.
 func (m *managedMemory) rememberUpdate(name managedName, u *kt.Update) {
 	m.updates.keep(map[updateKey]kt.Update{{name, sdk.ToString(u.Id)}: *u})
 }
 
-// listUpdates are the node group's updates that are over, or those that were under way when they
-// were looked at last.
+// listUpdates lists the node group's updates that have ended or, if over is false, those that were
+// running when they were last read.
 func (m *managedMemory) listUpdates(name managedName, over bool) []kt.Update {
 	var own []kt.Update
 	for key, u := range m.updates.all() {
@@ -59,7 +59,7 @@ func (m *managedMemory) listUpdates(name managedName, over bool) []kt.Update {
 	return own
 }
 
-// newestUpdate is the newest update that is over, nil when there is none.
+// newestUpdate returns the newest update that has ended, nil if there is none.
 func (m *managedMemory) newestUpdate(name managedName) *kt.Update {
 	over := m.listUpdates(name, true)
 	if len(over) == 0 {
@@ -69,13 +69,13 @@ func (m *managedMemory) newestUpdate(name managedName) *kt.Update {
 	return &newest
 }
 
-// unknownUpdates are those of the updates that are not known to be over.
+// unknownUpdates returns the updates that are not known to have ended.
 func (m *managedMemory) unknownUpdates(name managedName, ids []string) []string {
 	return slices.DeleteFunc(ids, func(id string) bool { return isOver(m.updates.recall(updateKey{name, id})) })
 }
 
-// learnCluster remembers whose nodes the node groups hold. It returns an error where the user names
-// another cluster.
+// learnCluster remembers the cluster that the node groups belong to. It returns an error if the
+// user named another cluster.
 func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,15 +90,16 @@ func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
 	return nil
 }
 
-// thisCluster is the cluster whose node groups are meant, "" when it is not known: the one whose
-// nodes were listed, which cannot be another's, or else the one that the user names.
+// thisCluster returns the cluster whose node groups to use, "" if it is not known. The cluster of
+// the listed nodes takes precedence over the name from the user.
 func (m *managedMemory) thisCluster() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.cluster, m.named)
 }
 
-// autoscalingName is the name of the Auto Scaling group behind a group.
+// autoscalingName returns the name of the Auto Scaling group that belongs to a node group. For
+// another group it returns the name itself.
 func (m *managedMemory) autoscalingName(group string) string {
 	return cmp.Or(m.autoscaling.recall(group), group)
 }

@@ -19,14 +19,14 @@ import (
 
 // managedGroups reads and changes EKS managed node groups.
 type managedGroups struct {
-	aws    *Provider // for what is asked of EC2 and its Auto Scaling
+	aws    *Provider // sends the requests to EC2 and Auto Scaling
 	eks    *eks.Client
 	ssm    *ssm.Client
 	memory managedMemory
 }
 
-// judgeManaged judges a managed node group of which the Auto Scaling group was read. For a listing
-// its history is left alone. With an error the group is as describeManaged has it.
+// judgeManaged describes a managed node group from its Auto Scaling group, which was already read. For a listing it does not read
+// the update history. With an error it returns the group as describeManaged does.
 func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	name, _ := managedNameOf(asg)
 	m.memory.autoscaling.keep(map[string]string{name.nodegroup: sdk.ToString(asg.AutoScalingGroupName)})
@@ -40,8 +40,8 @@ func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGro
 	return group, nil
 }
 
-// readManaged asks AWS for everything that judging the node group takes. A target that it cannot
-// have is a problem, and what it has counts as wanted then.
+// readManaged reads everything that is needed to judge the node group. If the node group cannot move to the target, f.problem
+// says so and the current revision counts as wanted.
 func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (managedFacts, error) {
 	var f managedFacts
 	name, _ := managedNameOf(asg)
@@ -76,8 +76,8 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 	return f, err
 }
 
-// readUpdates finds the newest update. One that is under way is the newest, since EKS carries out
-// one at a time; without one EKS lists them, in an order that it does not document.
+// readUpdates finds the newest update. A running update is the newest, since EKS carries out one at a time. If none is running,
+// it reads all updates, because EKS does not document the order of its list.
 func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *managedFacts) error {
 	var err error
 	for _, running := range m.memory.listUpdates(name, false) {
@@ -87,7 +87,7 @@ func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *ma
 	}
 	if f.update == nil || isOver(*f.update) {
 		if f.update, err = m.newestUpdate(ctx, name); err != nil {
-			f.update = m.memory.newestUpdate(name) // that one is followed to its end
+			f.update = m.memory.newestUpdate(name) // a known running update is still followed to its end
 		}
 	}
 	if err == nil && f.update != nil {
@@ -96,7 +96,7 @@ func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *ma
 	return err
 }
 
-// describeUpdate reads an update; nil for one that EKS knows no more, or does not know yet.
+// describeUpdate reads an update. It returns nil for an update that EKS no longer knows, or does not know yet.
 func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
 	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
 		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
@@ -142,7 +142,7 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 	return m.memory.newestUpdate(name), nil
 }
 
-// readRevisions finds out what the node group has and what it is to have.
+// readRevisions finds out which revision the node group has and which it should have.
 func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managedFacts) error {
 	f.own = ownRevision(&f.nodegroup)
 	f.wanted = f.own
@@ -160,13 +160,13 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managed
 	return err
 }
 
-// wantedRevision is the revision that the target asks for.
+// wantedRevision returns the revision that the target asks for.
 //
-// Where EKS chooses the AMI and nothing is asked for it is the newest release of the Kubernetes
-// version that the group has, as EKS itself would take: a newer Kubernetes has to be asked for. The
-// version of the user's template stays. Where a template brings its own AMI it is the version that
-// the group has: a newer one may be anybody's experiment and EKS has no notion of following it, so
-// that without --to only those nodes are outdated that are not of that version.
+// Without a target, and where EKS chooses the AMI, it returns the newest release of the group's own Kubernetes version, as EKS
+// itself does. The user must ask for a newer Kubernetes version. The version of the user's template stays the same.
+//
+// Where the template has its own AMI, it returns the group's own template version. A newer version may be an experiment, and EKS
+// never follows new versions on its own. So without --to only nodes of other versions are outdated.
 func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
 	amiType, own := f.nodegroup.AmiType, f.own
 	switch {
@@ -181,8 +181,8 @@ func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, 
 	}
 }
 
-// newestRelease is the newest release of the Kubernetes version that the node group has, or its own
-// where that is newer or no other is known.
+// newestRelease returns the revision with the newest release of the node group's Kubernetes version. It returns the group's own
+// release if that is newer or no other is known.
 func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kubernetes string) (managedRevision, error) {
 	r, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
 	newest, own := r.newest, f.own.Release
@@ -193,10 +193,9 @@ func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kube
 	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, r.image), err
 }
 
-// stepTo is the revision with a release, the newest one of the Kubernetes version where none is
-// named. It returns a refusedError where EKS would not take the node group there, or there is no
-// such release. An older release than the newest of which nothing is known is left to EKS: not all
-// of them have parameters.
+// stepTo returns the revision with a release. If none is named, it takes the newest release of the Kubernetes version. It returns
+// a refusedError if EKS would not move the node group there, or if the release does not exist. An older release without published
+// parameters is left to EKS to check, since some releases have none.
 func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes, release string) (managedRevision, error) {
 	amiType := f.nodegroup.AmiType
 	r, err := m.readRelease(ctx, amiType, kubernetes, release)
@@ -223,8 +222,8 @@ func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes,
 	return to, checkStep(amiType, &f.own, &to, control)
 }
 
-// templateRevision is the revision with a version of the user's template, that of the node group
-// where none is asked for. With an AMI that EKS chooses the release stays.
+// templateRevision returns the revision with a version of the user's template: the version asked for, or else the node group's
+// own. If EKS chooses the AMI, the release stays the same.
 func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
 	to := f.own
 	to.byTemplate = true
@@ -259,16 +258,17 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	return to, err
 }
 
-// publishedRelease is what AWS publishes of a release.
+// publishedRelease is what AWS publishes about a release.
 type publishedRelease struct {
-	// newest is the newest release of the Kubernetes version, "" where none is known.
+	// newest is the newest release of the Kubernetes version, "" if it is not known.
 	newest string
-	// image is the AMI of the release that was asked for, of the newest one where none was; "" where it is not known. The
-	// AMI bears the date of its release, and ofImage is the release that it is of, "" where that is not known.
+	// image is the AMI of the release that was asked for, or else of the newest one; "" if it is not known. ofImage is the
+	// release that the AMI belongs to, "" if it is not known. A parameter's name has only the minor version and the date of a
+	// release, so ofImage may differ from the release that was asked for.
 	image, ofImage string
 }
 
-// checkExists returns an absentError where there is no such release, or none of the Kubernetes version where none is named.
+// checkExists returns an absentError if the release does not exist or, if none is named, the Kubernetes version has no release.
 func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string) error {
 	switch {
 	case release == "" && r.newest == "":
@@ -282,7 +282,7 @@ func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string
 	return nil
 }
 
-// readRelease reads what is published of a release, or of the newest one where none is named.
+// readRelease reads what AWS publishes about a release, or about the newest one if none is named.
 func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (publishedRelease, error) {
 	series := seriesOf(amiType)
 	if !series.isKnown() || kubernetes == "" {
@@ -303,7 +303,7 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 	return r, err
 }
 
-// readParameters reads public parameters, each once. One that does not exist is empty.
+// readParameters reads public SSM parameters, each once. The value of a parameter that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
 	return m.memory.parameters.fill(names, func(unknown []string) (map[string]string, error) {
 		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
@@ -321,8 +321,7 @@ func (m *managedGroups) readParameters(ctx context.Context, names []string) (map
 	})
 }
 
-// controlVersion is the Kubernetes version of a control plane. A version that is known counts until
-// a newer one is needed.
+// controlVersion returns the Kubernetes version of a control plane. It returns a cached version unless a newer one is needed.
 func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed string) (string, error) {
 	if known := m.memory.control.recall(cluster); known != "" && compareVersions(known, needed) >= 0 {
 		return known, nil
@@ -339,7 +338,7 @@ func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed stri
 	return version, nil
 }
 
-// readMachines reads which AMIs the instances have, each once, and what these are.
+// readMachines reads the AMIs of the instances, each once, and describes these AMIs.
 func (m *managedGroups) readMachines(ctx context.Context, asg *at.AutoScalingGroup, f *managedFacts) error {
 	var ids []string
 	for _, i := range asg.Instances {

@@ -15,7 +15,7 @@ import (
 )
 
 // managedTarget is what --to asks of a managed node group: a release, a Kubernetes version or a
-// version of the user's launch template; its zero value asks for what is usual.
+// version of the user's launch template. The zero value asks for the default.
 type managedTarget struct{ release, kubernetes, template string }
 
 var kubernetesForm = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
@@ -39,9 +39,9 @@ func parseManagedTarget(text string) (managedTarget, error) {
 	return managedTarget{template: wish.version}, nil
 }
 
-// managedPointer is the JSON of Revision.Spec of a managed node group: all that is needed to have
-// EKS move the group to a revision. With its own AMI a template names neither Kubernetes version
-// nor release.
+// managedPointer is the JSON of Revision.Spec of a managed node group: everything that EKS needs to
+// move the group to a revision. If the template has its own AMI, Kubernetes version and release are
+// empty.
 type managedPointer struct {
 	Cluster    string `json:"cluster"`
 	Nodegroup  string `json:"nodegroup"`
@@ -52,18 +52,19 @@ type managedPointer struct {
 	Version  int64  `json:"launchTemplateVersion,omitempty"`
 }
 
-// managedRevision is what the nodes of a managed node group are made of.
+// managedRevision describes the nodes of a managed node group.
 type managedRevision struct {
 	managedPointer
-	// byTemplate tells that the template's version counts, and otherwise the release does.
+	// byTemplate is true if the template's version identifies the revision. Otherwise the release
+	// does.
 	byTemplate   bool
 	templateName string
-	// kubelet is the kubelet's version and image the AMI; either may be unknown.
+	// kubelet is the kubelet's version, image is the AMI. Either may be unknown.
 	kubelet, image string
 }
 
-// ownRevision is the revision that EKS says the node group has. With a custom AMI the template's
-// version counts. A release that EKS has no more than an AMI ID for is none.
+// ownRevision returns the node group's revision as EKS reports it. With a custom AMI the template's
+// version identifies it, and the release stays empty: EKS then reports only an AMI ID as release.
 func ownRevision(g *kt.Nodegroup) managedRevision {
 	r := managedRevision{
 		managedPointer: managedPointer{Cluster: sdk.ToString(g.ClusterName), Nodegroup: sdk.ToString(g.NodegroupName)},
@@ -75,20 +76,22 @@ func ownRevision(g *kt.Nodegroup) managedRevision {
 	}
 	if t := g.LaunchTemplate; t != nil {
 		r.Template, r.templateName = sdk.ToString(t.Id), sdk.ToString(t.Name)
-		r.Version, _ = strconv.ParseInt(sdk.ToString(t.Version), 10, 64) // 0 where EKS tells no number
+		r.Version, _ = strconv.ParseInt(sdk.ToString(t.Version), 10, 64) // 0 if EKS reports no number
 	}
 	return r
 }
 
-// withRelease is the revision with another release, template and its version kept.
+// withRelease returns the revision with another release. The template and its version stay the
+// same.
 func (r managedRevision) withRelease(t kt.AMITypes, kubernetes, release, image string) managedRevision {
 	r.Kubernetes, r.Release, r.image = kubernetes, release, image
 	r.kubelet = kubeletOfRelease(t, release, kubernetes)
 	return r
 }
 
-// id is equal for two revisions of a node group exactly when nodes of one are current for the
-// other: "release/1.33.4-20261101", or "lt-0abc:7" where the template's version counts.
+// id returns an ID. Two revisions of a node group have the same ID exactly if nodes of one are
+// current for the other. It is "release/1.33.4-20261101", or "lt-0abc:7" if the template's version
+// identifies the revision.
 func (r *managedRevision) id() string {
 	if r.byTemplate {
 		return fmt.Sprintf("%s:%d", r.Template, r.Version)
@@ -96,10 +99,10 @@ func (r *managedRevision) id() string {
 	return "release/" + r.Release
 }
 
-// describeRevision describes the revision to package upgrade: "release:1.33.4-20261101", or
-// "workers:7".
+// describeRevision returns the revision for package upgrade. Its name is "release:1.33.4-20261101"
+// or "workers:7".
 func (r *managedRevision) describeRevision() nodegroup.Revision {
-	spec, _ := json.Marshal(r.managedPointer) // strings and a number always marshal
+	spec, _ := json.Marshal(r.managedPointer) // marshalling strings and a number cannot fail
 	name := "release:" + r.Release
 	if r.byTemplate {
 		name = fmt.Sprintf("%s:%d", cmp.Or(r.templateName, r.Template), r.Version)
@@ -107,7 +110,7 @@ func (r *managedRevision) describeRevision() nodegroup.Revision {
 	return nodegroup.Revision{ID: r.id(), Name: name, Image: r.image, Kubernetes: r.kubelet, Spec: string(spec)}
 }
 
-// checkSort refuses a target of the wrong sort for the node group.
+// checkSort returns an error if the node group does not support this kind of target.
 func (t managedTarget) checkSort(g *kt.Nodegroup) error {
 	switch custom := g.AmiType == kt.AMITypesCustom; {
 	case custom && (t.release != "" || t.kubernetes != ""):
@@ -118,8 +121,9 @@ func (t managedTarget) checkSort(g *kt.Nodegroup) error {
 	return nil
 }
 
-// checkTemplate refuses a template version that EKS does not take for the AMI type: one with an
-// AMI where EKS chooses the AMI, and one without where the template does.
+// checkTemplate returns an error for a template version that EKS does not accept for the AMI type:
+// a version with an AMI if EKS chooses the AMI, and a version without one if the template must have
+// it.
 func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
 	switch custom := t == kt.AMITypesCustom; {
 	case custom && r.image == "":
@@ -130,11 +134,11 @@ func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
 	return nil
 }
 
-// checkStep refuses a move to another release that EKS refuses: one for a newer Kubernetes than
-// that of the control plane, which has the version control (EKS E10), an older one (EKS E11), and
-// one for a Kubernetes version in between. control counts where the Kubernetes version changes
-// alone. EKS lets nodes be three versions behind, and takes them to the control plane's in one step
-// (aws-eks-best-practices#476).
+// checkStep returns an error for a move that EKS refuses: to an older release (EKS E11), to a newer
+// Kubernetes version than the control plane's (EKS E10), or to a Kubernetes version in between.
+// control is the control plane's version; it is used only if the Kubernetes version changes. EKS
+// allows nodes to be three versions behind, and moves them to the control plane's version in one
+// step (aws-eks-best-practices#476).
 func checkStep(t kt.AMITypes, from, to *managedRevision, control string) error {
 	switch minors := compareVersions(to.Kubernetes, from.Kubernetes); {
 	case minors < 0, minors == 0 && compareReleases(t, to.Release, from.Release) < 0:

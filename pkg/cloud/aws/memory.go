@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// memory keeps by key what need not be asked again. The zero value is empty. It may be used by
-// several goroutines at once.
+// memory is a cache of values that need not be read again. The zero value is empty. It is safe for
+// concurrent use.
 type memory[K comparable, V any] struct {
 	mu     sync.Mutex // guards all below
 	values map[K]V
 }
 
-// recall is what is kept under the key, the zero value for nothing.
+// recall returns the value of the key, or the zero value.
 func (m *memory[K, V]) recall(key K) V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.values[key]
 }
 
-// keep adds news to what is known.
+// keep adds news to the cache.
 func (m *memory[K, V]) keep(news map[K]V) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -30,22 +30,23 @@ func (m *memory[K, V]) keep(news map[K]V) {
 	maps.Copy(m.values, news)
 }
 
-// forget drops what is kept under the key.
+// forget deletes the key.
 func (m *memory[K, V]) forget(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.values, key)
 }
 
-// all is a copy of what is known.
+// all returns a copy of the cache.
 func (m *memory[K, V]) all() map[K]V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.values)
 }
 
-// fill is what is kept under the keys. fetch is asked for what is not known, each key once, and
-// what it finds is kept. Its error is returned with all that is known by then.
+// fill returns the values of the keys. It calls fetch for the keys that are not cached, each once,
+// and keeps the result. If fetch fails, fill returns its error with all values that are known by
+// then.
 func (m *memory[K, V]) fill(keys []K, fetch func(unknown []K) (map[K]V, error)) (map[K]V, error) {
 	kept, known, others := m.all(), make(map[K]V, len(keys)), map[K]bool{}
 	for _, key := range keys {

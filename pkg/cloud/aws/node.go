@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// providerID is the provider ID of a node. EC2 calls an instance i- and 8 or 17 hexadecimal digits;
-// Fargate's provider IDs end otherwise.
+// providerID matches the provider ID of an EC2 node. Instance IDs are i- and 8 or 17 hexadecimal
+// digits. Fargate's provider IDs end differently.
 var providerID = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
 
 // ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0,
@@ -23,12 +23,12 @@ func ParseProviderID(id string) (zone, instance string, ok bool) {
 	return found[1], found[2], true
 }
 
-// zoneRegion finds the region at the head of a zone's name: us-east-1a, us-gov-west-1b, the
-// local zone us-east-1-bos-1a and the Wavelength zone us-east-1-wl1-bos-wlz-1 alike.
+// zoneRegion matches the region at the beginning of a zone's name: us-east-1a, us-gov-west-1b, the
+// local zone us-east-1-bos-1a and the Wavelength zone us-east-1-wl1-bos-wlz-1.
 var zoneRegion = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+?-[0-9]+`)
 
-// RegionOf is the region that the nodes are in, "" when none of them says. The region
-// label counts for more than the zone in the provider ID.
+// RegionOf returns the region of the nodes, "" if no node has one. The region label takes
+// precedence over the zone in the provider ID.
 func RegionOf(nodes []*corev1.Node) string {
 	region := ""
 	for _, node := range nodes {
@@ -46,8 +46,8 @@ func RegionOf(nodes []*corev1.Node) string {
 	return region
 }
 
-// instancesIn lists the instances of the nodes that are in the region, in the order of the
-// nodes. It returns an error when there are instances and all of them are elsewhere.
+// instancesIn lists the instances of the nodes that are in the region, in the order of the nodes.
+// It returns an error if all instances are in other regions.
 func instancesIn(region string, nodes []*corev1.Node) ([]string, error) {
 	var here []string
 	elsewhere := ""

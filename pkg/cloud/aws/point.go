@@ -17,10 +17,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// setRevision points the group at a revision of the template that it launches from now. For an image
-// it first adds a version to the template, made from the version that the group launches from.
-// Another template is refused, and so is an image that a record names: both would have the group
-// launch what whoever wrote the record chose.
+// setRevision points the group at a revision of the launch template that it uses now. For an image
+// it first adds a template version: the group's current version with the new image. It refuses
+// another template, and an image that comes from a record. Otherwise any author of a record could
+// choose what the group launches.
 func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.SetRevision) error {
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
 	var to revisionPointer
@@ -57,7 +57,7 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	return explainError(doing, err)
 }
 
-// isAt reports whether a group that launches by l is where the pointer points.
+// isAt reports whether a group that launches by l already uses the pointer's revision.
 func (l launch) isAt(to revisionPointer) bool {
 	switch {
 	case to.LaunchConfiguration != "":
@@ -71,8 +71,8 @@ func (l launch) isAt(to revisionPointer) bool {
 	}
 }
 
-// addVersion adds a version to the template: the one the group launches from now, with another
-// image. It returns the version's number. The token makes a repetition harmless.
+// addVersion adds a version to the template: the group's current version with another image. It
+// returns the version's number. The token makes a repetition harmless.
 func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
 	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.labelText())
 	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)
@@ -100,8 +100,8 @@ func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now l
 	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
 }
 
-// newUpdateInput is the request that points the group at the pointer, which names a template's
-// version by its number. A mixed instances policy is sent whole.
+// newUpdateInput returns the request that points the group at a numbered template version. A mixed
+// instances policy is sent as a whole.
 func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
 	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
 	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
@@ -116,9 +116,9 @@ func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.Up
 	return in, nil
 }
 
-// withBaseTemplate is the policy with another base template and all else as it is, in the form that
-// AWS takes: of a template's ID and name, which are both told, only one may be sent, and sizes of
-// On-Demand capacity would remove distribution segments (EC2 Auto Scaling API,
+// withBaseTemplate returns the policy with another base template and everything else unchanged. AWS
+// reports a template's ID and name but accepts only one of them. It also removes distribution
+// segments if the request has On-Demand sizes, so these are left out (EC2 Auto Scaling API,
 // LaunchTemplateSpecification, UpdateAutoScalingGroup).
 func withBaseTemplate(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
 	template := *policy.LaunchTemplate

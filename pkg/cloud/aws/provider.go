@@ -32,20 +32,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Provider is cloud.Provider for the Auto Scaling groups of one account and region, and for the EKS
-// managed node groups behind some of them.
+// Provider implements cloud.Provider for the Auto Scaling groups of one account and region, and for the EKS managed node groups
+// that own some of them.
 type Provider struct {
 	region      string
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
 	policies    policySimulator
-	// versions, images and instanceImages need not be asked again; seen is where instances were.
+	// versions, images and instanceImages are caches. seen is where instances were last seen.
 	versions       memory[versionKey, templateVersion]
 	images         memory[string, image]
 	instanceImages memory[string, string]
 	seen           memory[string, seenInstance]
-	// arns are the ARNs of groups by name; for a managed node group it is that of EKS.
+	// arns are the ARNs of groups by name. A managed node group has the ARN of EKS.
 	arns      memory[string, string]
 	managed   managedGroups
 	balancers balancers
@@ -55,22 +55,21 @@ var _ cloud.Provider = (*Provider)(nil)
 
 // Options configure a Provider.
 type Options struct {
-	// Region counts when neither the environment nor the AWS configuration names one. See RegionOf.
+	// Region is used if neither the environment nor the AWS configuration names one. See RegionOf.
 	Region string
-	// ClusterName is the EKS cluster whose node groups are meant, where two clusters have one of a
-	// name and Groups was given no node that tells. Where one tells otherwise Groups returns
-	// cloud.ErrOtherCluster.
+	// ClusterName is the user's name for the EKS cluster. It decides if two clusters have a node group of the same name and
+	// Groups got no node that shows the cluster. If a node belongs to another cluster, Groups returns cloud.ErrOtherCluster.
 	ClusterName string
-	// Version is this program's, for the user agent.
+	// Version is this program's version for the user agent.
 	Version string
 }
 
-// maxAttempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all
-// tools of an account share.
+// maxAttempts is the maximum number of times that a request is sent. The SDK's default of 3 is too few, because all tools of an
+// account share one rate limit.
 const maxAttempts = 8
 
-// maxBackoff is the longest pause between them, which the SDK keeps to itself: seven of them take no
-// more than half a minute, and then the reason is told.
+// maxBackoff is the longest pause between two attempts. Seven pauses take at most half a minute, and then the user sees the
+// reason. The SDK does not report it earlier.
 const maxBackoff = 4 * time.Second
 
 // briefError is an error with a shorter text.
@@ -85,7 +84,7 @@ func (e briefError) Error() string { return e.text }
 // Unwrap implements errors.Unwrap.
 func (e briefError) Unwrap() error { return e.error }
 
-// logCredentialError logs at level 4 the requests that a chain of credentials sent in vain, and returns the error without them.
+// logCredentialError logs at level 4 the failed requests of a chain of credentials, and returns the error without them.
 func logCredentialError(err error) error {
 	text, requests, found := strings.Cut(err.Error(), ", operation error ")
 	if !found {
@@ -95,15 +94,14 @@ func logCredentialError(err error) error {
 	return briefError{error: err, text: text + "; -v 4 shows more"}
 }
 
-// New connects to AWS with the SDK's default credential chain. It sends no request to a
-// service of AWS other than those the chain needs; the last link of the chain asks the EC2
-// metadata service and takes seconds where there is none, so give ctx a deadline. Its errors,
-// each one line with the remedy: the configuration cannot be read, no region, no credentials.
+// New connects to AWS with the SDK's default credential chain. It sends only the requests that the chain needs. The last link of
+// the chain asks the EC2 metadata service and takes seconds where there is none, so give ctx a deadline. New returns an error, in
+// one line with the remedy, if the configuration cannot be read, or if there is no region or no credentials.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(o.Region),
 		config.WithRetryer(newRetryer),
-		config.WithHTTPClient(awshttp.NewBuildableClient()), // the default, which is there to be wrapped
+		config.WithHTTPClient(awshttp.NewBuildableClient()), // the SDK's default client, named here so that it can be wrapped
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),
@@ -131,8 +129,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// logMessage sends what the SDK has to say where the Kubernetes libraries' logs go, from level 1
-// on. Left to itself the SDK writes to stderr, between the lines that the user asked for.
+// logMessage sends the SDK's messages to the log of the Kubernetes libraries, from level 1 on. By default the SDK writes to
+// stderr, between the lines that the user asked for.
 func logMessage(class logging.Classification, format string, values ...any) {
 	klog.V(1).Infof("AWS SDK: %s %s", class, fmt.Sprintf(format, values...))
 }
@@ -158,10 +156,10 @@ func (p *Provider) Account(ctx context.Context) (string, error) {
 	return fmt.Sprintf("account %s, %s", sdk.ToString(out.Account), p.region), nil
 }
 
-// parallelReads is how many of one kind are looked at at once.
+// parallelReads is how many reads of one kind run concurrently.
 const parallelReads = 4
 
-// forEachAtOnce calls do for each index below n, some at once, and returns the first error.
+// forEachAtOnce calls do for each index below n, some of them concurrently, and returns the first error.
 func forEachAtOnce(n int, do func(i int) error) error {
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
@@ -171,9 +169,8 @@ func forEachAtOnce(n int, do func(i int) error) error {
 	return work.Wait()
 }
 
-// Groups implements cloud.Provider. Nodes that no Auto Scaling group lists belong to no
-// group here. A group that cannot be judged carries the reason as its Refusal; errors are
-// for what keeps all groups from being read.
+// Groups implements cloud.Provider. A node that no Auto Scaling group lists belongs to no group. If one group cannot be judged,
+// its Refusal is the reason. Groups returns an error only if no group could be read.
 func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	instances, err := instancesIn(p.region, nodes)
 	if err != nil {
@@ -200,8 +197,8 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	return groups, err
 }
 
-// Observe implements cloud.Provider. The package comment says how many requests it sends.
-// A managed node group goes by its own name or by that of its Auto Scaling group.
+// Observe implements cloud.Provider. The package comment lists its requests. A managed node group can be named by its own name or
+// by its Auto Scaling group's name.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	began := time.Now()
 	asg, err := p.readGroup(ctx, ref.Name, true)
@@ -213,15 +210,15 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	return group, err
 }
 
-// judgeGroup judges a group that was read, to be listed or to be upgraded. With an error the group
-// is as describeGroup has it.
+// judgeGroup describes a group that was already read, for a listing or for an upgrade. With an error it returns the group as
+// describeGroup does.
 func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	if _, managed := managedNameOf(asg); managed {
 		return p.managed.judgeManaged(ctx, asg, to, listing)
 	}
 	group := describeGroup(asg)
 	group.Instances = describeInstances(asg, func(at.Instance) (own nodegroup.Revision, outdated bool, why string) { return })
-	p.rememberInstances(asg, &group) // its nodes are known, whatever else cannot be read
+	p.rememberInstances(asg, &group) // even if a later read fails, the group's nodes are known
 	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readFacts(ctx, asg, to)
 	if no, refused := errors.AsType[refusedError](err); refused {
@@ -236,8 +233,8 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 	return group, nil
 }
 
-// readFacts asks AWS for everything that judging the group takes. It returns a refusedError when
-// the group, its template or the target cannot be judged at all.
+// readFacts reads everything that is needed to judge the group. It returns a refusedError if the group, its template or the
+// target makes that impossible.
 func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to string) (groupFacts, error) {
 	var f groupFacts
 	wish, err := parseTarget(to)
@@ -263,8 +260,7 @@ func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to s
 	return f, err
 }
 
-// readSources finds out what the group launches from and what it is to launch from, with template
-// names and images.
+// readSources reads what the group launches from and what it should launch from, with template names and images.
 func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	written, err := launchSourceOf(asg)
 	if err != nil {
@@ -292,9 +288,8 @@ func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wi
 	return err
 }
 
-// judgeTarget describes the images of the sources and checks that an AMI that was asked for
-// fits the group. Without such a target images are described for the Kubernetes version
-// alone, which may stay unknown.
+// judgeTarget describes the images of the sources. If the target is an AMI, it checks that the AMI fits the group. Otherwise the
+// images are needed only for the Kubernetes version, which may stay unknown.
 func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	from, to := f.pointed.base.image, f.wanted.base.image
 	images, err := p.describeImages(ctx, []string{from, to})
@@ -313,8 +308,8 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 	return err
 }
 
-// sharedTemplateProblem says why no version may be added to a group's template: another group would
-// launch from it at once.
+// sharedTemplateProblem returns why no version may be added to a group's template: another group would launch from it
+// immediately.
 func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base launch) (string, error) {
 	other, err := p.otherGroupUsing(ctx, asg, base.template)
 	if err != nil || other == "" {
@@ -324,8 +319,8 @@ func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base l
 		other, cmp.Or(base.name, base.template)), nil
 }
 
-// rememberInstances keeps where instances were seen, for nodes that outlive their machine. Detached
-// instances are forgotten: their node continues without the group.
+// rememberInstances remembers the instances of the group, for nodes that exist longer than their machine. Detached instances are
+// forgotten, because their nodes no longer belong to the group.
 func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.Group) {
 	seen := map[string]seenInstance{}
 	for _, i := range group.Instances {
@@ -344,14 +339,13 @@ func (p *Provider) lastSeen(node *corev1.Node) seenInstance {
 	return p.seen.recall(instance)
 }
 
-// Belongs implements cloud.Provider: the node's instance is in the group, or was when Groups or
-// Observe saw it last.
+// Belongs implements cloud.Provider: the node's instance was in the group when Groups or Observe last saw it.
 func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	return p.lastSeen(node).group == group.Name
 }
 
-// Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen
-// last. One that was never seen is outdated. Nodes of a managed node group say it themselves.
+// Outdated implements cloud.Provider. A node whose machine is gone keeps its last verdict. A node that was never seen is
+// outdated. Nodes of a managed node group are judged by their label.
 func (p *Provider) Outdated(group *nodegroup.Group, node *corev1.Node) bool {
 	if outdated, ok := judgeByLabel(group, node); ok {
 		return outdated

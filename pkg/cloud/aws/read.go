@@ -20,14 +20,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// versionKey names a launch template version. Versions never change once they are made.
+// versionKey identifies a launch template version. A version never changes after it was created.
 type versionKey struct {
 	template string
 	number   int64
 }
 
-// templateVersion is what matters of a launch template version. Its image is an AMI or an SSM
-// alias.
+// templateVersion is the part of a launch template version that matters. Its image is an AMI or an SSM alias.
 type templateVersion struct {
 	name, image string
 	// spot is true for a version that asks for Spot instances.
@@ -36,15 +35,15 @@ type templateVersion struct {
 
 func (v templateVersion) isAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
-// seenInstance is where an instance was last seen, zero for nowhere. A node may be there a moment
-// longer than its machine.
+// seenInstance is the group in which an instance was last seen, zero for none. A node object may exist a moment longer than its
+// machine.
 type seenInstance struct {
 	group    string
 	outdated bool
 }
 
-// readGroup reads one Auto Scaling group, or the one behind a managed node group of that name.
-// It returns cloud.ErrNotFound when there is neither.
+// readGroup reads one Auto Scaling group by its own name or by its managed node group's name. It returns cloud.ErrNotFound if
+// neither exists.
 func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (*at.AutoScalingGroup, error) {
 	doing := fmt.Sprintf("reading Auto Scaling group %q in %s", name, p.region)
 	out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
@@ -72,8 +71,8 @@ func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (
 	return found, nil
 }
 
-// readGroupsOf reads the groups of the instances, by name. It asks for at most 50 instances at
-// once, and for no more of them once a group is known that lists them.
+// readGroupsOf reads the groups of the instances, sorted by name. It asks for at most 50 instances in one request. Instances of a
+// group that was already read are skipped.
 func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.AutoScalingGroup, error) {
 	var groups []at.AutoScalingGroup
 	known := map[string]bool{}
@@ -107,7 +106,7 @@ func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.A
 	return groups, nil
 }
 
-// withoutListed leaves out the instances that the groups list.
+// withoutListed returns the instances that none of the groups lists.
 func withoutListed(instances []string, groups []at.AutoScalingGroup) []string {
 	listed := map[string]bool{}
 	for i := range groups {
@@ -133,7 +132,7 @@ func (p *Provider) describeGroups(ctx context.Context, in *autoscaling.DescribeA
 	return groups, nil
 }
 
-// readTemplates reads the version numbers that $Latest and $Default stand for now.
+// readTemplates reads the version numbers that $Latest and $Default currently stand for.
 func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]et.LaunchTemplate, error) {
 	templates := map[string]et.LaunchTemplate{}
 	if len(ids) == 0 {
@@ -149,16 +148,15 @@ func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]
 	return templates, nil
 }
 
-// readVersions reads template versions, each once. Images named through SSM are left as they are
-// named.
+// readVersions reads template versions, each once. It does not resolve SSM aliases of images.
 func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
 	return p.versions.fill(keys, func(unknown []versionKey) (map[versionKey]templateVersion, error) {
 		return p.describeVersions(ctx, unknown, false)
 	})
 }
 
-// resolveAliases reads which AMIs the aliases among the versions stand for now: one call per
-// template that has any.
+// resolveAliases reads the AMIs that the aliases among the versions currently stand for. It sends one request for each template
+// that has an alias.
 func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
 	var aliases []versionKey
 	for key, v := range versions {
@@ -172,7 +170,7 @@ func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]t
 	return out, err
 }
 
-// describeVersions sends one request for each template. Its error comes with those that were read.
+// describeVersions sends one request for each template. With an error it still returns the versions that were read before.
 func (p *Provider) describeVersions(ctx context.Context, keys []versionKey, resolve bool) (map[versionKey]templateVersion, error) {
 	numbers := map[string][]string{}
 	for _, key := range keys {
@@ -204,8 +202,7 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 	return read
 }
 
-// refusedTemplate makes an absentError of the answer that a template or a version of it does not
-// exist.
+// refusedTemplate converts AWS's answer that a template or its version does not exist to an absentError.
 func refusedTemplate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
 		return newAbsentError("%v: point the group at a version that exists, or name one with --to", err)
@@ -213,10 +210,10 @@ func refusedTemplate(err error) error {
 	return err
 }
 
-// unknownKubernetes is what a group does without whose images cannot be read.
+// unknownKubernetes is what stays unknown if a group's images cannot be read.
 const unknownKubernetes = "the Kubernetes version of its images is not known"
 
-// describeUnread says what is done without because reading it returned the error, nothing where there was none.
+// describeUnread returns what stays unknown because of the error, nil without an error.
 func describeUnread(without string, err error) []string {
 	if err == nil {
 		return nil
@@ -224,12 +221,11 @@ func describeUnread(without string, err error) []string {
 	return []string{without + ": " + err.Error()}
 }
 
-// describeImages reads what the AMIs are, each once. One that does not exist, or that this account
-// may not use, has no id.
+// describeImages reads the AMIs, each once. An AMI that does not exist, or that this account may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
 	named := slices.DeleteFunc(ids, func(id string) bool { return id == "" })
 	return p.images.fill(named, func(unknown []string) (map[string]image, error) {
-		// A filter, because naming IDs returns an error when one of them does not exist.
+		// Naming the IDs instead of filtering would return an error if one of them does not exist.
 		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: filterBy("image-id", unknown), IncludeDeprecated: sdk.Bool(true)})
 		if err != nil {
 			return nil, explainError("reading images "+strings.Join(unknown, ", "), err)
@@ -245,12 +241,11 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 	})
 }
 
-// machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know
-// (yet) are left out.
+// machineImages reads the AMIs of the instances, each once. Instances that EC2 does not know (yet) are left out.
 func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
 	return p.instanceImages.fill(instances, func(unknown []string) (map[string]string, error) {
 		read := map[string]string{}
-		for batch := range slices.Chunk(unknown, 200) { // the most values a filter takes
+		for batch := range slices.Chunk(unknown, 200) { // the maximum number of values in a filter
 			pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", batch), MaxResults: sdk.Int32(1000)})
 			for pages.HasMorePages() {
 				out, err := pages.NextPage(ctx)
@@ -266,7 +261,7 @@ func (p *Provider) machineImages(ctx context.Context, instances []string) (map[s
 	})
 }
 
-// machinesIn are the instances of reservations.
+// machinesIn returns the instances of the reservations.
 func machinesIn(reservations []et.Reservation) (all []et.Instance) {
 	for _, r := range reservations {
 		all = append(all, r.Instances...)
@@ -274,8 +269,8 @@ func machinesIn(reservations []et.Reservation) (all []et.Instance) {
 	return all
 }
 
-// refreshStatus is the status of the group's newest instance refresh, "" without one. At most one
-// is active, and it is the newest.
+// refreshStatus returns the status of the group's newest instance refresh, "" without one. At most one refresh is active, and it
+// is the newest.
 func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRefreshStatus, error) {
 	out, err := p.autoscaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(1),
@@ -289,7 +284,7 @@ func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRe
 	return out.InstanceRefreshes[0].Status, nil
 }
 
-// newestFailure is the group's newest failed launch.
+// newestFailure returns the group's newest failed launch.
 func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.LaunchFailure, error) {
 	out, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(50),
@@ -300,8 +295,7 @@ func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.Lau
 	return newestLaunchFailure(out.Activities), nil
 }
 
-// otherGroupUsing names another group that launches from the template's newest version, "" when
-// there is none.
+// otherGroupUsing returns the name of another group that launches from the template's newest version, "" if there is none.
 func (p *Provider) otherGroupUsing(ctx context.Context, asg, template string) (string, error) {
 	groups, err := p.describeGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
 	if err != nil {

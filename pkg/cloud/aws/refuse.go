@@ -12,8 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
-// are the group's, judged; refresh is the status of an active instance refresh.
+// refusalReason returns why the group must not be upgraded, with the remedy; "" if it may be.
+// instances are the group's instances after they were judged. refresh is the status of the newest
+// instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
 	return cmp.Or(refuseDeleted(g), refuseChanged(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g), refuseProtected(g, instances))
 }
@@ -25,8 +26,8 @@ func refuseDeleted(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseChanged refuses groups that another service of AWS changes: one that manages them, or an
-// instance refresh whose status says that it may still touch instances.
+// refuseChanged refuses groups that another AWS service changes: a service that manages them, or an
+// instance refresh that may still replace instances.
 func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
 	if g.Operator != nil {
 		return fmt.Sprintf("%s manages it and nothing else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
@@ -58,7 +59,8 @@ func refuseUnits(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseSuspended refuses groups that cannot bring up a working node, or give one back.
+// refuseSuspended refuses groups with a suspended process that is needed to launch a working node
+// or to terminate one.
 func refuseSuspended(g *at.AutoScalingGroup) string {
 	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
@@ -68,8 +70,8 @@ func refuseSuspended(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseWarmPool refuses groups with a warm pool: the instances in it are not listed, and may be of
-// an old template.
+// refuseWarmPool refuses groups with a warm pool. The group does not list the pool's instances, and
+// they may be outdated.
 func refuseWarmPool(g *at.AutoScalingGroup) string {
 	if g.WarmPoolConfiguration == nil {
 		return ""
@@ -78,8 +80,8 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 		nameGroup("aws autoscaling delete-warm-pool", g))
 }
 
-// refuseProtected refuses groups that protect outdated instances. AWS itself would not:
-// protection guards against scale-in and not against TerminateInstanceInAutoScalingGroup.
+// refuseProtected refuses groups that protect outdated instances from scale-in. AWS itself would
+// not refuse, since the protection does not apply to TerminateInstanceInAutoScalingGroup.
 func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) string {
 	var protected []string
 	for _, i := range instances {
@@ -98,7 +100,7 @@ func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) str
 	return which + ": " + shell.Command(nameGroup("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
 }
 
-// nameGroup returns a command of the AWS CLI with the option that names the group.
+// nameGroup appends the option that names the group to a command of the AWS CLI.
 func nameGroup(command string, g *at.AutoScalingGroup) string {
 	return command + " " + shell.Option("--auto-scaling-group-name", sdk.ToString(g.AutoScalingGroupName))
 }

@@ -10,14 +10,14 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// imageSeries is a line of EKS-optimized images, with its public parameters (EKS user guide,
+// imageSeries is a line of EKS-optimized images, with its public SSM parameters (EKS user guide,
 // "Retrieve recommended Amazon Linux AMI IDs"; Bottlerocket README, "Finding an AMI").
 type imageSeries struct {
-	// folder holds the images of one Kubernetes version, newest is the one that is recommended
-	// within it, and exact one of a release. Both formats take the Kubernetes version, and exact
-	// the release's date or, for Bottlerocket, the release.
+	// folder is the path of the images of one Kubernetes version. newest is the recommended image
+	// in it, and exact is the image of one release. folder and exact are formats that take the
+	// Kubernetes version. exact also takes the release's date or, for Bottlerocket, the release.
 	folder, newest, exact string
-	// release is the parameter of an image that holds its release.
+	// release is the parameter of an image that has its release.
 	release string
 }
 
@@ -35,8 +35,8 @@ func bottlerocket(variant, arch string) imageSeries {
 	}
 }
 
-// seriesOf is the series that EKS takes the images of an AMI type from. It has no folder where
-// none is known: of Windows no parameter holds the release.
+// seriesOf returns the series that EKS takes the images of an AMI type from. Its folder is empty if
+// the series is not known: for Windows no parameter has the release.
 func seriesOf(t kt.AMITypes) imageSeries {
 	return map[kt.AMITypes]imageSeries{
 		kt.AMITypesAl2023X8664Standard: amazonLinux("amazon-linux-2023/x86_64/standard", "amazon-eks-node-al2023-x86_64-standard"),
@@ -62,14 +62,15 @@ func seriesOf(t kt.AMITypes) imageSeries {
 
 func (s imageSeries) isKnown() bool { return s.folder != "" }
 
-// newestParameters are the parameters that hold release and AMI of the newest image for a
-// Kubernetes version.
+// newestParameters returns the names of the parameters that have the release and the AMI of the
+// newest image for a Kubernetes version.
 func (s imageSeries) newestParameters(kubernetes string) (release, image string) {
 	path := fmt.Sprintf(s.folder, kubernetes) + s.newest
 	return path + "/" + s.release, path + "/image_id"
 }
 
-// exactParameters are the parameters that hold the AMI of a release, and the release that the AMI is of.
+// exactParameters returns the names of the parameters that have the AMI of a release, and the
+// release which that AMI belongs to.
 func (s imageSeries) exactParameters(kubernetes, release string) (image, of string) {
 	build := release
 	if s.newest == "recommended" {
@@ -79,16 +80,16 @@ func (s imageSeries) exactParameters(kubernetes, release string) (image, of stri
 	return path + "/image_id", path + "/" + s.release
 }
 
-// isBottlerocket reports whether the releases of an AMI type count Bottlerocket's own versions,
-// which say nothing of Kubernetes.
+// isBottlerocket reports whether the releases of an AMI type are versions of Bottlerocket, which do
+// not contain a Kubernetes version.
 func isBottlerocket(t kt.AMITypes) bool { return strings.HasPrefix(string(t), "BOTTLEROCKET_") }
 
-// releaseForm is the form of a release: 1.33.4-20261101 of Amazon Linux (Kubernetes and date),
+// releaseForm matches a release: 1.33.4-20261101 of Amazon Linux (Kubernetes and date),
 // 1.33-2026.11.10 of Windows (the same), 1.50.0-fcf71a47 of Bottlerocket (its own version).
 var releaseForm = regexp.MustCompile(`^([0-9]+\.[0-9]+)(\.[0-9]+)?-[0-9a-f.]+$`)
 
-// kubernetesOfRelease is the Kubernetes version of a release, "1.33"; that of the group for
-// releases that do not say.
+// kubernetesOfRelease returns the Kubernetes version in a release, "1.33", or ofGroup if the
+// release does not contain it.
 func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 	if found := releaseForm.FindStringSubmatch(release); found != nil && !isBottlerocket(t) {
 		return found[1]
@@ -96,8 +97,8 @@ func kubernetesOfRelease(t kt.AMITypes, release, ofGroup string) string {
 	return ofGroup
 }
 
-// kubeletOfRelease is the kubelet's version as nodes tell it: "v1.33.4", "v1.33" where the release
-// says no more.
+// kubeletOfRelease returns the kubelet's version as nodes report it: "v1.33.4", or "v1.33" if the
+// release contains no patch version.
 func kubeletOfRelease(t kt.AMITypes, release, kubernetes string) string {
 	found := releaseForm.FindStringSubmatch(release)
 	switch {
@@ -110,8 +111,8 @@ func kubeletOfRelease(t kt.AMITypes, release, kubernetes string) string {
 	}
 }
 
-// compareReleases tells which of two releases of an AMI type is older: by numbers from left to
-// right. What distinguishes two builds of one version of Bottlerocket says nothing of their age.
+// compareReleases compares the age of two releases of an AMI type, number by number from left to
+// right. It ignores the build of a Bottlerocket version, which does not show its age.
 func compareReleases(t kt.AMITypes, a, b string) int {
 	if isBottlerocket(t) {
 		a, _, _ = strings.Cut(a, "-")
@@ -120,14 +121,14 @@ func compareReleases(t kt.AMITypes, a, b string) int {
 	return compareVersions(a, b)
 }
 
-// compareVersions tells which of two Kubernetes versions, 1.9 and 1.33, is older.
+// compareVersions compares two Kubernetes versions, 1.9 and 1.33.
 func compareVersions(a, b string) int { return slices.Compare(numbersIn(a), numbersIn(b)) }
 
-// numbersIn lists the numbers of a version, 1, 33, 4 and 20261101 of 1.33.4-20261101.
+// numbersIn lists the numbers of a version: 1, 33, 4 and 20261101 of 1.33.4-20261101.
 func numbersIn(version string) []int {
 	var out []int
 	for _, digits := range strings.FieldsFunc(version, func(r rune) bool { return r == '.' || r == '-' }) {
-		n, _ := strconv.Atoi(digits) // what is no number counts as 0
+		n, _ := strconv.Atoi(digits) // text that is not a number counts as 0
 		out = append(out, n)
 	}
 	return out

@@ -11,13 +11,13 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// credentialRenewal sends a request once more, with new credentials, when AWS says that the session
-// of those it had is over. The SDK asks for new ones only when its own have expired by the time
-// that came with them (aws/credential_cache.go), and a session may be ended before that time. The
-// refusal had no effect, so that this is for requests, too, that must not have theirs twice.
+// credentialRenewal repeats a request once, with new credentials, if AWS answers that the session
+// of the old ones has ended. The SDK asks for new credentials only when the old ones reach their
+// expiry time (aws/credential_cache.go), and a session may be ended earlier. The refused request
+// had no effect, so even requests that must have only one effect can be repeated.
 type credentialRenewal struct{ *sdk.CredentialsCache }
 
-// addCredentialRenewal has the clients of a configuration renew its credentials.
+// addCredentialRenewal makes the clients of a configuration renew its credentials.
 func addCredentialRenewal(cfg *sdk.Config) {
 	cache, ok := cfg.Credentials.(*sdk.CredentialsCache)
 	if !ok {
@@ -35,7 +35,7 @@ func (credentialRenewal) ID() string { return "RenewCredentials" }
 func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	used, unknown := r.Retrieve(ctx)
 	first := in
-	first.Request = smithyhttp.RequestCloner(in.Request) // what signs a request changes it
+	first.Request = smithyhttp.RequestCloner(in.Request) // signing changes a request
 	out, metadata, err := next.HandleFinalize(ctx, first)
 	api, answered := errors.AsType[smithy.APIError](err)
 	if unknown != nil || !answered || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
@@ -47,8 +47,8 @@ func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.Fin
 	return next.HandleFinalize(ctx, in)
 }
 
-// renewCredentials reports whether there are other credentials than those that were used: those of
-// a profile or of the environment stay the same.
+// renewCredentials reports whether there are other credentials now than the used ones. Credentials
+// of a profile or of the environment stay the same.
 func (r credentialRenewal) renewCredentials(ctx context.Context, used *sdk.Credentials) bool {
 	now, err := r.Retrieve(ctx)
 	if err == nil && sameSession(&now, used) {

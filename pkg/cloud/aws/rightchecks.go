@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// verdict is what AWS says beforehand of an action.
+// verdict is what AWS answers in advance about an action.
 type verdict int
 
 const (
@@ -20,18 +20,18 @@ const (
 	denied
 )
 
-// rightCheck is actions that an upgrade takes of one resource, "" where its ARN is not known.
+// rightCheck lists actions that an upgrade does on one resource, "" if its ARN is not known.
 type rightCheck struct {
 	resource string
 	actions  []string
-	// template is the ARN of the launch template that AWS asks the actions for, "" for none.
+	// template is the ARN of the launch template that AWS also checks for the actions, "" for none.
 	template string
 }
 
-// rightChecks are what IAM has to be asked for an upgrade of the group, whose ARN is given.
-// Policies may be limited to resources, so each action is asked for the resource that AWS
-// authorizes it by. Machines and fleets do not exist yet: policies can name them by * alone, so any
-// ID stands for them (Service Authorization Reference, EC2).
+// rightChecks lists the questions to IAM for an upgrade of the group, whose ARN is given. Policies
+// may be limited to resources, so each action is checked with the resource that AWS authorizes it
+// by. Machines and fleets do not exist yet. Policies can name them only by *, so the checks use any
+// ID (Service Authorization Reference, EC2).
 func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 	if group.Managed != nil {
 		return []rightCheck{{resource: arn, actions: []string{"eks:UpdateNodegroupVersion"}}}
@@ -43,7 +43,7 @@ func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 		}},
 		{resource: ec2ARN(arn, "fleet/fleet-00000000-0000-0000-0000-000000000000"), actions: []string{"ec2:CreateFleet"}},
 	}
-	// Auto Scaling asks for it where a group is pointed at another template version (its user
+	// Auto Scaling needs ec2:RunInstances to point a group at another template version (its user
 	// guide, "Control Amazon EC2 launch template usage in Auto Scaling groups").
 	if to := pointerOf(group); to.Image != "" || to.Template != "" && group.Pointed.ID != group.Wanted.ID {
 		checks = append(checks, rightCheck{resource: ec2ARN(arn, "instance/i-00000000000000000"), actions: []string{"ec2:RunInstances"}, template: ec2ARN(arn, "launch-template/"+to.Template)})
@@ -51,8 +51,9 @@ func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 	return checks
 }
 
-// ec2ARN is a resource of EC2 in the account and region of an Auto Scaling group,
-// "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup:…"; "" when that is not known.
+// ec2ARN returns the ARN of an EC2 resource in the account and region of an Auto Scaling group,
+// "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup:…". It returns "" if the group's ARN
+// is not known.
 func ec2ARN(group, resource string) string {
 	arn, err := awsarn.Parse(group)
 	if err != nil {
@@ -62,12 +63,13 @@ func ec2ARN(group, resource string) string {
 	return arn.String()
 }
 
-// principalOf is whose policies count for a caller, as IAM names it: a user is one, and a session
-// has those of its role. It is false for the root user and for federated users, whom IAM does not
-// simulate (IAM API, SimulatePrincipalPolicy). A role's path is not in the name of its session;
-// where it has one, IAM knows no role of the name that is returned.
+// principalOf returns the IAM user or role whose policies apply to a caller: a user is its own
+// principal, and a session has the policies of its role. ok is false for the root user and for
+// federated users, whom IAM does not simulate (IAM API, SimulatePrincipalPolicy). The ARN of a
+// session does not contain the role's path. If the role has a path, IAM does not find the returned
+// role.
 func principalOf(caller string) (principal string, ok bool) {
-	arn, _ := awsarn.Parse(caller) // zero for what is none
+	arn, _ := awsarn.Parse(caller) // zero if it is not an ARN
 	kind, rest, _ := strings.Cut(arn.Resource, "/")
 	switch {
 	case arn.Service == "iam" && kind == "user":
@@ -81,10 +83,10 @@ func principalOf(caller string) (principal string, ok bool) {
 	}
 }
 
-// judgeSimulation reads from IAM's results whether the action is allowed on the resource. In doubt
-// it is unverified: a refusal that rests on values which the request will have and the simulation
-// has not, such as tags, need not be one; and IAM takes conditions of an organization's policies
-// for a refusal (https://github.com/aws/aws-sdk/issues/102).
+// judgeSimulation reads from IAM's results whether the action is allowed on the resource. A refusal
+// is unverified if it depends on values that the simulation lacks and the request will have, such
+// as tags. It is also unverified if an organization's policies refuse, because IAM treats their
+// conditions as refusals (https://github.com/aws/aws-sdk/issues/102).
 func judgeSimulation(results []it.EvaluationResult, action, resource string) verdict {
 	i := slices.IndexFunc(results, func(r it.EvaluationResult) bool { return strings.EqualFold(sdk.ToString(r.EvalActionName), action) })
 	if i < 0 {

@@ -17,12 +17,12 @@ import (
 
 var _ cloud.Authorizer = (*Provider)(nil)
 
-// addsVersion is the action that a dry run of EC2 answers for.
+// addsVersion is the action that an EC2 dry run can check.
 const addsVersion = "ec2:CreateLaunchTemplateVersion"
 
-// AskRights implements cloud.Authorizer. EC2 answers a dry run of the one request that upgrades to
-// an AMI make of it; Auto Scaling and EKS have no dry run, so IAM is asked to simulate the user's
-// policies. What neither answers is unverified.
+// AskRights implements cloud.Authorizer. EC2 has a dry run for its only request, which adds a
+// template version for an AMI. Auto Scaling and EKS have no dry run, so IAM simulates the user's
+// policies. Permissions without an answer are unverified.
 func (p *Provider) AskRights(ctx context.Context, group *nodegroup.Group) cloud.Rights {
 	var r cloud.Rights
 	if add := newVersionCheck(group); add != nil {
@@ -50,8 +50,8 @@ func addVerdict(r *cloud.Rights, action string, v verdict) {
 	}
 }
 
-// newVersionCheck is the dry run of adding a version to the group's template, nil where the upgrade
-// goes to a version that is there.
+// newVersionCheck returns the dry run of adding a version to the group's template, nil if the
+// upgrade uses an existing version.
 func newVersionCheck(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInput {
 	to := pointerOf(group)
 	if group.Managed != nil || to.Image == "" {
@@ -62,7 +62,8 @@ func newVersionCheck(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInp
 	}
 }
 
-// pointerOf is where an Auto Scaling group is to point, zero where that cannot be read.
+// pointerOf returns the wanted revision's pointer of an Auto Scaling group, zero if it cannot be
+// read.
 func pointerOf(group *nodegroup.Group) revisionPointer {
 	var to revisionPointer
 	if json.Unmarshal([]byte(group.Wanted.Spec), &to) != nil {
@@ -71,7 +72,8 @@ func pointerOf(group *nodegroup.Group) revisionPointer {
 	return to
 }
 
-// judgeDryRun reads the answer to a dry run: EC2 says yes by an error, too.
+// judgeDryRun reads the answer to a dry run. EC2 answers with an error even if the action is
+// allowed.
 func judgeDryRun(err error) verdict {
 	switch answer, ok := errors.AsType[smithy.APIError](err); {
 	case ok && answer.ErrorCode() == "DryRunOperation":

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// simulationTime is how long IAM may take for all of its answers. It has no endpoint in many
-// private networks, and a plan must not wait for it there.
+// simulationTime is how long IAM may take for all of its answers. Many private networks have no
+// endpoint of IAM, and a plan must not wait for it there.
 const simulationTime = 5 * time.Second
 
 // policySimulator asks IAM what the user's own policies allow.
@@ -22,8 +22,8 @@ type policySimulator struct {
 	sts    *sts.Client
 }
 
-// simulate asks IAM which of the actions the user's own policies allow. Those without an answer are
-// left out: all, where IAM may not be asked or is out of reach.
+// simulate asks IAM which of the actions the user's own policies allow. Actions without an answer
+// are missing from the result. If IAM refuses to answer or cannot be reached, all are missing.
 func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map[string]verdict {
 	ctx, cancel := context.WithTimeout(ctx, simulationTime)
 	defer cancel()
@@ -54,11 +54,12 @@ func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map
 	return verdicts
 }
 
-// simulateActions asks for the actions of one resource. Those of several would be evaluated in all
-// combinations, and IAM refuses actions that are authorized by different resources in one request
-// (InvalidInput, "require different authorization information").
+// simulateActions asks IAM about the actions of one resource. IAM would evaluate several resources
+// in all combinations. It also refuses a request whose actions are authorized by different
+// resources (InvalidInput, "require different authorization information").
 func (s *policySimulator) simulateActions(ctx context.Context, principal string, check rightCheck) ([]it.EvaluationResult, error) {
-	// Policies that keep users to some regions and launch templates are common, and these are known.
+	// Policies that limit users to some regions and launch templates are common, and both values
+	// are known.
 	known := []it.ContextEntry{{
 		ContextKeyName: sdk.String("aws:RequestedRegion"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{s.region},
 	}}

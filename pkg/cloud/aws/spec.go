@@ -24,8 +24,8 @@ const (
 	defaultVersion = "$Default"
 )
 
-// refusedError is a reason not to drive a group, with the remedy. It is an error on its way to
-// upgrade.Group.Refusal.
+// refusedError is a reason not to upgrade a group, with the remedy. It becomes
+// nodegroup.Group.Refusal.
 type refusedError string
 
 func (r refusedError) Error() string { return string(r) }
@@ -50,9 +50,9 @@ func isAbsent(err error) bool {
 	return absent
 }
 
-// launchSourceOf reads what the group launches from, as it is written there: a launch
-// configuration, a launch template, or the base of a mixed instances policy with those of its
-// overrides that differ from it. It returns a refusedError when the group has none of these.
+// launchSourceOf reads the launch source that is written in the group: a launch configuration, a
+// launch template, or the base of a mixed instances policy with the overrides that differ from it.
+// It returns a refusedError if the group has none of these.
 func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
 	var s launchSource
 	switch {
@@ -99,7 +99,7 @@ func launchNamedBy(s *at.LaunchTemplateSpecification) launch {
 	}
 }
 
-// movingTemplates lists the templates whose $Latest or $Default the source or the target names,
+// movingTemplates lists the templates that the source or the target uses by $Latest or $Default,
 // sorted.
 func (s *launchSource) movingTemplates(wish target) []string {
 	ids := map[string]bool{}
@@ -114,8 +114,7 @@ func (s *launchSource) movingTemplates(wish target) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// usesNewestVersion reports whether the group launches from the newest version of the template,
-// whatever that is.
+// usesNewestVersion reports whether the group launches from $Latest of the template.
 func usesNewestVersion(g *at.AutoScalingGroup, template string) bool {
 	s, err := launchSourceOf(g)
 	if err != nil {
@@ -129,8 +128,8 @@ type launch struct {
 	configuration string
 	template      string // id
 	name          string // of the template
-	// written is the version as the group names it, a number, $Latest or $Default; "" once it is
-	// resolved to the number.
+	// written is the version as the group names it: a number, $Latest or $Default. It is "" after
+	// the version was resolved to a number.
 	written string
 	version int64
 	// image is the AMI; empty when it is not known.
@@ -151,25 +150,26 @@ func (l launch) labelText() string {
 	}
 }
 
-// launchSource is what a group launches from: first as it is written in the group, then resolved
-// to numbers and images.
+// launchSource is what a group launches from. At first it is as written in the group, later it is
+// resolved to numbers and images.
 type launchSource struct {
 	base      launch
 	overrides []override
-	// imageOnly makes the image count and the version number not: the target is an AMI.
+	// imageOnly is true if the target is an AMI. Then only the image is compared and not the
+	// version number.
 	imageOnly bool
 }
 
-// override is an entry of a mixed instances policy that launches from something of its own. Its
-// instance type is empty where it names requirements instead.
+// override is an entry of a mixed instances policy that has its own template or image. Its instance
+// type is empty if it names requirements instead.
 type override struct {
 	instanceType string
 	launch
 }
 
-// resolveVersions puts numbers in place of what is written. templates holds at least those
-// templates of which the source names a moving version. It returns a refusedError for a version
-// that is no number.
+// resolveVersions returns the source with version numbers in place of $Latest and $Default.
+// templates has at least the templates that the source names by an alias. It returns a refusedError
+// for a version that is not a number.
 func (s launchSource) resolveVersions(templates map[string]et.LaunchTemplate) (launchSource, error) {
 	s.overrides = slices.Clone(s.overrides)
 	for _, l := range s.allLaunches() {
@@ -191,7 +191,7 @@ func (l *launch) resolveVersion(templates map[string]et.LaunchTemplate) error {
 	case l.written == defaultVersion && ok:
 		l.version = sdk.ToInt64(known.DefaultVersionNumber)
 	default:
-		l.version, _ = strconv.ParseInt(l.written, 10, 64) // what is no number is refused below
+		l.version, _ = strconv.ParseInt(l.written, 10, 64) // a version that is not a number is refused below
 	}
 	if l.version < 1 {
 		return newAbsentError("launch template %s has no version %q: point the group at one that exists", l.template, l.written)
@@ -200,7 +200,7 @@ func (l *launch) resolveVersion(templates map[string]et.LaunchTemplate) error {
 	return nil
 }
 
-// allLaunches are all ways the group launches, to be filled in.
+// allLaunches returns pointers to all launches of the source, so that the caller can change them.
 func (s *launchSource) allLaunches() []*launch {
 	out := []*launch{&s.base}
 	for i := range s.overrides {
@@ -209,7 +209,7 @@ func (s *launchSource) allLaunches() []*launch {
 	return out
 }
 
-// target is what --to asks for; its zero value asks for what the group says.
+// target is what --to asks for. The zero value asks for the group's own source.
 type target struct {
 	version string
 	image   string
@@ -237,8 +237,8 @@ func parseTarget(text string) (target, error) {
 	return target{}, newAbsentError("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
 }
 
-// withTarget is the source that the target makes of what the group launches from now. It
-// returns a refusedError where the target does not fit the group.
+// withTarget returns the source that the group has after moving to the target. It returns a
+// refusedError if the target does not fit the group.
 func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplate) (launchSource, error) {
 	switch {
 	case t == target{}:
@@ -257,9 +257,9 @@ func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplat
 	return s, err
 }
 
-// revisionID is equal for two sources exactly when instances of one are current for the other.
-// Template version and image: "lt-0abc:7:ami-0123"; when the image alone counts:
-// "lt-0abc@ami-0123".
+// revisionID returns an ID. Two sources have the same ID exactly if instances of one are current
+// for the other. The ID has the template version and image, "lt-0abc:7:ami-0123", or only the
+// template and image, "lt-0abc@ami-0123", if the target is an AMI.
 func (s *launchSource) revisionID() string {
 	switch {
 	case s.base.configuration != "":
@@ -275,7 +275,8 @@ func (s *launchSource) revisionID() string {
 	return b.String()
 }
 
-// revisionName is for people: "workers:7", and "workers@ami-0123" when the image alone counts.
+// revisionName returns the name for people: "workers:7", or "workers@ami-0123" if the target is an
+// AMI.
 func (s *launchSource) revisionName() string {
 	if s.imageOnly && s.base.configuration == "" {
 		return cmp.Or(s.base.name, s.base.template) + "@" + s.base.image
@@ -283,8 +284,8 @@ func (s *launchSource) revisionName() string {
 	return s.base.labelText()
 }
 
-// revisionPointer is the JSON of upgrade.Revision.Spec: all that is needed to point a group at a
-// revision. Templates of single instance types are not in it, because they are never changed.
+// revisionPointer is the JSON of nodegroup.Revision.Spec: everything that is needed to point a
+// group at a revision. It omits the templates of single instance types, because these never change.
 type revisionPointer struct {
 	LaunchConfiguration string `json:"launchConfiguration,omitempty"`
 	Template            string `json:"launchTemplate,omitempty"`
@@ -293,13 +294,13 @@ type revisionPointer struct {
 	Image   string `json:"image,omitempty"`
 }
 
-// describeRevision describes the source to package upgrade.
+// describeRevision returns the source as a revision for package upgrade.
 func (s *launchSource) describeRevision(images map[string]image) nodegroup.Revision {
 	p := revisionPointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
 	if p.Version == 0 && s.base.configuration == "" {
-		p.Image = s.base.image // a version with it may not exist yet
+		p.Image = s.base.image // a version with this image may not exist yet
 	}
-	text, _ := json.Marshal(p) // strings and a number always marshal
+	text, _ := json.Marshal(p) // marshalling strings and a number cannot fail
 	return nodegroup.Revision{
 		ID: s.revisionID(), Name: s.revisionName(), Image: s.base.image, Kubernetes: images[s.base.image].kubernetes, Spec: string(text),
 	}

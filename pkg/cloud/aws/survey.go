@@ -21,13 +21,13 @@ import (
 
 var _ cloud.Surveyor = (*Provider)(nil)
 
-// surveyLimit is how many instances and how many activities a survey looks at: one request for
-// each.
+// surveyLimit is the maximum number of instances and of activities that a survey reads, with one
+// request each.
 const surveyLimit = 100
 
 // Survey implements cloud.Surveyor with one DescribeInstances, DescribeScalingActivities and
-// DescribeSubnets each. Auto Scaling keeps activities for six weeks. What could be read is returned
-// with an error, too.
+// DescribeSubnets each. Auto Scaling keeps activities for six weeks. With an error Survey still
+// returns what it could read.
 func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Survey, error) {
 	var s cloud.Survey
 	if len(group.Instances) == 0 {
@@ -58,8 +58,7 @@ func filterBy(name string, values []string) []et.Filter {
 	return []et.Filter{{Name: sdk.String(name), Values: values}}
 }
 
-// subnetsOf are the IDs of the subnets that machines are in, in order. A machine that has ended is
-// in none.
+// subnetsOf returns the IDs of the machines' subnets, sorted. A terminated machine has no subnet.
 func subnetsOf(machines []et.Instance) []string {
 	ids := map[string]bool{}
 	for _, i := range machines {
@@ -89,7 +88,7 @@ func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.S
 	return subnets, nil
 }
 
-// launchTimes is when each instance was launched, by ID.
+// launchTimes returns the launch time of each instance, by ID.
 func launchTimes(machines []et.Instance) map[string]time.Time {
 	at := map[string]time.Time{}
 	for _, i := range machines {
@@ -100,7 +99,7 @@ func launchTimes(machines []et.Instance) map[string]time.Time {
 	return at
 }
 
-// terminationTimes are how long the terminations among activities took that came to their end.
+// terminationTimes returns how long each successful termination among the activities took.
 func terminationTimes(activities []at.Activity) []time.Duration {
 	var took []time.Duration
 	for _, a := range activities {

@@ -1,6 +1,6 @@
-// Package manual is the provider for clusters whose cloud this program does not drive, or
-// has no credentials for. Groups and what is outdated in them come from node labels alone;
-// machines are added and removed by another actor.
+// Package manual is the provider for clusters whose cloud this program does not support, or has no credentials for. Only node
+// labels decide which groups there are and which of their nodes are outdated. The user or another process adds and removes
+// machines.
 package manual
 
 import (
@@ -22,25 +22,26 @@ const providerName = "manual"
 
 // Options configure a Provider.
 type Options struct {
-	// Selector makes one group of all nodes it matches. Without one, or with one that matches
-	// everything, the nodes' own labels say which group they are in.
+	// Selector makes one group of all nodes it matches. If it is nil or matches everything, the nodes' own labels name their
+	// groups.
 	Selector labels.Selector
-	// SelectorText names that group: the selector as it was typed. Empty: as Selector writes it.
+	// SelectorText is that group's name: the selector as the user typed it. If empty, it is Selector.String().
 	SelectorText string
 	// Current are the labels of a current node; a node that lacks one of them is outdated.
 	Current map[string]string
-	// ControlPlane lets control-plane nodes belong to groups.
+	// ControlPlane allows control-plane nodes in groups.
 	ControlPlane bool
-	// Unasked is the service that could tell more of the nodes and whose API is not used, "GKE"; "" where there is none.
+	// Unasked is the cloud service that knows more about the nodes but whose API this version does not use, such as "GKE". It is
+	// "" if there is none.
 	Unasked string
 }
 
-// Provider is cloud.Provider by node labels. It keeps no state and sends no requests.
+// Provider implements cloud.Provider by node labels. It keeps no state and sends no requests.
 type Provider struct{ options Options }
 
 var _ cloud.Provider = (*Provider)(nil)
 
-// New makes a Provider. It keeps the options' map and does not change it.
+// New returns a Provider. It keeps the options' map and does not change it.
 func New(o Options) *Provider {
 	switch {
 	case o.Selector == nil:
@@ -52,8 +53,8 @@ func New(o Options) *Provider {
 	return &Provider{options: o}
 }
 
-// groupLabels lists the labels whose value names the group of a node. The first that a node has counts. Labels of owners come
-// first: what they own stays theirs whatever else it carries.
+// groupLabels lists the labels whose value names a node's group. The first label that a node has decides. Labels of owners such
+// as Karpenter come first: an owner's node stays the owner's, whatever other labels it has.
 func groupLabels() []string {
 	return []string{
 		"karpenter.sh/nodepool",
@@ -67,8 +68,8 @@ func groupLabels() []string {
 	}
 }
 
-// groupOf names the group that the node's labels put it in or, without such a label, its owner; "" for none. Groups that are
-// named after their owner are called KEY=VALUE, so that they cannot be taken for a group that may be driven.
+// groupOf returns the node's group: from its labels or, without such a label, from its owner; "" for none. Groups that are named
+// after their owner are called KEY=VALUE, so that nobody mistakes them for groups that may be upgraded.
 func groupOf(node *corev1.Node) string {
 	for _, key := range groupLabels() {
 		value := node.Labels[key]
@@ -86,7 +87,7 @@ func groupOf(node *corev1.Node) string {
 // Name implements cloud.Provider.
 func (p *Provider) Name() string { return providerName }
 
-// Account implements cloud.Provider: there is none.
+// Account implements cloud.Provider. There is no account.
 func (p *Provider) Account(context.Context) (string, error) { return "", nil }
 
 // Groups implements cloud.Provider. It never returns an error.
@@ -104,9 +105,8 @@ func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.
 	return groups, nil
 }
 
-// Observe implements cloud.Provider. Only the nodes could tell whether a group has any, and
-// they are not here: it returns cloud.ErrNotFound for the empty name and, with a selector,
-// for any name but the selector's text.
+// Observe implements cloud.Provider. It does not have the nodes, so it cannot tell whether the group has any. It returns
+// cloud.ErrNotFound for the empty name and, with a selector, for every name except SelectorText.
 func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
 		return nodegroup.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
@@ -141,7 +141,7 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 	return cmp.Or(owned, target, unknown)
 }
 
-// nameOf names the node's group, "" for none.
+// nameOf returns the name of the node's group, "" for none.
 func (p *Provider) nameOf(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
 	case !p.options.ControlPlane && nodegroup.IsControlPlane(node):
@@ -155,19 +155,19 @@ func (p *Provider) nameOf(node *corev1.Node) string {
 	}
 }
 
-// Belongs implements cloud.Provider by the node's labels as they are now.
+// Belongs implements cloud.Provider. It uses the node's labels as they are now.
 func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	name := p.nameOf(node)
 	return name != "" && name == group.Name
 }
 
-// Outdated implements cloud.Provider: the node lacks a label of a current one. While no one
-// says what those are, no node is called outdated; the group's Refusal says why.
+// Outdated implements cloud.Provider: a node is outdated if it lacks a label in Current. Without Current no node is outdated, and
+// the group's Refusal explains why.
 func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	return !labels.SelectorFromSet(p.options.Current).Matches(labels.Set(node.Labels))
 }
 
-// Do implements cloud.Provider: there is no cloud to do anything.
+// Do implements cloud.Provider. There is no cloud, so no action is supported.
 func (p *Provider) Do(_ context.Context, _ string, action nodegroup.Action) error {
 	return cloud.Unsupported(providerName, action)
 }

@@ -1,5 +1,5 @@
-// Package recorded is the provider of a cluster that was written down: groups come from labels, and
-// what a cloud would tell of them from their nodes.
+// Package recorded is the provider of a cluster that was saved to a file. It takes the groups from
+// labels, and derives from the nodes what a cloud would report about them.
 package recorded
 
 import (
@@ -21,21 +21,21 @@ const labelOfNoNode = "kubectl-nodeupgrade/current"
 
 // Options configure a Provider.
 type Options struct {
-	// Options of the groups; without Current every node is to be replaced.
+	// Options are the options of the groups. Without Current every node is outdated.
 	manual.Options
-	// Provider is the name of the nodes' provider, "" for the one that their provider IDs tell.
+	// Provider is the name of the nodes' provider. If empty, the nodes' provider IDs decide.
 	Provider string
-	// Nodes are all that were written down.
+	// Nodes are all nodes in the file.
 	Nodes []*corev1.Node
 }
 
-// Provider is cloud.Provider of a cluster that was written down.
+// Provider implements cloud.Provider for a cluster that was saved to a file.
 type Provider struct {
 	*manual.Provider
 	options Options
 }
 
-// New makes a Provider.
+// New returns a Provider.
 func New(o Options) *Provider {
 	groups := o.Options
 	if len(groups.Current) == 0 {
@@ -44,9 +44,9 @@ func New(o Options) *Provider {
 	return &Provider{manual.New(groups), o}
 }
 
-// Observe is cloud.Provider's. A group whose nodes are machines of one cloud is taken for a group
-// of that cloud with just these nodes, which may launch in each of their zones; nodes that were
-// written by hand get a provider ID.
+// Observe implements cloud.Provider. If all nodes of the group are machines of one cloud, it
+// describes a group of that cloud with exactly these nodes, which may launch in each of their
+// zones. Nodes that were written by hand get a provider ID.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	g, err := p.Provider.Observe(ctx, cloud.Ref{Name: ref.Name})
 	if err != nil {
@@ -62,8 +62,8 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	return g, p.describeByNodes(&g, provider, own)
 }
 
-// describeWanted describes new nodes: as the user calls them, and as the newest of those that are
-// current already.
+// describeWanted returns the wanted revision: the user's name for it, and the kubelet version of
+// the newest current node.
 func (p *Provider) describeWanted(g *nodegroup.Group, to string, own []*corev1.Node) nodegroup.Revision {
 	wanted := g.Wanted
 	if len(p.options.Current) == 0 {
@@ -78,7 +78,8 @@ func (p *Provider) describeWanted(g *nodegroup.Group, to string, own []*corev1.N
 	return wanted
 }
 
-// chooseProvider is what the user named or else the provider that owns all of the nodes.
+// chooseProvider returns the provider that the user named, or else the provider that owns all of
+// the nodes.
 func (p *Provider) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	if p.options.Provider != "" {
 		return nodegroup.InfoOf(p.options.Provider)
@@ -91,8 +92,8 @@ func (p *Provider) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	return nodegroup.Info{}
 }
 
-// describeByNodes adds what the provider would tell of the group. It returns an error where a node
-// does not say its zone.
+// describeByNodes adds what the provider would report about the group. It returns an error if a
+// node does not name its zone.
 func (p *Provider) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
 	zones := map[string]bool{}
 	for _, node := range own {
@@ -100,7 +101,7 @@ func (p *Provider) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, 
 		if zone == "" {
 			return fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone)
 		}
-		if node.Spec.ProviderID == "" { // written by hand; Join finds the instance by it
+		if node.Spec.ProviderID == "" { // written by hand; Join needs the ID to find the instance
 			node.Spec.ProviderID = provider.Scheme + "/" + zone + "/" + node.Name
 		}
 		zones[zone] = true
