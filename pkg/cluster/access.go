@@ -16,10 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listReadRights lists what lists, plans, checks and status read, and what an
-// upgrade reads of workloads that do not recover, as
-// docs/permissions/kubernetes-read.yaml grants it. Each says what it does
-// without.
+// listReadRights lists the permissions that lists, plans, checks and status need, and those that an upgrade needs to read
+// workloads that do not recover. docs/permissions/kubernetes-read.yaml grants them. Without one of them, each of these reports
+// what it leaves out.
 func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
 	kinds := inventory.Kinds()
 	slices.SortStableFunc(kinds, func(a, b inventory.Kind) int { return strings.Compare(a.Group(), b.Group()) })
@@ -44,9 +43,8 @@ func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes 
 	return needed
 }
 
-// listNeededRights are what carrying a request out takes in the cluster, beyond the reads that the
-// plan has needed already; docs/permissions/kubernetes-operate.yaml grants them. Who aborts evicts
-// no pod.
+// listNeededRights lists the permissions that carrying out a request needs in the cluster, besides those that the plan needed
+// already. docs/permissions/kubernetes-operate.yaml grants them. evicts is false for an abort, which evicts no pod.
 func listNeededRights(request *record.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
@@ -62,7 +60,7 @@ func listNeededRights(request *record.Request, evicts bool, stateNamespace strin
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 	}
 	if !request.Strategy.Traits().Drains {
-		return needed // the group's own cloud drains, or no one does
+		return needed // either the cloud drains, or no node is drained
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"},
 		authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
@@ -80,16 +78,16 @@ func listNeededRights(request *record.Request, evicts bool, stateNamespace strin
 	return needed
 }
 
-// shortfall is something that an upgrade does only with some rights, each of which docs/permissions/kubernetes-read.yaml or
-// kubernetes-operate.yaml grants.
+// shortfall is a part of an upgrade that is left out if one of its permissions is missing. docs/permissions/kubernetes-read.yaml
+// or kubernetes-operate.yaml grants each of them.
 type shortfall struct {
-	// without says what happens where one of the rights is missing.
+	// without says what happens if one of the permissions is missing.
 	without string
 	rights  []authorizationv1.ResourceAttributes
 }
 
-// listShortfalls lists what carrying a request out leaves out where a right is missing. Nothing of it is read by an upgrade that drains
-// no node itself.
+// listShortfalls lists the parts of a request that are left out if a permission is missing. It is empty for an upgrade that
+// drains no node itself.
 func listShortfalls(request *record.Request) []shortfall {
 	if !request.Strategy.Traits().Drains {
 		return nil
@@ -117,8 +115,8 @@ func listShortfalls(request *record.Request) []shortfall {
 	}
 }
 
-// DescribeShortfalls says, one line each, what carrying a request out leaves out because a right is missing, and which. Where the server
-// does not answer, it says what may be left out: the upgrade itself goes on without a word.
+// DescribeShortfalls returns one line for each part of a request that is left out, with the missing permission. If the server
+// does not answer, it lists what may be left out, because the upgrade itself does not report it.
 func (c *Connection) DescribeShortfalls(ctx context.Context, request *record.Request) []string {
 	all := listShortfalls(request)
 	lines := make([]string, len(all))
@@ -135,26 +133,25 @@ func (c *Connection) DescribeShortfalls(ctx context.Context, request *record.Req
 			return nil
 		})
 	}
-	_ = questions.Wait() // none of them fails
+	_ = questions.Wait() // none of them returns an error
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
 }
 
-// ListMissingRights says which rights the user lacks that carrying a request out takes, with
-// evictions or without. Where the server does not answer the question, the requests themselves
-// will show.
+// ListMissingRights lists the permissions that the user lacks and that carrying out a request needs, with evictions or without.
+// If the server does not answer, it returns none, and the requests themselves will fail.
 func (c *Connection) ListMissingRights(ctx context.Context, request *record.Request, evicts bool, stateNamespace string) []string {
 	missing, _ := askRights(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
 	return missing
 }
 
-// ListMissingReads says which rights the user lacks that lists, plans, checks and status read with.
+// ListMissingReads lists the permissions that the user lacks and that lists, plans, checks and status need.
 func ListMissingReads(ctx context.Context, client kubernetes.Interface, stateNamespace string) []string {
 	missing, _ := askRights(ctx, client, listReadRights(stateNamespace))
 	return missing
 }
 
-// askRights asks the server about each of the rights, and returns those that the user lacks. The error is that of a question that got no
-// answer.
+// askRights asks the server about each permission, and returns those that the user lacks. It returns an error if a question got
+// no answer.
 func askRights(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) ([]string, error) {
 	missing := make([]string, len(needed))
 	var questions errgroup.Group
@@ -180,8 +177,8 @@ func describeRights(rights []authorizationv1.ResourceAttributes) string {
 	return strings.Join(texts, ", ")
 }
 
-// describeRight says a right as people do: "patch nodes", "create pods/eviction", "update leases in
-// namespace kube-system".
+// describeRight describes a permission for people: "patch nodes", "create pods/eviction", "update leases in namespace
+// kube-system".
 func describeRight(a *authorizationv1.ResourceAttributes) string {
 	text := a.Verb + " " + a.Resource
 	if a.Subresource != "" {
@@ -193,8 +190,8 @@ func describeRight(a *authorizationv1.ResourceAttributes) string {
 	return text
 }
 
-// AdviseDenied adds to an error of the API server what a user without the right, or with old credentials, can do. It returns other
-// errors as they are.
+// AdviseDenied adds a remedy to an error of the API server about missing permissions or old credentials. It returns other errors
+// unchanged.
 func AdviseDenied(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -206,5 +203,5 @@ func AdviseDenied(err error) error {
 	}
 }
 
-// renewCredentials is what to do about credentials that the API server does not accept.
+// renewCredentials is the remedy for credentials that the API server does not accept.
 const renewCredentials = "log in again, or renew the token of the kubeconfig's user"

@@ -15,22 +15,23 @@ import (
 )
 
 const (
-	// statusNamespace and statusName are where cluster-autoscaler says what it does (its FAQ, "How
-	// can I see what Cluster Autoscaler is doing?"), statusUpdated is when it did, in statusTime's
-	// form.
+	// statusNamespace and statusName name the ConfigMap in which cluster-autoscaler writes its
+	// status (its FAQ, "How can I see what Cluster Autoscaler is doing?"). statusUpdated is the
+	// annotation with the time of the last write, in the format statusTime.
 	statusNamespace = "kube-system"
 	statusName      = "cluster-autoscaler-status"
 	statusUpdated   = "cluster-autoscaler.kubernetes.io/last-updated"
 	statusTime      = "2006-01-02 15:04:05.999999999 -0700 MST"
-	// staleStatus is the age of a status that no autoscaler keeps up any more.
+	// staleStatus is the age from which a status counts as abandoned.
 	staleStatus = 15 * time.Minute
 )
 
-// groupName finds the names of groups in a status.
+// groupName matches the names of groups in a status.
 var groupName = regexp.MustCompile(`(?m)^[\s-]*[Nn]ame:\s*"?([^\s"]+)`)
 
-// FindAutoscaler looks for a cluster-autoscaler that serves the group: one GET of its status. It
-// has to name the group, or the group's tags have to say that it is found by itself (GKE G80).
+// FindAutoscaler looks for a cluster-autoscaler that serves the group, by one GET of its status.
+// The autoscaler serves the group if the status names it, or if the group's tags enable
+// auto-discovery (GKE G80).
 func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group, now time.Time) nodegroup.Autoscaler {
 	found := group.Autoscaler
 	status, err := client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})
@@ -43,8 +44,8 @@ func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nod
 	return found
 }
 
-// findMissing says what keeps the status from being evidence that an autoscaler serves the group,
-// "" when it is.
+// findMissing returns why the status does not prove that an autoscaler serves the group, "" if it
+// does.
 func findMissing(status *corev1.ConfigMap, group *nodegroup.Group, now time.Time) string {
 	written, err := time.Parse(statusTime, status.Annotations[statusUpdated])
 	if err == nil && now.Sub(written) > staleStatus {

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// clockSlack is how far the API server's clock may be from ours until ours is corrected: dates of
-// answers are cut to the second, and several API servers do not agree to the second.
+// clockSlack is how far the API server's clock may differ from ours before ours is corrected. The
+// dates of answers are truncated to the second, and the clocks of several API servers may differ by
+// a second.
 const clockSlack = 2 * time.Second
 
-// serverClock tells the API server's time. From one answer to the next it goes on by this machine's
-// monotonic clock, so that it does not matter when the wall clock is set. The monotonic clock of a
-// machine that sleeps stops: the first answer afterwards corrects that.
+// serverClock returns the API server's time. Between answers it uses this machine's monotonic
+// clock, so changes of the wall clock do not matter. The monotonic clock stops while the machine
+// sleeps; the first answer after that corrects it.
 type serverClock struct {
 	mu sync.Mutex
-	// server is the server's time at the local time.
+	// server is the server's time when the local time was local.
 	server, local time.Time
 }
 
@@ -24,7 +25,7 @@ func newServerClock() *serverClock {
 	return &serverClock{server: now.Round(0), local: now}
 }
 
-// Now returns the API server's time, as far as its answers tell: to a few seconds.
+// Now returns the API server's time, accurate to a few seconds.
 func (c *serverClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,8 +35,8 @@ func (c *serverClock) Now() time.Time {
 // at returns the server's time at a local time that has a monotonic reading.
 func (c *serverClock) at(local time.Time) time.Time { return c.server.Add(local.Sub(c.local)) }
 
-// observe corrects the clock by the date of an answer: it was written between the two local times, and
-// is cut to the second. The correction is the smallest that makes this true.
+// observe corrects the clock by the date of an answer. The server wrote the date between the two
+// local times and truncated it to the second. The correction is the smallest that makes this true.
 func (c *serverClock) observe(date, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +50,7 @@ func (c *serverClock) observe(date, sent, received time.Time) {
 	}
 }
 
-// observeAnswers is a transport that hears what time it is from each answer.
+// observeAnswers returns a transport that corrects the clock with each answer.
 func (c *serverClock) observeAnswers(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		sent := time.Now()

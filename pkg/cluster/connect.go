@@ -21,14 +21,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
 )
 
-// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every
-// node; what protects the API server is its priority and fairness, not a guess made here.
+// requestsPerSecond is the client's rate limit. client-go's default of 5 would slow down every
+// node. The API server protects itself with priority and fairness.
 const requestsPerSecond = 200
 
-// Connection is an API server that has answered.
+// Connection is a client of an API server that has answered.
 type Connection struct {
 	Client kubernetes.Interface
-	// Server is its address, and Version what it runs, e.g. "v1.36.3".
+	// Server is its address, and Version its version, e.g. "v1.36.3".
 	Server, Version string
 	clock           *serverClock
 	written         *atomic.Bool
@@ -37,12 +37,13 @@ type Connection struct {
 // HasWritten reports whether a request was sent that may have changed something.
 func (c *Connection) HasWritten() bool { return c.written != nil && c.written.Load() }
 
-// Now returns the API server's time, as far as its answers tell: to a few seconds. Whatever is on
-// record, or is compared with it, goes by this clock: the next process may run on another machine.
+// Now returns the API server's time, accurate to a few seconds. Every time in the record, and every
+// time that is compared with it, uses this clock, because the next process may run on another
+// machine.
 func (c *Connection) Now() time.Time { return c.clock.Now() }
 
-// Connect makes a client and asks the server for its version, so that one that cannot be reached
-// is told at once.
+// Connect returns a client. It asks the server for its version, so that an unreachable server is
+// reported immediately.
 func Connect(ctx context.Context, config *rest.Config, userAgent string, warnings io.Writer) (Connection, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
@@ -68,13 +69,14 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock, written: written}, nil
 }
 
-// adviseConnecting returns what to change so that the server can be reached, in the imperative.
+// adviseConnecting returns what the user should change so that the server can be reached, in the
+// imperative.
 func adviseConnecting(config *rest.Config, err error) string {
 	_, isUntrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
 	case apierrors.IsUnauthorized(err):
 		return renewCredentials
-	case !isUntrusted && !strings.Contains(err.Error(), "unable to load root certificates"): // client-go has no type for it
+	case !isUntrusted && !strings.Contains(err.Error(), "unable to load root certificates"): // client-go has no error type for this
 		return "check --context and the network"
 	case config.CAFile != "":
 		return "check certificate-authority of the cluster in the kubeconfig"
@@ -88,13 +90,13 @@ func newClient(config *rest.Config) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	http.Transport = retryUnauthorized(http.Transport) // around the credential plugin, so that it adds the newer credentials
+	http.Transport = retryUnauthorized(http.Transport) // the wrapper must be outermost, so that the credential plugin adds the newer credentials
 	return kubernetes.NewForConfigAndClient(config, http)
 }
 
-// retryUnauthorized repeats a read once that is answered 401: a credential plugin then asks for
-// newer credentials and hands the answer on (client-go, plugin/pkg/client/auth/exec). Credentials
-// that end on the way are no failure.
+// retryUnauthorized repeats a read once if the answer is 401. The credential plugin has then asked
+// for newer credentials but returned the old answer (client-go, plugin/pkg/client/auth/exec). So
+// credentials that expire during an upgrade cause no failure.
 func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -106,7 +108,8 @@ func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// noteWrites returns a wrapper that sets written with the first request that may change something.
+// noteWrites returns a wrapper that sets written before the first request that may change
+// something.
 func noteWrites(written *atomic.Bool) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -118,9 +121,9 @@ func noteWrites(written *atomic.Bool) func(http.RoundTripper) http.RoundTripper 
 	}
 }
 
-// retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that
-// the server asks to have repeated (client-go, rest/with_retry.go), which one that fails with 500
-// or stands behind a failing proxy does not ask for. A watch is opened again by those who watch.
+// retryReads makes client-go repeat reads that fail with a server error. client-go repeats only
+// requests whose answer asks for it with Retry-After (rest/with_retry.go), and neither a 500 nor a
+// failing proxy does. Watches are left out, since their informers open them again.
 func retryReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -135,9 +138,9 @@ func retryReads(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// retryAfterLimit is the longest pause before a request is repeated that a server may ask for.
-// client-go repeats a request up to ten times in silence (rest/request.go): with this limit that is
-// over after 30 s, and the caller gets the server's answer.
+// retryAfterLimit is the longest pause before a retry that a server may ask for. client-go silently
+// repeats a request up to ten times (rest/request.go). With this limit the caller gets the server's
+// answer after 30 s.
 const retryAfterLimit = 3 * time.Second
 
 // limitRetryAfter shortens the pauses that servers ask for.
@@ -155,9 +158,10 @@ func limitRetryAfter(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// failWatches has watches that are answered 429 fail. client-go would open them again without an end
-// and without a word (tools/cache/reflector.go, isWatchErrorRetriable), while nobody sees that what is
-// known of the cluster grows old. Those who watch try again by themselves.
+// failWatches makes watches fail that are answered with 429. client-go would open them again
+// forever without reporting it (tools/cache/reflector.go, isWatchErrorRetriable), and the known
+// state of the cluster would grow old unnoticed. The informers open failed watches again by
+// themselves.
 func failWatches(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -177,8 +181,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// isReadRequest reports whether the request changes nothing and is answered at once; a review is a
-// question, too.
+// isReadRequest reports whether the request changes nothing and is answered immediately. An access
+// review is a read, too.
 func isReadRequest(r *http.Request) bool {
 	question := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
 	return question || (r.Method == http.MethodGet && r.URL.Query().Get("watch") == "")

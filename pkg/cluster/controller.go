@@ -16,18 +16,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// ControllerReader reads how many pods workloads should have, and why these cannot be created.
+// ControllerReader reads how many pods workloads should have, and why pods cannot be created.
 type ControllerReader struct {
 	client kubernetes.Interface
 	now    func() time.Time
 }
 
-// NewControllerReader makes a ControllerReader. now is the API server's clock, which dates events.
+// NewControllerReader returns a ControllerReader. now is the API server's clock, which also dates events.
 func NewControllerReader(client kubernetes.Interface, now func() time.Time) *ControllerReader {
 	return &ControllerReader{client, now}
 }
 
-// ReadController reads the controller of a workload. What cannot be read is said in the answer.
+// ReadController reads the controller of a workload. If that fails, the result's Unread is the reason.
 func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload) drain.Controller {
 	read, err := r.readScale(ctx, w)
 	if apierrors.IsNotFound(err) && w.Kind == "Deployment" {
@@ -44,7 +44,7 @@ func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload)
 	return read
 }
 
-// readScale reads the controller's scale, and its condition that says why pods cannot be created.
+// readScale reads the controller's scale, and the condition that explains why its pods cannot be created.
 func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (drain.Controller, error) {
 	apps, get := r.client.AppsV1(), metav1.GetOptions{}
 	switch w.Kind {
@@ -83,8 +83,8 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 	}
 }
 
-// readOrphans reads the ReplicaSets of a Deployment that was deleted without them (kubectl delete --cascade=orphan): they go
-// on bringing pods up.
+// readOrphans reads the ReplicaSets of a Deployment that was deleted without them (kubectl delete --cascade=orphan). They
+// continue to create pods.
 func (r *ControllerReader) readOrphans(ctx context.Context, w drain.Workload) (drain.Controller, error) {
 	found, err := r.client.AppsV1().ReplicaSets(w.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -101,7 +101,7 @@ func (r *ControllerReader) readOrphans(ctx context.Context, w drain.Workload) (d
 	return read, nil
 }
 
-// refusalOfDeployment is why its pods cannot be created, "" when they can.
+// refusalOfDeployment returns why the Deployment's pods cannot be created, "" if they can.
 func refusalOfDeployment(d *appsv1.Deployment) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
@@ -120,8 +120,8 @@ func refusalOfReplicaSet(s *appsv1.ReplicaSet) string {
 	return ""
 }
 
-// readDaemonSet reads how many of a DaemonSet's pods are not created. It lists, as plans do, which
-// takes no right of its own.
+// readDaemonSet reads how many of a DaemonSet's pods were not created. It uses a list request, as plans do, so it needs no other
+// permission.
 func (r *ControllerReader) readDaemonSet(ctx context.Context, w drain.Workload) (drain.Controller, error) {
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
 	found, err := r.client.AppsV1().DaemonSets(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: own})
@@ -132,7 +132,7 @@ func (r *ControllerReader) readDaemonSet(ctx context.Context, w drain.Workload) 
 	return drain.Controller{Replicas: int(s.DesiredNumberScheduled), Uncreated: max(0, int(s.DesiredNumberScheduled-s.CurrentNumberScheduled))}, nil
 }
 
-// replicasOf is a controller's scale, which is 1 where it says none.
+// replicasOf returns a controller's scale, which is 1 by default.
 func replicasOf(replicas *int32) int {
 	if replicas == nil {
 		return 1
@@ -140,12 +140,11 @@ func replicasOf(replicas *int32) int {
 	return int(*replicas)
 }
 
-// failureAge is how old the event may be that says why a pod could not be created: controllers try
-// again ever less often.
+// failureAge is the maximum age of an event that explains why a pod could not be created. Controllers try less and less often.
 const failureAge = 20 * time.Minute
 
-// findFailedCreate finds the newest event that says why the workload's pods cannot be created; ""
-// where there is none, or events may not be listed.
+// findFailedCreate returns the message of the newest event that explains why the workload's pods cannot be created. It returns ""
+// if there is none, or events may not be listed.
 func (r *ControllerReader) findFailedCreate(ctx context.Context, w drain.Workload) string {
 	events, err := r.client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
 		"involvedObject.kind": w.Kind, "involvedObject.name": w.Name, "reason": "FailedCreate",

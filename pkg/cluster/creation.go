@@ -14,18 +14,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Creation is what the API server answers to a pod that a controller would create. Its zero value
-// means that it would create the pod.
+// Creation is the API server's answer to a pod that a controller would create. The zero value means
+// that the server would accept the pod.
 type Creation struct {
-	// Refused says in the server's words why it refuses the pod. Unverified says why that is not
-	// known.
+	// Refused is the server's reason for refusing the pod. Unverified is why it is not known
+	// whether the server would refuse it.
 	Refused, Unverified string
 }
 
-// TryCreation asks the API server with dryRun=All to create a pod in the place of another, as the
-// controller of that one would. It passes admission, webhooks and quotas, and is not stored. The
-// request is the user's: a pod that admission allows to its controller only counts as refused.
-// Without the right to create pods nothing is known.
+// TryCreation asks the API server with dryRun=All to create a replacement for a pod, as the pod's
+// controller would. The server runs admission, webhooks and quotas, and stores nothing. The request
+// is the user's, so it also reports a refusal if admission allows the pod only to its controller.
+// If the user may not create pods, the result is Unverified.
 func TryCreation(ctx context.Context, client kubernetes.Interface, replaced *corev1.Pod) Creation {
 	pod, isCopy, err := makeReplacement(ctx, client, replaced)
 	if err != nil {
@@ -40,9 +40,9 @@ func TryCreation(ctx context.Context, client kubernetes.Interface, replaced *cor
 	return judgeCreation(err, isCopy)
 }
 
-// describeLackOfRight says that the user may not create pods in the namespace, or that the server
-// does not say whether they may; "" where they may. Authorization and admission refuse a request in
-// the same way.
+// describeLackOfRight returns a text if the user may not create pods in the namespace, or if the
+// server does not answer whether the user may; otherwise "". It is needed because a refusal by
+// authorization looks like a refusal by admission.
 func describeLackOfRight(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	right := []authorizationv1.ResourceAttributes{{Verb: "create", Resource: "pods", Namespace: namespace}}
 	switch missing, err := askRights(ctx, client, right); {
@@ -55,8 +55,9 @@ func describeLackOfRight(ctx context.Context, client kubernetes.Interface, names
 	}
 }
 
-// judgeCreation sorts the answer. An admission plugin forbids. A webhook denies with a code of its
-// own, or is not reached. A copy of a running pod may be invalid because it is a copy.
+// judgeCreation maps the server's answer. Admission plugins answer with Forbidden. A webhook
+// answers with its own code, or cannot be reached. A copy of a running pod may be invalid just
+// because it is a copy.
 func judgeCreation(err error, isCopy bool) Creation {
 	if err == nil {
 		return Creation{}
@@ -73,8 +74,9 @@ func judgeCreation(err error, isCopy bool) Creation {
 	}
 }
 
-// makeReplacement makes the pod that the controller of another would create in its place, from the
-// controller's template. A controller of another kind is not read: its pod is copied.
+// makeReplacement returns the pod that the controller of replaced would create for it, from the
+// controller's template. If the kind of the controller is not supported, it returns a copy of the
+// pod.
 func makeReplacement(ctx context.Context, client kubernetes.Interface, replaced *corev1.Pod) (pod *corev1.Pod, isCopy bool, err error) {
 	owner := metav1.GetControllerOf(replaced)
 	if owner == nil {
@@ -87,7 +89,7 @@ func makeReplacement(ctx context.Context, client kubernetes.Interface, replaced 
 	if err != nil {
 		return nil, false, err
 	}
-	owner.BlockOwnerDeletion = nil // setting it takes a right that controllers have (gc_admission.go)
+	owner.BlockOwnerDeletion = nil // it needs a permission that only controllers have (gc_admission.go)
 	meta := metav1.ObjectMeta{
 		Namespace: replaced.Namespace, GenerateName: owner.Name + "-", OwnerReferences: []metav1.OwnerReference{*owner},
 		Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
@@ -95,7 +97,7 @@ func makeReplacement(ctx context.Context, client kubernetes.Interface, replaced 
 	return &corev1.Pod{ObjectMeta: meta, Spec: template.Spec}, isCopy, nil
 }
 
-// readTemplate reads the controller's template of pods. It returns nil for a kind that is not read.
+// readTemplate reads the controller's pod template. It returns nil if the kind is not supported.
 func readTemplate(ctx context.Context, client kubernetes.Interface, replaced *corev1.Pod, owner *metav1.OwnerReference) (*corev1.PodTemplateSpec, error) {
 	get := metav1.GetOptions{}
 	switch owner.APIVersion + " " + owner.Kind {
@@ -123,8 +125,7 @@ func readTemplate(ctx context.Context, client kubernetes.Interface, replaced *co
 	}
 }
 
-// addClaims adds the volumes that a StatefulSet's pod has for its claims (stateful_set_utils.go,
-// updateStorage).
+// addClaims adds the volumes of a StatefulSet pod's claims (stateful_set_utils.go, updateStorage).
 func addClaims(spec *corev1.PodSpec, claims []corev1.PersistentVolumeClaim, pod string) {
 	for i := range claims {
 		name := claims[i].Name
@@ -135,8 +136,8 @@ func addClaims(spec *corev1.PodSpec, claims []corev1.PersistentVolumeClaim, pod 
 	}
 }
 
-// copyTemplate makes a template of a running pod, without what admission and the scheduler added to
-// it.
+// copyTemplate returns a template made from a running pod, without the fields that admission and
+// the scheduler added.
 func copyTemplate(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*corev1.PodTemplateSpec, error) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, pod.Name).String()}
 	list, err := client.CoreV1().Pods(pod.Namespace).List(ctx, named)
@@ -149,7 +150,7 @@ func copyTemplate(ctx context.Context, client kubernetes.Interface, pod *corev1.
 	running := &list.Items[0]
 	spec := running.Spec
 	spec.NodeName, spec.EphemeralContainers = "", nil
-	spec.Priority, spec.PreemptionPolicy, spec.Overhead = nil, nil, nil                      // their classes set them
+	spec.Priority, spec.PreemptionPolicy, spec.Overhead = nil, nil, nil                      // admission sets them again from the classes
 	isToken := func(name string) bool { return strings.HasPrefix(name, "kube-api-access-") } // serviceaccount/admission.go
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return isToken(v.Name) })
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

@@ -1,7 +1,7 @@
-// Package cluster is the thin side of an upgrade towards the API server: it watches what a decision
-// needs into a View, and carries out the actions that concern the cluster. It also keeps the memory
-// of an upgrade there: the Record in a ConfigMap, and beside it what others ask, the right to write
-// in a Lease.
+// Package cluster connects an upgrade to the API server. It watches everything that decisions need
+// and provides it as a View, and it carries out the actions that concern the cluster. It also
+// stores the state of an upgrade there: the Record and users' requests in a ConfigMap, and the
+// right to write in a Lease.
 //
-// It knows no policy. Every write names the UID or the resourceVersion it was decided on.
+// It contains no policy. Every write names the UID or the resourceVersion that it was decided on.
 package cluster

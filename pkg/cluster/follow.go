@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Follower keeps one group's ConfigMap up to date through one watch: what its record says, and what
-// is asked of its holder.
+// Follower keeps one group's ConfigMap up to date with one watch: its record and the request to the
+// holder.
 type Follower struct {
 	mu      sync.Mutex
 	latest  *corev1.ConfigMap
@@ -25,10 +25,10 @@ type Follower struct {
 	asked   chan struct{}
 }
 
-// Follow watches the group's ConfigMap until the context ends, and returns when it is known. What
-// is older than what the store has read or written is not shown: a watch may begin in the past.
-// From then on Save knows of requests that were written beside the record. It returns an error when
-// ConfigMaps may not be watched, and when the server is not reached.
+// Follow watches the group's ConfigMap until the context ends, and returns when its state is known.
+// A watch may begin in the past, so states older than the store's last read or write are ignored.
+// From then on Save expects requests that are written beside the record. Follow returns an error if
+// ConfigMaps may not be watched, and if the server is not reached.
 func (s *Store) Follow(ctx context.Context) (*Follower, error) {
 	f := &Follower{latest: s.lastSeen, changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(s.group)).String()
@@ -66,7 +66,7 @@ func (f *Follower) storeLatest(object any) {
 	notifyListener(f.changed)
 }
 
-// isNewer reports whether the first of two states of one object is the later one.
+// isNewer reports whether a is a later state of the object than b.
 func isNewer(a, b *corev1.ConfigMap) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
@@ -78,8 +78,8 @@ func (f *Follower) latestObject() *corev1.ConfigMap {
 	return f.latest
 }
 
-// Record is the record as it was seen last, zero when there is none, and the version of the object
-// that holds it. It returns an error as Store.Load does.
+// Record returns the last seen record, zero if there is none, and the resourceVersion of its
+// ConfigMap. It returns an error in the same cases as Store.LoadRecord.
 func (f *Follower) Record() (rec record.Record, version string, err error) {
 	stored := f.latestObject()
 	if stored == nil {
@@ -89,19 +89,18 @@ func (f *Follower) Record() (rec record.Record, version string, err error) {
 	return rec, stored.ResourceVersion, err
 }
 
-// Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be
-// read.
+// Asked returns the request to the holder. It is zero if there is none or it cannot be read.
 func (f *Follower) Asked() record.Asked { return decodeRequest(f.latestObject()) }
 
-// Changed receives when the record or the request is not the one that was seen last. Several
-// changes may be one receipt.
+// Changed receives when the record or the request has changed. It may receive once for several
+// changes.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
-// AskedChanged receives when the request is another.
+// AskedChanged receives when the request has changed.
 func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
 
-// decodeRequest reads the request beside a record. Anybody may have written it: what cannot be read
-// asks nothing.
+// decodeRequest returns the request beside a record. Anybody may have written it; an unreadable
+// request counts as none.
 func decodeRequest(stored *corev1.ConfigMap) record.Asked {
 	var asked record.Asked
 	if stored == nil || json.Unmarshal([]byte(stored.Data[keyRequest]), &asked) != nil {

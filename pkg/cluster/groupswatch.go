@@ -95,8 +95,9 @@ func (w *GroupsWatcher) Records() (records map[string]record.Record, unreadable 
 	return decodeRecords(maps)
 }
 
-// Changed receives when a node or a record has changed. Several changes may be one receipt.
+// Changed receives when a node or a record has changed. It may receive once for several changes.
 func (w *GroupsWatcher) Changed() <-chan struct{} { return w.changed }
 
-// NodesChanged receives when a node came, went, or became ready or unready: a reason to read the groups from the cloud again.
+// NodesChanged receives when a node was added or removed, or became ready or unready. The groups should then be read from the
+// cloud again.
 func (w *GroupsWatcher) NodesChanged() <-chan struct{} { return w.nodesChanged }

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// LeaseDuration is how long a lease must be seen unchanged before it counts as expired; no
-	// clocks are compared.
+	// LeaseDuration is how long a lease must stay unchanged before another process may take it.
+	// Each process measures this by its own clock, so clocks are not compared.
 	LeaseDuration = 60 * time.Second
-	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before it is
-	// only read, to see whose it is.
+	// leaseRenew is how often the lease is renewed. leaseGiveUp is how long renewals may fail.
+	// After that the lease is only read, to see whether another process has taken it.
 	leaseRenew  = 10 * time.Second
 	leaseGiveUp = 45 * time.Second
 )
 
-// leaseTimes are these three.
+// leaseTimes are the three durations above.
 type leaseTimes struct{ duration, renew, giveUp time.Duration }
 
-// HeldError is a lease that another actor holds and renews.
+// HeldError means that another process holds the lease and renews it.
 type HeldError struct {
 	Group, Holder string
 	Since         time.Time
@@ -50,66 +50,69 @@ type Hold struct {
 	ended   chan struct{}
 	renewed *renewalTracker
 	times   leaseTimes
-	// tookOver is true when the lease was another actor's who had not given it back.
+	// tookOver is true if the lease had another holder that had not released it.
 	tookOver bool
-	// waited is true when another actor was seen to hold the lease and to give it back.
+	// waited is true if another process held the lease when this one asked for it, and then
+	// released it.
 	waited bool
-	// previouslyHeld is when the holder before us was at work last, by the API server's clock; zero
-	// when there was none.
+	// previouslyHeld is when the previous holder last renewed or released the lease, by the API
+	// server's clock. It is zero if there was none.
 	previouslyHeld time.Time
 }
 
-// Epoch is the number of the lease's holders so far, of which this is the last.
+// Epoch returns the number of holders that the lease has had, including this one.
 func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 
-// Overtook reports whether the lease was taken from a holder that had not given it back: it may
-// still send something.
+// Overtook reports whether the lease was taken from a holder that had not released it. That holder
+// may still send requests.
 func (h *Hold) Overtook() bool { return h.tookOver }
 
-// Waited reports whether another actor held the lease while this one asked for it: what was read
-// before may have changed since.
+// Waited reports whether another process held the lease when this one asked for it. If so,
+// everything that was read before may have changed.
 func (h *Hold) Waited() bool { return h.tookOver || h.waited }
 
-// LastHeld is when the holder before this one renewed the lease last or gave it back, by the API
-// server's clock and to the second; zero when there was none.
+// LastHeld returns when the previous holder last renewed or released the lease, by the API server's
+// clock and to the second. It is zero if there was none.
 func (h *Hold) LastHeld() time.Time { return h.previouslyHeld }
 
-// Expires is until when no other actor can have taken the lease for want of a renewal. It goes by
-// the clock that says so first: of a laptop that sleeps only the wall clock keeps running, and of a
-// wall clock that is set back only the monotonic one.
+// Expires returns the time until which no other process can have taken the lease. It uses the clock
+// that expires first. While a laptop sleeps, only the wall clock runs. If the wall clock is set
+// back, only the monotonic clock is right.
 func (h *Hold) Expires() time.Time {
 	return clockSafeNow(*h.renewed.lastRenewal.Load(), time.Now()).Add(h.times.duration)
 }
 
-// clockSafeNow is now less what has passed since a time by the clock by which that is more.
+// clockSafeNow returns now minus the time since since, by the monotonic or the wall clock,
+// whichever shows more.
 func clockSafeNow(since, now time.Time) time.Time {
 	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
 }
 
-// Lost is closed when the lease is no longer ours.
+// Lost is closed when this process no longer holds the lease.
 func (h *Hold) Lost() <-chan struct{} { return h.lost }
 
-// Release gives the lease back, so that the next holder need not wait for it to expire.
+// Release releases the lease, so that the next holder need not wait until it expires.
 func (h *Hold) Release() {
 	h.cancel()
 	<-h.ended
 }
 
-// Claim is who wants the right to write, and for what.
+// Claim names the process that wants the right to write, and the group.
 type Claim struct {
 	Namespace, Group string
-	// Identity names the holder to people.
+	// Identity is the holder's name for people.
 	Identity string
-	// Takeover takes the lease from a holder that renews it; Patient waits until such a holder
-	// gives it back.
+	// Takeover takes the lease even from a holder that renews it. Patient waits until such a holder
+	// releases it.
 	Takeover, Patient bool
-	// Waiting, if not nil, is told of a holder that is being watched for signs of life.
+	// Waiting, if not nil, is called with the name of a holder whose lease is being watched for
+	// renewals.
 	Waiting func(holder string)
 }
 
-// AcquireLease takes a group's lease. A lease that another actor holds is watched: it is a
-// HeldError as soon as it is renewed, and taken once it was unchanged for LeaseDuration. A lease
-// that may not be written is an error at once.
+// AcquireLease takes a group's lease. If another process holds it, AcquireLease watches it. If the
+// holder renews it, AcquireLease returns a HeldError. If it stays unchanged for LeaseDuration,
+// AcquireLease takes it. It returns an error immediately if the lease may not be written.
 func AcquireLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
 	return acquireWithTimes(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
 }
@@ -129,14 +132,14 @@ func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Cl
 	}
 }
 
-// signOfLife is how long a holder may be without a renewal until it is not taken for one at work: half
-// a renewal more than it takes from one to the next.
+// signOfLife is how long after its last renewal a holder still counts as active: one and a half
+// renewal periods.
 const signOfLife = leaseRenew + leaseRenew/2
 
-// IsHolderAtWork reports whether the group's lease has a holder that gives a sign of life, which is
-// waited for up to signOfLife. It only looks: taking the lease would tell the next holder that
-// somebody was at work until then. A holder without one may still be alive: only AcquireLease can
-// tell. waiting is told of the holder that is watched.
+// IsHolderAtWork reports whether the holder of the group's lease renews it. It waits up to
+// signOfLife for a renewal. It does not take the lease, because the next holder would then believe
+// that a process was active until now. A holder that does not renew in this time may still be
+// alive; only AcquireLease can find out. waiting is called with the holder's name before the wait.
 func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string, waiting func(holder string)) (bool, error) {
 	leases := c.Client.CoordinationV1().Leases(namespace)
 	first, err := leases.Get(ctx, ObjectName(group), metav1.GetOptions{})
@@ -169,14 +172,14 @@ func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string
 	}
 }
 
-// errNoSign is a holder that did not renew its lease in time.
+// errNoSign means that the holder did not renew its lease in time.
 var errNoSign = errors.New("the lease was not renewed")
 
-// errGivenBack is a lease that its holder has let go of: a new election takes it at once, where the
-// one under way would notice with its next try.
+// errGivenBack means that the holder has released the lease. A new election takes it immediately,
+// while the running one would notice only at its next try.
 var errGivenBack = errors.New("the lease was given back")
 
-// runElection is one election.
+// runElection runs one election.
 func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
 	found, err := prepareLease(ctx, client, claim)
 	if err != nil {
@@ -197,7 +200,7 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 		return hold, nil
 	case err = <-failing:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
-	case err = <-watchHolder(ctx, client, claim, found): // of a lease that was free too: another actor may be faster
+	case err = <-watchHolder(ctx, client, claim, found): // also if the lease was free: another process may take it first
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -205,11 +208,11 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	return nil, err
 }
 
-// electionTries is for how many tries in a row an election may fail to read or write the lease.
+// electionTries is how many tries in a row an election may fail to read or write the lease.
 const electionTries = 3
 
-// watchElection receives why the lease cannot be had, when the election has failed to read or to write
-// it for so long: it would try without an end.
+// watchElection returns a channel that receives the error when the election has failed to read or
+// write the lease electionTries times in a row. The election itself would try forever.
 func watchElection(hold *Hold, times leaseTimes) (<-chan error, context.CancelFunc) {
 	failed := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -231,9 +234,9 @@ func watchElection(hold *Hold, times leaseTimes) (<-chan error, context.CancelFu
 	return failed, cancel
 }
 
-// prepareLease reads the lease, or creates one without a holder, and puts our name in it for a
-// takeover. The election that follows would try for ever where it may not write, so that is asked
-// here. It returns the lease as it was found.
+// prepareLease reads the lease, or creates one without a holder. For a takeover it writes our name
+// into it. Otherwise it tests with a dry run whether the lease may be written, because the election
+// would try forever without that right. It returns the lease as it was found.
 func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
 	var found *coordinationv1.Lease
 	leases := client.CoordinationV1().Leases(claim.Namespace)
@@ -254,9 +257,9 @@ func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 	return found, nil
 }
 
-// lastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and
-// to the second: what a holder writes into it is by a clock that may be wrong. It is zero for a
-// lease that never had a holder.
+// lastHeld returns when a holder last renewed or released the lease, by the API server's clock and
+// to the second. The times that the holder writes into the lease use the holder's clock, which may
+// be wrong. lastHeld returns zero if the lease never had a holder.
 func lastHeld(lease *coordinationv1.Lease) (last time.Time) {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -280,7 +283,7 @@ func getOrCreateLease(ctx context.Context, leases coordinationclient.LeaseInterf
 	created, err := leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelManagedBy: FieldManager}},
 	}, metav1.CreateOptions{FieldManager: FieldManager})
-	if err != nil { // another actor was faster, or it was made and the answer was lost
+	if err != nil { // another process created it first, or it was created and the answer was lost
 		if current, again := leases.Get(ctx, name, metav1.GetOptions{}); again == nil {
 			return current, nil
 		}
@@ -288,8 +291,8 @@ func getOrCreateLease(ctx context.Context, leases coordinationclient.LeaseInterf
 	return created, err
 }
 
-// leaseWithHolder is the lease with its new holder: in one step, since the old holder could renew
-// one that is free.
+// leaseWithHolder returns the lease with a new holder. The holder changes in one step, because the
+// old holder could renew a lease that was free in between.
 func leaseWithHolder(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
 	taken := lease.DeepCopy()
 	now := metav1.NowMicro()
@@ -311,7 +314,7 @@ func leaseHolder(lease *coordinationv1.Lease) string {
 
 // startElection runs the election in the background until the hold is released.
 func startElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
-	started, start := context.WithCancel(context.WithoutCancel(ctx)) // over when the lease is ours
+	started, start := context.WithCancel(context.WithoutCancel(ctx)) // canceled when this process holds the lease
 	lock := &renewalTracker{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
 		Client:     client.CoordinationV1(),
@@ -329,7 +332,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 				start()
 				hold.watchTakeover(ctx, client, claim)
 			},
-			OnStoppedLeading: func() {}, // it may only be that no one answers
+			OnStoppedLeading: func() {}, // the server may only be unreachable
 			OnNewLeader: func(identity string) {
 				if identity != claim.Identity && started.Err() != nil {
 					hold.cancel()
@@ -340,13 +343,13 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	// The lease outlives the user's wish to stop: it is needed for the clean-up, and released after
-	// it.
+	// The lease must continue after the user asked to stop. The clean-up needs it, and releases it
+	// at its end.
 	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	hold.cancel, lock.overtaken = cancel, cancel
 	stop := context.AfterFunc(ctx, func() {
 		if started.Err() == nil {
-			cancel() // not acquired yet: nothing to clean up
+			cancel() // the lease was not taken yet, so there is nothing to clean up
 		}
 	})
 	go func() {
@@ -360,9 +363,10 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	return hold, started.Done(), nil
 }
 
-// waitForOwnLease waits, after the lease could not be renewed for too long, until the server
-// answers again, and reports whether the lease has been no other actor's meanwhile: whoever took it
-// would have left a name or none. Nothing is written in that time, see Expires.
+// waitForOwnLease is called when the lease could not be renewed for too long. It waits until the
+// server answers again, and reports whether this process is still the holder. If another process
+// has taken the lease in between, its holder is another name or empty. This process writes nothing
+// in that time, see Expires.
 func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
@@ -378,15 +382,15 @@ func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Cla
 	return err == nil && ours
 }
 
-// watchTakeover ends the hold as soon as another actor is seen to have taken the lease over, which
-// renewing would notice only after leaseGiveUp.
+// watchTakeover ends the hold as soon as another process takes the lease over. The renewals would
+// notice that only after leaseGiveUp.
 func (h *Hold) watchTakeover(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(claim.Group)).String(),
 		})
 		if err != nil {
-			return // renewing notices too
+			return // the renewals notice a takeover too
 		}
 		defer watcher.Stop()
 		for event := range watcher.ResultChan() {
@@ -398,9 +402,9 @@ func (h *Hold) watchTakeover(ctx context.Context, client kubernetes.Interface, c
 	}, leaseRenew)
 }
 
-// releaseLease gives the lease back if it is still ours; when that fails it expires. The elector's
-// own release reads the lease again and then trusts what it saw before, so that it would free the
-// lease of whoever took it over (client-go leaderelection.go, tryRelease).
+// releaseLease releases the lease if this process still holds it. If that fails, the lease expires.
+// The elector's own release is not used: it reads the lease again but trusts its older state, so it
+// could release the lease of a process that took it over (client-go leaderelection.go, tryRelease).
 func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
@@ -411,14 +415,14 @@ func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 			return err
 		}
 		now := metav1.NowMicro()
-		current.Spec.HolderIdentity, current.Spec.RenewTime = nil, &now // a field that is only taken away leaves no time behind, see LastHeld
+		current.Spec.HolderIdentity, current.Spec.RenewTime = nil, &now // removing fields alone would leave no time behind, see LastHeld
 		_, err = leases.Update(ctx, current, metav1.UpdateOptions{FieldManager: FieldManager})
 		return err
 	})
 }
 
-// watchHolder receives a HeldError when the lease's holder gives a sign of life, unless the claim
-// is patient, and errGivenBack when it lets go of the lease.
+// watchHolder returns a channel. It receives a HeldError when the holder renews the lease, unless
+// the claim is patient. It receives errGivenBack when the holder releases the lease.
 func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
@@ -431,7 +435,7 @@ func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	}
 	go func() {
 		defer watcher.Stop()
-		for event := range watcher.ResultChan() { // where it ends the election still continues
+		for event := range watcher.ResultChan() { // if the watch ends, the election still continues
 			lease, ok := event.Object.(*coordinationv1.Lease)
 			switch {
 			case !ok || leaseHolder(lease) == claim.Identity:

@@ -10,22 +10,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LeaseState is who holds a lease, as far as one look can tell.
+// LeaseState is the holder of a lease and its age, as far as one read shows.
 type LeaseState struct {
-	// Name is the lease's, which is not the group's.
+	// Name is the lease's name, which differs from the group's.
 	Name string
-	// Holder is "" for no one.
+	// Holder is the holder's name, "" for none.
 	Holder string
-	// LastHeld is when it was renewed last or given back, zero for never, and Idle how long that
-	// was ago when the lease was read.
+	// LastHeld is when the lease was last renewed or released, zero for never. Idle is how long ago
+	// that was when the lease was read.
 	LastHeld time.Time
 	Idle     time.Duration
 }
 
-// IsFree reports whether no one holds the lease any more.
+// IsFree reports whether the lease has no holder, or has expired.
 func (l LeaseState) IsFree() bool { return l.Holder == "" || l.Idle > LeaseDuration }
 
-// Unattended is for how long no one has been at work with a lease that is free.
+// Unattended returns how long a free lease has had no active holder. It returns 0 if the lease is
+// held.
 func (l LeaseState) Unattended() time.Duration {
 	if !l.IsFree() {
 		return 0
@@ -33,7 +34,7 @@ func (l LeaseState) Unattended() time.Duration {
 	return l.Idle
 }
 
-// ReadLease reads who holds the lease of a group.
+// ReadLease reads the state of a group's lease.
 func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (LeaseState, error) {
 	lease, err := c.Client.CoordinationV1().Leases(namespace).Get(ctx, ObjectName(group), metav1.GetOptions{})
 	switch {
@@ -45,7 +46,8 @@ func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (Le
 	return c.readLeaseState(lease), nil
 }
 
-// FindParallel is the lease of another group that is held; it is free when there is none.
+// FindParallel returns a lease of another group that is held. If there is none, the returned lease
+// is free.
 func (c *Connection) FindParallel(ctx context.Context, namespace, group string) (LeaseState, error) {
 	leases, err := c.Client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
@@ -68,8 +70,7 @@ func (c *Connection) readLeaseState(lease *coordinationv1.Lease) LeaseState {
 	return l
 }
 
-// IdleSince is for how long no one has held a lease that was held until a time of the API server's;
-// 0 for the zero time.
+// IdleSince returns the time since held, by the API server's clock; 0 for the zero time.
 func (c *Connection) IdleSince(held time.Time) time.Duration {
 	if held.IsZero() {
 		return 0

@@ -20,23 +20,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// readAhead is how many bytes are read at a time.
+// readAhead is the size of the read buffer in bytes.
 const readAhead = 64 << 10
 
-// listing is a list to ask for: of a kind, of those objects that a field selector chooses, without
-// some of their fields.
+// listing is a list request: for the objects of a kind that a field selector matches, without some
+// of their fields.
 type listing struct {
-	// client may be that of any API group.
+	// client may be the client of any API group.
 	client   rest.Interface
 	kind     *inventory.Kind
 	selector string
 	drop     prunedFields
 }
 
-// read hands every object of the list to keep, as the API server's watch cache has them: pages
-// would be read from etcd, each object decoded again. Each is decoded here when the one before is
-// kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
-// server that answers in pages nevertheless is asked for all of them.
+// read calls keep with every object of the list. The API server answers from its watch cache,
+// because it would read pages from etcd and decode each object again. read decodes an object only
+// after the previous one was kept. So neither the whole answer nor all of its objects are in
+// memory; for 150,000 pods they would be 600 MB. If a server answers in pages nevertheless, read
+// asks for all of them.
 func (l *listing) read(ctx context.Context, keep func(metav1.Object)) error {
 	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: l.selector}
 	for {
@@ -50,7 +51,7 @@ func (l *listing) read(ctx context.Context, keep func(metav1.Object)) error {
 	}
 }
 
-// readPage hands over the objects of one answer, and returns what it says of itself.
+// readPage calls keep with the objects of one answer, and returns the list's metadata.
 func (l *listing) readPage(ctx context.Context, options *metav1.ListOptions, keep func(metav1.Object)) (metav1.ListMeta, error) {
 	request := l.client.Get().AbsPath(l.kind.Path()).Resource(l.kind.Resource).VersionedParams(options, scheme.ParameterCodec)
 	body, err := request.UseProtobufAsDefault().Stream(ctx)
@@ -78,8 +79,8 @@ func (l *listing) readPage(ctx context.Context, options *metav1.ListOptions, kee
 	})
 }
 
-// readJSONPage reads the answer of a server that does not know protobuf, as proxies before an API
-// server may, or that has none for the kind, as for custom resources.
+// readJSONPage reads a JSON answer. Proxies in front of an API server may not support protobuf, and
+// custom resources have none.
 func (l *listing) readJSONPage(in io.Reader, keep func(metav1.Object)) (metav1.ListMeta, error) {
 	var list struct {
 		Kind            string `json:"kind"`
@@ -101,19 +102,19 @@ func (l *listing) readJSONPage(in io.Reader, keep func(metav1.Object)) (metav1.L
 		if err := kjson.Unmarshal(item, object); err != nil {
 			return list.ListMeta, err
 		}
-		list.Items[i] = nil // one copy of the object is enough
+		list.Items[i] = nil // release this copy of the object
 		keep(object)
 	}
 	return list.ListMeta, nil
 }
 
-// protobufPrefix begins what the API server encodes as protobuf (apimachinery's
+// protobufPrefix is the beginning of the API server's protobuf answers (apimachinery's
 // runtime/serializer/protobuf).
 const protobufPrefix = "k8s\x00"
 
-// readList hands over the bytes of each item of a list, which are good until the next. What follows
-// the prefix is a runtime.Unknown, whose field raw is the list (apimachinery's
-// runtime/generated.proto); metadata is every list's field 1, and items are its field 2.
+// readList calls keep with the bytes of each item of a list. The bytes are valid until the next
+// call. After the prefix comes a runtime.Unknown, whose field raw is the list (apimachinery's
+// runtime/generated.proto). In every list field 1 is the metadata and field 2 an item.
 func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListMeta, err error) {
 	const raw, metadata, items = 2, 1, 2
 	if _, err := in.Discard(len(protobufPrefix)); err != nil {
@@ -153,13 +154,13 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 	return meta, err
 }
 
-// visitFields visits the fields of a message that continues to the end of in. All fields are bytes
-// or messages: of such a size, to be read by visit.
+// visitFields calls visit for each field of a message that fills the rest of in. All fields must be
+// bytes or messages. visit reads size bytes.
 func visitFields(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
 	const typeBits, bytesType = 3, 2
 	for {
 		tag, err := binary.ReadUvarint(in)
-		if errors.Is(err, io.EOF) { // in front of a field
+		if errors.Is(err, io.EOF) { // the message ends before a field
 			return nil
 		}
 		if err != nil {

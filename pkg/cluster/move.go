@@ -17,16 +17,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// restartedAt is the annotation of a pod template by which kubectl rollout restart has a Deployment
-// bring up new pods (kubectl, pkg/polymorphichelpers/objectrestarter.go).
+// restartedAt is the annotation of a pod template that kubectl rollout restart sets to replace a
+// Deployment's pods (kubectl, pkg/polymorphichelpers/objectrestarter.go).
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// movedPod is the annotation of a Deployment that holds the UID of the pod that its last restart of
-// ours moved.
+// movedPod is the annotation of a Deployment with the UID of the pod for which this program last
+// restarted it.
 const movedPod = nodemark.Domain + "/moved-pod"
 
-// ReadMovable lists the Deployments and the claims once. It returns an error when they may not be
-// listed.
+// ReadMovable lists the Deployments and PersistentVolumeClaims once. It returns an error if they
+// may not be listed.
 func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movable, error) {
 	o, err := ReadObjects(ctx, client, inventory.ForMoves)
 	if err != nil {
@@ -35,9 +35,9 @@ func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movabl
 	return drain.NewMovable(o.Deployments, o.Claims), nil
 }
 
-// restartDeployment writes a rolling restart once: the Deployment says for which pod, so that one
-// who asks again, after a crash or for want of an answer, changes nothing. It returns
-// nodegroup.ErrMoved when the Deployment is another one by now, or would leave a gap.
+// restartDeployment starts a rolling restart of the Deployment, once for each pod. An annotation on
+// the Deployment names the pod, so a repetition after a crash or a lost answer changes nothing. It
+// returns nodegroup.ErrMoved if the Deployment was replaced, or if the restart would leave a gap.
 func (w *Writer) restartDeployment(ctx context.Context, a schedule.Restart) error {
 	deployments := w.client.AppsV1().Deployments(a.Namespace)
 	d, err := deployments.Get(ctx, a.Deployment, metav1.GetOptions{})

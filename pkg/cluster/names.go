@@ -9,8 +9,9 @@ import (
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// ObjectName is the name of a group's Lease and ConfigMap: nodeupgrade-<slug>-<8 hex>. The slug is
-// for people and may be cut; the hash of the group's true name makes the name its own.
+// ObjectName returns the name of a group's Lease and ConfigMap: nodeupgrade-<slug>-<8 hex>. The
+// slug is for people and may be shortened. The hash of the group's full name makes the object's
+// name unique.
 func ObjectName(group string) string {
 	const longest = 40
 	slug := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(group), "-"), "-")

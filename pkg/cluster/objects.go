@@ -19,9 +19,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// ReadObjects reads the kinds that the use needs, each in one list, and keeps of their objects what the use looks at. It
-// returns an error when a kind that the use requires may not be listed, and when the server fails. It names optional kinds
-// that may not be listed in Unread.
+// ReadObjects lists the kinds that the use needs, each once, and keeps the fields of their objects that the use needs. It returns
+// an error if a required kind may not be listed, and if the server fails. Unread names the optional kinds that may not be listed.
 func ReadObjects(ctx context.Context, client kubernetes.Interface, use inventory.Use) (*inventory.Objects, error) {
 	o, core := &inventory.Objects{}, client.CoreV1().RESTClient()
 	var unread sync.Mutex
@@ -52,7 +51,7 @@ func ReadObjects(ctx context.Context, client kubernetes.Interface, use inventory
 	return o, nil
 }
 
-// readKind adds the objects of a kind to o, trimmed for the use. Pods of one controller share what they have alike.
+// readKind adds the objects of a kind to o, trimmed for the use. Pods of one controller share their equal parts.
 func readKind(ctx context.Context, client rest.Interface, kind *inventory.Kind, use inventory.Use, o *inventory.Objects) error {
 	if len(kind.Names) > 0 {
 		return readNamed(ctx, client, kind, o)

@@ -6,12 +6,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// prunedFields names fields of an encoded object that package trim would drop, by number: a field
-// without fields of its own is dropped, one with it is a message of which the same is done. Most
-// of a pod is such fields, and what is not decoded is no garbage either.
+// prunedFields lists the fields of an encoded object that package trim would drop, by number. A nil
+// entry drops the whole field. Any other entry lists the fields to drop within it. Most of a pod is
+// such fields, and fields that are never decoded need no garbage collection.
 type prunedFields map[protowire.Number]prunedFields
 
-// prunedFieldsOf returns what is dropped of the objects of a resource that are read for a use.
+// prunedFieldsOf returns the fields to drop from a resource's objects when they are read for a use.
 func prunedFieldsOf(resource string, use inventory.Use) prunedFields {
 	checked := use == inventory.ForChecks
 	switch resource {
@@ -21,17 +21,17 @@ func prunedFieldsOf(resource string, use inventory.Use) prunedFields {
 		}
 		return prunedPodFields()
 	case "deployments", "replicasets", "statefulsets":
-		if checked { // their pods show what is in the template, which forecasts look at
+		if checked { // forecasts look at the template; for checks the pods show the same
 			return prunedTemplateFields()
 		}
 	}
 	return prunedMetadata()
 }
 
-// prunedMetadata is what is dropped of any object, and prunedPodFields what is dropped of a pod
-// (k8s.io/api/core/v1/generated.proto): of its metadata the managed fields; of each container
-// image, command, environment, mounts, probes and messages; of what its status says of containers
-// all but what they wait for and what they were given.
+// prunedMetadata are the fields to drop from any object: the managed fields. prunedPodFields are
+// the fields to drop from a pod (k8s.io/api/core/v1/generated.proto): its managed fields; of each
+// container image, command, environment, mounts, probes and messages; of each container status
+// everything except the waiting reason and the allocated resources.
 func prunedMetadata() prunedFields { return prunedFields{1: {17: nil}} }
 
 func prunedPodFields() prunedFields {
@@ -44,8 +44,8 @@ func prunedPodFields() prunedFields {
 	}
 }
 
-// prunedCheckedPodFields is what is dropped of a pod whose probes, ports and container statuses are
-// looked at, as trim.ForChecks drops it.
+// prunedCheckedPodFields are the fields to drop from a pod whose probes, ports and container
+// statuses are needed. trim.ForChecks drops the same fields.
 func prunedCheckedPodFields() prunedFields {
 	container := prunedFields{2: nil, 3: nil, 4: nil, 7: nil, 9: nil, 13: nil, 14: nil, 19: nil, 20: nil, 21: nil}
 	status := prunedFields{3: nil, 6: nil, 7: nil, 8: nil, 9: nil, 10: nil, 11: nil, 12: nil, 13: nil}
@@ -56,16 +56,16 @@ func prunedCheckedPodFields() prunedFields {
 	}
 }
 
-// prunedTemplateFields is what is dropped of a controller: its managed fields, and what its pods
-// look like.
+// prunedTemplateFields are the fields to drop from a controller: its managed fields, and the spec
+// of its pod template.
 func prunedTemplateFields() prunedFields { return prunedFields{1: {17: nil}, 2: {3: {2: nil}}} }
 
-// lengthBytes is the room for the length of a message, which is written when it is known: a varint
-// may be longer than it has to be.
+// lengthBytes is the space for the length of a message, which is known only after its fields were
+// written. A varint may be longer than needed.
 const lengthBytes = 5
 
-// appendPruned appends the message to another without the fields. What is no message is appended as
-// it is: who decodes it has something to say about it.
+// appendPruned appends the message without the fields. Bytes that are not a valid message are
+// appended unchanged, and their decoder returns the error.
 func (p prunedFields) appendPruned(to, message []byte) []byte {
 	for len(message) > 0 {
 		number, _, n := protowire.ConsumeField(message)
@@ -85,7 +85,7 @@ func (p prunedFields) appendPruned(to, message []byte) []byte {
 	return to
 }
 
-// appendPrunedField does it with a field that is a message.
+// appendPrunedField appends a field that is a message, without the fields to drop.
 func (p prunedFields) appendPrunedField(to, field []byte) []byte {
 	_, kind, tag := protowire.ConsumeTag(field)
 	message, n := protowire.ConsumeBytes(field[tag:])

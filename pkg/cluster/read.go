@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// ReadView takes a View but for its pods in one list per kind, without a watch; it may be some
-// milliseconds old. now is the clock by which it tells times. It returns an error when a kind cannot
-// be read.
+// ReadView returns a View without pods. It sends one list request for each kind and no watch. The
+// View may be some milliseconds old. now is the clock for its times. ReadView returns an error if a
+// kind cannot be read.
 func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.Time) (drain.Snapshot, error) {
 	o, err := ReadObjects(ctx, client, inventory.ForViews)
 	if err != nil {
@@ -38,21 +38,22 @@ func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.
 }
 
 const (
-	// fewNodes are so many that their pods are asked for node by node, which the API server finds
-	// by an index (registry/core/pod/strategy.go, Indexers); the pods of more are picked from those
-	// of the whole cluster.
+	// fewNodes is the maximum number of nodes whose pods are listed node by node. The API server
+	// finds these by an index (registry/core/pod/strategy.go, Indexers). For more nodes, all pods
+	// of the cluster are listed and filtered.
 	fewNodes = 64
-	// parallelLists is how many of these are asked at once.
+	// parallelLists is how many of these lists run concurrently.
 	parallelLists = 8
 )
 
-// ListPods lists the cluster's pods by the name of their node, "" for those without; they may be
-// some milliseconds old.
+// ListPods returns the cluster's pods by the name of their node, "" for pods without a node. They
+// may be some milliseconds old.
 func ListPods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
 	return listPods(ctx, client, func(*corev1.Pod) bool { return true })
 }
 
-// PodsOn lists the pods of the nodes, by the name of their node; they may be some milliseconds old.
+// PodsOn returns the pods of the nodes by the name of their node. They may be some milliseconds
+// old.
 func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (map[string][]*corev1.Pod, error) {
 	wanted := make(map[string]bool, len(nodes))
 	for _, node := range nodes {
@@ -97,7 +98,7 @@ func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*cor
 	return byNode, err
 }
 
-// ListNodes lists the nodes alone.
+// ListNodes returns all nodes. It reads nothing else.
 func ListNodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
 	o, kind := &inventory.Objects{Nodes: []*corev1.Node{}}, inventory.FindKind("nodes")
 	err := readKind(ctx, client.CoreV1().RESTClient(), &kind, inventory.ForViews, o)

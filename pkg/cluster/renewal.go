@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// RenewalError is why the lease was not renewed when that was tried last, nil when it was.
+// RenewalError returns why the last try to renew the lease failed, nil if it succeeded.
 func (h *Hold) RenewalError() error {
 	if err := h.renewed.lastError.Load(); err != nil {
 		return *err
@@ -18,25 +18,25 @@ func (h *Hold) RenewalError() error {
 	return nil
 }
 
-// renewalTracker is the lease as the election writes it, and remembers when it last did. The
-// election would take a lease again that another actor took over meanwhile and gave back, and has
-// to be kept from it: the upgrade may be over by now.
+// renewalTracker wraps the lease lock of the election and remembers the last renewal. If another
+// process took the lease over and released it again, the election would simply take it back.
+// renewalTracker prevents that, because the upgrade may have ended in between.
 type renewalTracker struct {
 	resourcelock.Interface
 	lastRenewal atomic.Pointer[time.Time]
-	// lastError is what came of the last try, nil before the first.
+	// lastError is the result of the last try, nil before the first.
 	lastError atomic.Pointer[error]
-	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is
-	// called when it is another.
+	// epoch is the number of the lease's holders when this process took it, from 1 on. overtaken is
+	// called when the number has changed.
 	epoch     atomic.Int64
 	overtaken func()
 }
 
-// errOvertaken is the answer to the renewal of a lease that was another actor's meanwhile.
+// errOvertaken is returned for the renewal of a lease that another process held in between.
 var errOvertaken = errors.New("another holder had the lease meanwhile")
 
-// Get reads the lease. Why that failed counts as why the lease was not renewed; of a lease that another
-// actor holds no renewal is tried.
+// Get reads the lease. If that fails, the error counts as the reason why the lease was not renewed.
+// If another process holds the lease, no renewal is tried, so there is no error.
 func (r *renewalTracker) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := r.Interface.Get(ctx)
 	switch {
@@ -48,8 +48,8 @@ func (r *renewalTracker) Get(ctx context.Context) (*resourcelock.LeaderElectionR
 	return record, raw, err
 }
 
-// Create makes the lease ours. The time counts from before the request: what others see is no
-// earlier.
+// Create creates the lease with this process as holder. The renewal counts from before the request,
+// because other processes see it later than that.
 func (r *renewalTracker) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
 	return r.recordRenewal(r.Interface.Create(ctx, record), began, record)

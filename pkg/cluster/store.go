@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// LabelManagedBy marks the ConfigMaps and Leases that are ours; its value is FieldManager.
+	// LabelManagedBy marks the ConfigMaps and Leases of this program. Its value is FieldManager.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// keyRecord and keyGroup are keys of the ConfigMap that the holder of the lease writes;
-	// keyRequest may be written by anybody.
+	// keyRecord and keyGroup are the ConfigMap's keys that only the holder of the lease writes. Anybody may write keyRequest.
 	keyRecord  = "record"
 	keyGroup   = "group"
 	keyRequest = "request"
 )
 
-// Store keeps one group's Record in a ConfigMap. It is not for use by several goroutines at once.
+// Store stores one group's Record in a ConfigMap. It is not safe for concurrent use.
 type Store struct {
 	client           kubernetes.Interface
 	namespace, group string
@@ -35,20 +34,18 @@ type Store struct {
 	follower         *Follower
 }
 
-// ErrNotRecorded is the error of asking something of an upgrade that there is no record of, or no
-// longer.
+// ErrNotRecorded means that the upgrade to which a request was sent has no record, or no longer has one.
 var ErrNotRecorded = errors.New("no such upgrade is recorded")
 
-// NewStore makes the store of one group in a namespace.
+// NewStore returns the store of one group in a namespace.
 func NewStore(client kubernetes.Interface, namespace, group string) *Store {
 	return &Store{client: client, namespace: namespace, group: group}
 }
 
-// Name is the ConfigMap's namespace and name, for people.
+// Name returns the ConfigMap's namespace and name, for people.
 func (s *Store) Name() string { return s.namespace + "/" + ObjectName(s.group) }
 
-// LoadRecord reads the record; the zero Record when there is none. It refuses one that a newer
-// program wrote.
+// LoadRecord reads the record, zero if there is none. It returns an error for the record of a newer program.
 func (s *Store) LoadRecord(ctx context.Context) (record.Record, error) {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -61,7 +58,7 @@ func (s *Store) LoadRecord(ctx context.Context) (record.Record, error) {
 	return DecodeRecord(stored)
 }
 
-// DecodeRecord reads the record that a ConfigMap holds.
+// DecodeRecord returns the record in a ConfigMap.
 func DecodeRecord(stored *corev1.ConfigMap) (record.Record, error) {
 	var rec record.Record
 	text := stored.Data[keyRecord]
@@ -83,8 +80,8 @@ func DecodeRecord(stored *corev1.ConfigMap) (record.Record, error) {
 	return rec, nil
 }
 
-// Save writes the record. It returns record.ErrChanged when it is not the one that was read
-// or written here last: then another actor holds the upgrade.
+// Save writes the record. It returns record.ErrChanged if the stored record is not the one that this store last read or wrote.
+// Then another process carries out the upgrade.
 func (s *Store) Save(ctx context.Context, rec record.Record) error {
 	if s.follower != nil {
 		s.adoptNewer(s.follower.latestObject())
@@ -124,9 +121,9 @@ func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev
 	return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
 }
 
-// resolveConflict tells what else was written: the same record by us, and the answer was lost;
-// something beside the record, a label or a request, and the record is written again; or the record
-// itself, by another actor.
+// resolveConflict finds out which other write caused the conflict. If our own write succeeded and only its answer was lost, it
+// returns nil. If a label or a request was changed, it saves the record again. If the record was changed, it returns
+// record.ErrChanged.
 func (s *Store) resolveConflict(ctx context.Context, rec record.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
@@ -144,16 +141,15 @@ func (s *Store) resolveConflict(ctx context.Context, rec record.Record, text str
 	}
 }
 
-// adoptNewer takes a later state of the ConfigMap in which the record is the one that was read or
-// written here last.
+// adoptNewer replaces lastSeen by a later state of the ConfigMap, if that has the record that this store last read or wrote.
 func (s *Store) adoptNewer(stored *corev1.ConfigMap) {
 	if s.lastSeen != nil && stored != nil && stored.UID == s.lastSeen.UID && isNewer(stored, s.lastSeen) && stored.Data[keyRecord] == s.lastSeen.Data[keyRecord] {
 		s.lastSeen = stored
 	}
 }
 
-// UnreadableRequest returns why what is asked of the upgrade cannot be read, and the command that takes
-// it away; "" when it can, or nothing is asked. What cannot be read asks nothing.
+// UnreadableRequest returns why the request to the upgrade cannot be read, and the command that removes it. It returns "" if the
+// request can be read or there is none. An unreadable request counts as none.
 func (s *Store) UnreadableRequest() (why, remedy string) {
 	if s.lastSeen == nil || s.lastSeen.Data[keyRequest] == "" {
 		return "", ""
@@ -168,12 +164,11 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+shell.Option("-p", patch), ObjectName(s.group))
 }
 
-// Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing
-// was.
+// Asked returns the request that was found when the record was last read, zero if there was none.
 func (s *Store) Asked() record.Asked { return decodeRequest(s.lastSeen) }
 
-// Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error
-// that is ErrNotRecorded when the record is of another run.
+// Ask writes a request for the holder of the lease, replacing any other. It returns an error that is ErrNotRecorded if the record
+// belongs to another run.
 func (s *Store) Ask(ctx context.Context, asked record.Asked) error {
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -188,7 +183,7 @@ func (s *Store) Ask(ctx context.Context, asked record.Asked) error {
 	})
 }
 
-// WithdrawRequest takes a verb back, if it still is what is asked.
+// WithdrawRequest removes the request, unless another request has replaced it.
 func (s *Store) WithdrawRequest(ctx context.Context, asked record.Asked) error {
 	return s.changeRequest(ctx, func(stored *corev1.ConfigMap) (string, error) {
 		if now := decodeRequest(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
@@ -198,8 +193,7 @@ func (s *Store) WithdrawRequest(ctx context.Context, asked record.Asked) error {
 	})
 }
 
-// changeRequest changes what is asked and nothing else: it is tried again where something was
-// written meanwhile.
+// changeRequest changes only the request. It tries again if another process has written the ConfigMap in between.
 func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -230,8 +224,8 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 	return nil
 }
 
-// LoadRecords lists the records of all groups in a namespace, by the group's name, and beside them the errors of those that
-// cannot be read: one record must not stop the commands about other groups.
+// LoadRecords returns the records of all groups in a namespace, by group name. For records that cannot be read it returns the
+// errors, so that one bad record does not stop the commands about other groups.
 func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (records map[string]record.Record, unreadable map[string]error, err error) {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
@@ -241,7 +235,7 @@ func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace str
 	return records, unreadable, nil
 }
 
-// decodeRecords returns the records by the group's name, and the errors of those that cannot be read.
+// decodeRecords returns the records by group name, and the errors of the records that cannot be read.
 func decodeRecords(maps []corev1.ConfigMap) (records map[string]record.Record, unreadable map[string]error) {
 	records, unreadable = map[string]record.Record{}, map[string]error{}
 	for i := range maps {

@@ -14,16 +14,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// clusterIndex is the View as it is built up from single objects. Its callers serialise access.
+// clusterIndex builds the View from single objects. Its callers serialise access.
 type clusterIndex struct {
 	nodes       map[string]*corev1.Node
-	sortedNodes []*corev1.Node // the nodes by name, nil when they are no longer those
+	sortedNodes []*corev1.Node // the nodes by name, nil after a change
 	pods        map[types.UID]*corev1.Pod
-	// podsByNode are lists that Views share: one grows, and is made again where a pod leaves it.
+	// podsByNode are lists that Views share. A list is only appended to, and is copied before a pod
+	// is removed from it.
 	podsByNode       map[string][]*corev1.Pod
 	pdbs             map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	budgets          drain.Budgets
-	budgetsStale     bool // the budgets are no longer those of pdbs
+	budgetsStale     bool // pdbs has changed since budgets was built
 	lastDisrupted    map[types.NamespacedName]time.Time
 	endingNamespaces map[string]bool
 	facts            drain.Facts
@@ -52,7 +53,7 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	if last, known := x.pods[pod.UID]; known {
 		x.takeOffNode(last)
 		if drain.WorkloadOf(last) != drain.WorkloadOf(pod) {
-			x.workloads.Remove(last) // a workload that keeps the pod remembers that it was ready and then was not
+			x.workloads.Remove(last) // otherwise the old workload would count the pod as one that was ready and then was not
 		}
 	}
 	x.pods[pod.UID] = pod
@@ -60,9 +61,9 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	x.podsByNode[pod.Spec.NodeName] = append(x.podsByNode[pod.Spec.NodeName], pod)
 }
 
-// affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
-// on a node now, or that no node takes it, that a workload has one more ready pod or one fewer, or
-// anything about one that is on a closed node.
+// affectsDecision reports whether the new state of a pod may change a decision. It may if the pod
+// got a node, if no node takes it, if the number of ready pods of a workload changes, or if the pod
+// is on a cordoned node.
 func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return drain.IsRefused(pod) && (before == nil || !drain.IsRefused(before))
@@ -72,7 +73,7 @@ func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 		(drain.Ready(before) != drain.Ready(pod) && drain.WorkloadOf(pod) != drain.Workload{})
 }
 
-// removePod takes away what was stored of a pod last.
+// removePod removes the stored state of a pod.
 func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	last, known := x.pods[pod.UID]
 	if !known {
@@ -83,7 +84,7 @@ func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	x.takeOffNode(last)
 }
 
-// takeOffNode takes a pod away from those of its node.
+// takeOffNode removes a pod from the list of its node.
 func (x *clusterIndex) takeOffNode(last *corev1.Pod) {
 	node := last.Spec.NodeName
 	x.podsByNode[node] = slices.DeleteFunc(slices.Clone(x.podsByNode[node]), func(p *corev1.Pod) bool { return p == last })
@@ -92,8 +93,8 @@ func (x *clusterIndex) takeOffNode(last *corev1.Pod) {
 	}
 }
 
-// disruptionMemory is how long a pod's place in a budget's disruptedPods is remembered: longer than
-// any eviction is waited for.
+// disruptionMemory is how long a pod in a budget's disruptedPods is remembered. No eviction is
+// waited for as long as that.
 const disruptionMemory = time.Minute
 
 func (x *clusterIndex) storeBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
@@ -117,8 +118,8 @@ func (x *clusterIndex) storeNamespace(ns *corev1.Namespace) {
 	}
 }
 
-// buildView copies the index's outline; lists that did not change since the last view are shared
-// with it.
+// buildView returns a View of the index. The View shares the lists that have not changed since the
+// last one.
 func (x *clusterIndex) buildView() drain.Snapshot {
 	if x.sortedNodes == nil {
 		x.sortedNodes = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })

@@ -28,20 +28,22 @@ type Watcher struct {
 	changed chan struct{}
 	nodes   chan struct{}
 	failed  chan error
-	// now is the clock by which Views tell times.
+	// now is the clock for the times in Views.
 	now func() time.Time
 }
 
-// syncLimit is how long the first View may take; it is many times what 150,000 pods need.
+// syncLimit is how long the first View may take. Even 150,000 pods need only a small part of that.
 const syncLimit = 2 * time.Minute
 
-// syncPatience is which part of that may pass while every try fails.
+// syncPatience is the divisor of syncLimit: WatchCluster gives up after this part of it if every
+// try has failed.
 const syncPatience = 4
 
 // WatchCluster starts the watches and returns when the first View is complete. The watches end with
-// the context. It returns an error at once when a kind may not be read, and after two minutes when
-// the server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
-// goes without what may not be listed. now is the clock by which Views tell times.
+// the context. It returns an error immediately if a kind may not be read, and after two minutes if
+// the server was not reached. The facts that influence the order of the pods (drain.Facts) are
+// listed only once; facts that may not be listed are left out. now is the clock for the times in
+// Views.
 func WatchCluster(ctx context.Context, client kubernetes.Interface, now func() time.Time) (*Watcher, error) {
 	return watchWithin(ctx, client, now, syncLimit)
 }
@@ -83,8 +85,8 @@ func watchWithin(ctx context.Context, client kubernetes.Interface, now func() ti
 	return w, nil
 }
 
-// setFacts puts the facts into every View. They are read once: which pods others need seldom
-// changes.
+// setFacts sets the facts of all later Views. They are read only once, because the pods that others
+// depend on seldom change.
 func (w *Watcher) setFacts(facts drain.Facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,28 +94,27 @@ func (w *Watcher) setFacts(facts drain.Facts) {
 	w.index.workloads.SetFacts(facts)
 }
 
-// newTrimmer is the informers' transform: it trims what is read, and lets pods share what they have
-// alike. Every informer calls it from a goroutine of its own.
+// newTrimmer returns the transform of the informers. It trims the objects, and lets pods share
+// equal parts. Every informer calls it from its own goroutine.
 func newTrimmer() cache.TransformFunc {
 	sharer := trim.NewSharer()
 	return func(object any) (any, error) {
 		trim.Object(object)
 		if pod, ok := object.(*corev1.Pod); ok {
-			sharer.Pod(pod) // by one informer alone
+			sharer.Pod(pod) // only one informer calls this
 		}
 		return object, nil
 	}
 }
 
-// addHandlers sends an informer's events to the handlers, and what goes wrong with its kind to
-// failed.
+// addHandlers sends an informer's events to the handlers, and the errors of its watch to failed.
 func addHandlers(
 	kind string, informer cache.SharedIndexInformer, failed chan<- error, handlers cache.ResourceEventHandlerFuncs,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		select {
 		case failed <- fmt.Errorf("watching %s: %w", kind, err):
-		default: // who listens has heard of enough: the informer tries again by itself
+		default: // failed has an unread error already; the informer tries again by itself
 		}
 	})
 	if err != nil {
@@ -126,9 +127,9 @@ func addHandlers(
 	return registration, nil
 }
 
-// waitForSync waits for the first View. It ends early when a kind may not be read, and when reading
-// one still fails after the patience; other failures are tried again by the informers, and the last
-// of them is told when the context ends.
+// waitForSync waits for the first View. It returns an error immediately if a kind may not be read,
+// and after the patience if reading still fails. The informers try again after other failures. When
+// the context ends, waitForSync returns the last failure.
 func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan error, patience time.Duration) error {
 	done := make(chan bool, 1)
 	waiting, cancel := context.WithCancel(ctx)
@@ -161,8 +162,8 @@ func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan 
 	}
 }
 
-// updateObject puts an object's newer state. After a gap in the watch it may be that of another
-// object of the same name, and the one before is gone.
+// updateObject stores the newer state of an object. After a gap in the watch it may be a new object
+// of the same name, and then the old one is removed.
 func (w *Watcher) updateObject(before, object any) {
 	was, known := before.(metav1.Object)
 	is, ok := object.(metav1.Object)
@@ -219,30 +220,30 @@ func (w *Watcher) removeObject(object any) {
 func notifyListener(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // another actor is told already
+	default: // the listener has an unread notification already
 	}
 }
 
-// View is the cluster as it is known now.
+// View returns the cluster's current state, as far as it is known.
 func (w *Watcher) View() drain.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.index.buildView()
 }
 
-// Changed receives when the View is no longer the one that was taken last, but for how pods fare on
-// nodes that are not cordoned. Several changes may be one receipt.
+// Changed receives when the View has changed since it was last taken. It ignores the status of pods
+// on nodes that are not cordoned. It may receive once for several changes.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the
-// cloud again.
+// NodesChanged receives when a node was added or removed, or became ready or unready. The groups
+// should then be read from the cloud again.
 func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
 
-// Failures receives why a watch could not be opened. It is tried again by itself, and the View is
-// as old as its last change meanwhile.
+// Failures receives the error of a watch that could not be opened. The watch is tried again by
+// itself. Until it succeeds, the View does not change.
 func (w *Watcher) Failures() <-chan error { return w.failed }
 
-// currentNode returns the node as it is known now.
+// currentNode returns the node's current state, as far as it is known.
 func (w *Watcher) currentNode(name string) (*corev1.Node, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -250,7 +251,7 @@ func (w *Watcher) currentNode(name string) (*corev1.Node, bool) {
 	return node, ok
 }
 
-// currentPod returns the pod as it is known now.
+// currentPod returns the pod's current state, as far as it is known.
 func (w *Watcher) currentPod(uid types.UID) (*corev1.Pod, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// FieldManager signs our writes.
+// FieldManager is the field manager of all writes of this program.
 const FieldManager = "kubectl-nodeupgrade"
 
 // Writer carries out actions on the cluster.
@@ -33,14 +33,15 @@ type Writer struct {
 	owner   nodemark.Owner
 }
 
-// NewWriter makes a Writer for one run, whose fence uses the taint and whose marks name the owner.
+// NewWriter returns a Writer for one run. Its fences use the taint, and the nodes it marks name the
+// owner.
 func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence corev1.Taint, owner nodemark.Owner) *Writer {
 	return &Writer{client: client, watcher: watcher, run: run, fence: fence, owner: owner}
 }
 
-// Do carries out one action of package upgrade that concerns the cluster. It returns
-// nodegroup.ErrMoved without a request when the object is known to have changed, and the API server's
-// error otherwise.
+// Do carries out one action of package upgrade that concerns the cluster. If the object is known to
+// have changed, it sends no request and returns nodegroup.ErrMoved. Otherwise it returns the API
+// server's error.
 func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
 	case nodemark.NodeAction:
@@ -63,7 +64,7 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	}
 }
 
-// applyToNode changes the node as the action means it. What marks a node names the owner, too.
+// applyToNode applies the action to the node. Fence and HoldNode also write the owner on it.
 func (w *Writer) applyToNode(action nodemark.NodeAction, node *corev1.Node) error {
 	if err := action.Apply(node, w.run, w.fence); err != nil {
 		return err
@@ -75,16 +76,16 @@ func (w *Writer) applyToNode(action nodemark.NodeAction, node *corev1.Node) erro
 	return nil
 }
 
-// TakeOver marks the nodes, which are those in flight by name, with the number of the lease's
-// holder: what the holder before may still send to them fails on their resourceVersion. Nodes that
-// are gone, or others by now, are left out.
+// TakeOver writes the lease's epoch on the nodes in flight. Requests that the previous holder still
+// sends to them then fail on their resourceVersion. nodes has their UIDs by name; nodes that are
+// gone or were replaced are skipped.
 func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
 	for name, uid := range nodes {
 		work.Go(func() error {
 			err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-				node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}) // the holder before may have seen more than we
+				node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}) // the previous holder may have seen a newer version than our watch
 				if err != nil || node.UID != uid {
 					return err
 				}
@@ -99,9 +100,9 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 	return work.Wait()
 }
 
-// evictPod asks the eviction API once. client-go would repeat an answer that carries
-// Retry-After up to ten times by itself (rest/request.go), so retries are off. A UID that does not
-// match costs the budget for two minutes (Kubernetes K01), so the watch is asked first.
+// evictPod asks the eviction API once. client-go would repeat a request up to ten times if the
+// answer has Retry-After (rest/request.go), so retries are off. An eviction with a wrong UID still
+// uses up the budget for two minutes (Kubernetes K01), so evictPod looks at the watch first.
 func (w *Writer) evictPod(ctx context.Context, a schedule.Eviction) error {
 	if pod, ok := w.watcher.currentPod(a.UID); !ok || pod.Spec.NodeName != a.Node {
 		return nodegroup.ErrMoved
@@ -109,7 +110,7 @@ func (w *Writer) evictPod(ctx context.Context, a schedule.Eviction) error {
 	return Evict(ctx, w.client, a, metav1.DeleteOptions{})
 }
 
-// Evict sends one eviction with the pod's UID as its precondition, and never a second one.
+// Evict sends one eviction with the pod's UID as its precondition. It never repeats it.
 func Evict(ctx context.Context, client kubernetes.Interface, a schedule.Eviction, options metav1.DeleteOptions) error {
 	options.Preconditions = &metav1.Preconditions{UID: &a.UID}
 	return client.CoreV1().RESTClient().Post().
@@ -121,9 +122,9 @@ func Evict(ctx context.Context, client kubernetes.Interface, a schedule.Eviction
 		MaxRetries(0).Do(ctx).Error()
 }
 
-// patchNode sends what change does to the node as one patch that fails when the node is not at
-// version. spec.taints is an atomic list (core/v1 types.go), so nothing less keeps other people's
-// taints.
+// patchNode changes the node with one patch, which fails if the node is no longer at the version.
+// spec.taints is an atomic list (core/v1 types.go). Without this check the patch could overwrite
+// taints of other writers.
 func (w *Writer) patchNode(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
 	old, ok := w.watcher.currentNode(name)
 	if !ok || old.UID != uid || old.ResourceVersion != version {
@@ -132,7 +133,7 @@ func (w *Writer) patchNode(ctx context.Context, name string, uid types.UID, vers
 	return w.patchNodeFrom(ctx, old, change)
 }
 
-// patchNodeFrom is patch for a node as it was read.
+// patchNodeFrom is patchNode for a node that the caller has read.
 func (w *Writer) patchNodeFrom(ctx context.Context, old *corev1.Node, change func(*corev1.Node) error) error {
 	changed := old.DeepCopy()
 	if err := change(changed); err != nil {
@@ -146,13 +147,13 @@ func (w *Writer) patchNodeFrom(ctx context.Context, old *corev1.Node, change fun
 	return err
 }
 
-// newNodePatch is the difference between two states of a node, bound to the first one's UID and
-// resourceVersion; nil when there is none.
+// newNodePatch returns the patch from one state of a node to the other, bound to the first one's
+// UID and resourceVersion. It returns nil if they are equal.
 func newNodePatch(old, changed *corev1.Node) ([]byte, error) {
 	if equality.Semantic.DeepEqual(old, changed) {
 		return nil, nil
 	}
-	unbound := *old // what it lacks is in the difference
+	unbound := *old // fields that are missing here become part of the patch
 	unbound.UID, unbound.ResourceVersion = "", ""
 	before, err := json.Marshal(&unbound)
 	if err != nil {
