@@ -1,8 +1,9 @@
-// Package deadline keeps requests from leaving after their time. A context that ends cancels a
-// request that is under way, but its timer is one of many that fire when a process continues that
-// was halted, or a machine that slept: what was about to be sent may be sent first. So the clocks
-// are asked once more where a request is handed to its connection, and again where its body is, for
-// which a connection may have had to be opened. Without its body a request changes nothing.
+// Package deadline prevents requests from being sent after their deadline. The end of a context
+// cancels a request. But when a process continues after it was halted, or a machine wakes up, many
+// timers fire together, and the request may be sent before its own timer fires. So this package
+// checks the clocks again before a request is passed to its connection, and again before its body
+// is read. Opening the connection may take time in between. A request without its body changes
+// nothing.
 package deadline
 
 import (
@@ -18,11 +19,11 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Client sends requests through next within the deadline of their context. Later ones fail with an
-// error that is context.DeadlineExceeded.
+// Client returns a client that sends requests through next before the deadline of their context.
+// Later requests fail with an error that is context.DeadlineExceeded.
 func Client(next Doer) Doer { return client{next} }
 
-// Transport does the same for a transport.
+// Transport returns a transport that does the same.
 func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
 
 type client struct{ next Doer }
@@ -37,7 +38,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return sendWithin(r, t.next.RoundTrip)
 }
 
-// WrappedRoundTripper is the transport beneath, which client-go looks for (apimachinery,
+// WrappedRoundTripper returns the inner transport, which client-go looks for (apimachinery,
 // net/http.go).
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
@@ -48,14 +49,14 @@ func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error
 	}
 	if err := deadlineError(until); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // no one reads it
+			_ = r.Body.Close() // nobody else closes it
 		}
 		return nil, err
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return send(r)
 	}
-	limitedTo := *r // a transport leaves the request alone that it is given
+	limitedTo := *r // a transport must not change the request
 	limitedTo.Body = body{r.Body, until}
 	if again := r.GetBody; again != nil {
 		limitedTo.GetBody = func() (io.ReadCloser, error) {
@@ -66,7 +67,7 @@ func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error
 	return send(&limitedTo)
 }
 
-// body is one that cannot be read after a time.
+// body is a request body that cannot be read after a time.
 type body struct {
 	io.ReadCloser
 	until time.Time
@@ -80,8 +81,9 @@ func (b body) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// deadlineError returns an error when a time has passed by either clock: while a machine sleeps
-// only the wall clock keeps running, and of a wall clock that is set back only the monotonic one.
+// deadlineError returns an error if the time has passed by the wall clock or the monotonic clock.
+// While a machine sleeps, only the wall clock runs. If the wall clock is set back, only the
+// monotonic clock is right.
 func deadlineError(until time.Time) error {
 	now := time.Now()
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {

@@ -17,23 +17,23 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// collector takes objects in, one after the other.
+// collector collects objects one after the other.
 type collector struct {
 	limits Limits
 	trim   func(object any)
 	dump   *Dump
-	// count is how many objects were met, known how many of them are of kinds that say something.
+	// count is the number of objects so far, known the number of objects of supported kinds.
 	count, known int
-	// current names the next object, once that is known.
+	// current is the name of the next object, if it is known.
 	current string
 	kinds   map[string]*inventory.Kind
-	// met holds the kinds, by apiVersion/kind, of which there is an object or a list.
+	// met contains the kinds, by apiVersion/kind, that have an object or a list in the dump.
 	met  map[string]bool
 	seen map[identity]bool
 	uids map[types.UID]identity
 }
 
-// identity tells objects apart as the API server does.
+// identity identifies an object as the API server does.
 type identity struct{ kind, namespace, name string }
 
 func (i identity) String() string {
@@ -49,7 +49,7 @@ func newCollector(limits Limits, trim func(object any)) *collector {
 	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsByType(), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
-// head is what is looked at first.
+// head is the part of an object that is decoded first.
 type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -60,7 +60,7 @@ type head struct {
 	Items json.RawMessage `json:"items"`
 }
 
-// nameNext names the object that comes next, for errors.
+// nameNext returns the name of the next object for errors.
 func (c *collector) nameNext() string {
 	if c.current == "" {
 		return fmt.Sprintf("object %d", c.count+1)
@@ -76,8 +76,8 @@ func (c *collector) refuseText() error {
 	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nameNext(), Command())
 }
 
-// addObject takes in an item of a list, or without one an object that stands by itself. Items of a
-// typed list, such as a NodeList, take their kind from it.
+// addObject adds an item of a list or, if list is nil, a single object. Items of a typed list, such
+// as a NodeList, get their kind from it.
 func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 	var h head
 	switch {
@@ -100,11 +100,11 @@ func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 
 func isList(kind string) bool { return strings.HasSuffix(kind, "List") }
 
-// endList is called behind a list's last item, when all of its fields are known.
+// endList is called after a list's last item, when all fields of the list are known.
 func (c *collector) endList(list metav1.TypeMeta) error {
 	switch {
 	case list.Kind == "":
-		return c.refuseTruncated() // kubectl writes kind last
+		return c.refuseTruncated() // kubectl writes kind last, so the text was cut short
 	case !isList(list.Kind):
 		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command())
 	default:
@@ -113,11 +113,12 @@ func (c *collector) endList(list metav1.TypeMeta) error {
 	}
 }
 
-// endlessNumber matches a quantity that resource.ParseQuantity would compute to its last digit, for
-// hours, such as 1e-999999999, or one of a thousand digits. A UID that ends in 7e-123456789012 is none.
+// endlessNumber matches a quantity that resource.ParseQuantity would compute for hours, such as
+// 1e-999999999 or a number of a thousand digits. It does not match a UID that ends in
+// 7e-123456789012.
 var endlessNumber = regexp.MustCompile(`[:"]\s*[+-]?(?:[0-9.]+[eE]-[0-9]{4,}["\s,}\]]|[0-9.]{1000})`)
 
-// keepObject looks at the kind, and keeps what says something about an upgrade.
+// keepObject checks the object, and keeps it if its kind matters for an upgrade.
 func (c *collector) keepObject(raw []byte, h head) error {
 	if c.count >= c.limits.Objects {
 		return fmt.Errorf("more than %d objects: leave out namespaces or kinds that the node group has nothing to do with", c.limits.Objects)
@@ -159,10 +160,10 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	return nil
 }
 
-// legacyGroup is the API group that Deployments, Ingresses and others once had.
+// legacyGroup is the old API group of Deployments, Ingresses and others.
 const legacyGroup = "extensions"
 
-// noteVersion notes the version of an object whose kind is read in another version.
+// noteVersion records the version of an object whose kind is supported only in another version.
 func (c *collector) noteVersion(h *head) {
 	group, _, _ := strings.Cut(h.APIVersion, "/")
 	for _, k := range c.kinds {
@@ -173,8 +174,7 @@ func (c *collector) noteVersion(h *head) {
 	}
 }
 
-// decodeObject reads an object as the API server would, without regard to fields that it does not
-// know.
+// decodeObject decodes an object as the API server would. It ignores fields that it does not know.
 func (c *collector) decodeObject(raw []byte, into any) error {
 	if err := kjson.Unmarshal(raw, into); err != nil {
 		return fmt.Errorf("%s: %s: write the file with %s", c.nameNext(), clipText(err.Error()), Command())
@@ -182,7 +182,7 @@ func (c *collector) decodeObject(raw []byte, into any) error {
 	return nil
 }
 
-// clipText shortens what comes from the input to what a person reads.
+// clipText shortens text from the input for messages.
 func clipText(text string) string {
 	const most = 200
 	text = strings.Join(strings.Fields(text), " ")
@@ -192,7 +192,7 @@ func clipText(text string) string {
 	return text
 }
 
-// completeDump looks at the whole.
+// completeDump checks and completes the dump after the last object.
 func (c *collector) completeDump() (*Dump, error) {
 	d := c.dump
 	switch {
@@ -203,13 +203,13 @@ func (c *collector) completeDump() (*Dump, error) {
 	case len(d.Nodes) == 0:
 		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command())
 	}
-	for _, node := range d.Nodes { // nothing detaches volumes in a simulation
+	for _, node := range d.Nodes { // no controller detaches volumes in a simulation
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	}
 	c.fillOwnerUIDs()
 	d.IsDump = true
 	for name, k := range c.kinds {
-		if !c.met[name] || d.OtherVersions[k.Resource] != "" { // part of a kind is not the kind
+		if !c.met[name] || d.OtherVersions[k.Resource] != "" { // a kind that was read only in part counts as unread
 			d.Unread = append(d.Unread, k.Resource)
 		}
 	}
@@ -217,7 +217,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	return d, nil
 }
 
-// nameKinds names kinds with their numbers, the first few of them.
+// nameKinds lists the first few kinds with their numbers.
 func nameKinds(kinds map[string]int) string {
 	const most = 3
 	var parts []string
@@ -231,7 +231,7 @@ func nameKinds(kinds map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// countNoun is a count with its noun.
+// countNoun returns a number with its noun.
 func countNoun(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -239,7 +239,8 @@ func countNoun(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// claimUID gives an object without a UID one, and finds two objects with the same.
+// claimUID returns the object's UID, or a new one if it has none. It returns an error if another
+// object has the same UID.
 func (c *collector) claimUID(uid types.UID, id identity) (types.UID, error) {
 	if uid == "" {
 		uid = makeUID(id)
@@ -251,7 +252,8 @@ func (c *collector) claimUID(uid types.UID, id identity) (types.UID, error) {
 	return uid, nil
 }
 
-// makeUID is the same whenever the same dump is read.
+// makeUID returns a UID that depends only on the identity, so it is the same for each reading of a
+// dump.
 func makeUID(id identity) types.UID {
 	return types.UID(strings.ToLower(id.kind) + "/" + id.namespace + "/" + id.name)
 }

@@ -1,9 +1,9 @@
-// Package dump reads a cluster from what kubectl get prints of it: JSON or YAML, packed with
-// gzip or not, as one List, several documents or single objects. Whatever else it is given
-// ends in one error that says what was found, where, and what to do.
+// Package dump reads a cluster from the output of kubectl get: JSON or YAML, with or without gzip,
+// as one List, several documents or single objects. Any other input leads to one error that says
+// what was found, where, and what to do.
 //
-// Of JSON only one object of the input is in memory at a time, beside what is kept of those
-// before it. YAML is read whole, and so only up to a size.
+// From JSON it reads one object at a time, and keeps only the trimmed objects in memory. It reads a
+// YAML document as a whole, so the size of YAML is limited.
 //
-//	reader ──▶ gzip ──▶ bounded ──▶ documents, JSON or YAML ──▶ items ──▶ trimmed objects
+// reader ──▶ gzip ──▶ bounded ──▶ documents, JSON or YAML ──▶ items ──▶ trimmed objects
 package dump

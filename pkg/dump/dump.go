@@ -24,7 +24,7 @@ func Script() string {
 	script := "  KINDS="
 	for i, kind := range printedKinds() {
 		switch {
-		case kind == "quota", kind == "mutatingwebhookconfigurations": // begin a line
+		case kind == "quota", kind == "mutatingwebhookconfigurations": // begin a new line
 			script += "\n  KINDS=$KINDS,"
 		case i > 0:
 			script += ","
@@ -34,7 +34,7 @@ func Script() string {
 	return script + "\n  kubectl get $KINDS -A -o json > dump.json"
 }
 
-// printedKinds lists the kinds that Command names, by the names that it has for them.
+// printedKinds lists the kinds in Command, by the names that Command uses.
 func printedKinds() []string {
 	var names []string
 	for _, kind := range inventory.Kinds() {
@@ -45,24 +45,23 @@ func printedKinds() []string {
 	return names
 }
 
-// Dump is a cluster at the moment it was written down. Lists are in the order of the input.
+// Dump is a cluster at one moment. Its lists are in the order of the input.
 type Dump struct {
 	inventory.Objects
-	// Ignored counts the objects of kinds that say nothing about an upgrade, by kind.
+	// Ignored counts the objects of kinds that do not matter for an upgrade, by kind.
 	Ignored map[string]int
-	// Taken is the latest moment that an object tells of; zero when none tells any.
+	// Taken is the latest time in any object, zero if there is none.
 	Taken time.Time
 }
 
-// Limits bound what Read takes in. A field that is zero stands for its default.
+// Limits limit the input of Read. A zero field means its default.
 type Limits struct {
-	// JSON and YAML are the bytes of the whole input once unpacked: 1 GiB by default and, of YAML,
-	// which takes thirty times its size in memory, 64 MiB.
+	// JSON and YAML are the maximum size of the unpacked input in bytes. The defaults are 1 GiB for JSON and 64 MiB for YAML,
+	// which needs thirty times its size in memory.
 	JSON, YAML int64
-	// Object is the size of the largest object as JSON, in bytes; 4 MiB by default, more than twice
-	// what etcd accepts.
+	// Object is the maximum size of an object as JSON, in bytes. The default is 4 MiB, more than twice the limit of etcd.
 	Object int64
-	// Objects is their number; 500,000 by default, three times the pods of the largest cluster that
+	// Objects is the maximum number of objects. The default is 500,000, three times the pods of the largest cluster that
 	// Kubernetes supports.
 	Objects int
 }
@@ -71,13 +70,12 @@ func (l Limits) orDefaults() Limits {
 	return Limits{JSON: cmp.Or(l.JSON, 1<<30), YAML: cmp.Or(l.YAML, 64<<20), Object: cmp.Or(l.Object, 4<<20), Objects: cmp.Or(l.Objects, 500_000)}
 }
 
-// Read reads a whole dump. Objects without a UID get one made of kind, namespace and name, and so
-// do references to their owners. It returns an error, in one line, for input that is no dump of a
-// cluster: empty, cut short, too large, not UTF-8, packed twice, of other kinds, without nodes,
-// with a List inside a List, with the same object twice or with one that has no name; and the
-// reader's own error.
+// Read reads a whole dump. Objects without a UID get one made from kind, namespace and name, and so do references to their
+// owners. Read returns an error in one line if the input is not a dump of a cluster: empty, cut short, too large, not UTF-8,
+// packed twice, of other kinds, without nodes, with a List inside a List, with the same object twice or with an object without a
+// name. It also returns the reader's own error.
 //
-// Each object is given to trim once it is decoded, which keeps what is needed of it.
+// Read calls trim with each decoded object.
 func Read(r io.Reader, limits Limits, trim func(object any)) (*Dump, error) {
 	limits = limits.orDefaults()
 	in, err := openInput(r)

@@ -22,19 +22,20 @@ const exampleNodes = 12
 type sample struct {
 	kind, namespace, name string
 	replicas              int32
-	// node is the first it has pods on, counted from 0, share how many are on one, and step how
-	// many nodes further on the next are.
+	// node is the first node with pods, counted from 0. share is how many pods are on a node, and
+	// step the distance to the next node.
 	node, share, step int
-	// ready is how long a pod takes to become ready, grace how long it may take to end.
+	// ready is how long a pod takes to become ready, grace its termination grace period.
 	ready, grace time.Duration
 	cpu, memory  string
-	// spare is how many pods its budget lets go at once; negative without a budget.
+	// spare is how many pods its budget allows to be evicted concurrently; negative without a
+	// budget.
 	spare int32
 }
 
-// sampleWorkloads are a dozen workloads as clusters have them: most move in a minute; search starts
-// slowly, and two of its pods share a node, so that its budget holds that node's drain up for a
-// while.
+// sampleWorkloads returns a dozen typical workloads. Most of them move in a minute. The workload
+// search/index starts slowly, and two of its pods share a node, so its budget delays the drain of
+// that node.
 func sampleWorkloads() []sample {
 	const s, m = time.Second, time.Minute
 	return []sample{
@@ -53,8 +54,8 @@ func sampleWorkloads() []sample {
 	}
 }
 
-// Example is a cluster to meet the tool with: twelve nodes of one self-managed group in three
-// zones, a dozen workloads, and a DaemonSet. It is the same every time.
+// Example returns a cluster for trying out the tool: twelve nodes of one self-managed group in
+// three zones, a dozen workloads, and a DaemonSet. It is the same every time.
 func Example() *Dump {
 	d := &Dump{Taken: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Ignored: map[string]int{}}
 	for i := range exampleNodes {
@@ -140,7 +141,7 @@ func examplePod(taken time.Time, node *corev1.Node, owner identity, name string)
 	}
 }
 
-// fillPod says what the pod asks for and how long it takes.
+// fillPod sets the pod's requests and the times that it takes to start and to stop.
 func (s sample) fillPod(pod *corev1.Pod) *corev1.Pod {
 	grace := int64(s.grace / time.Second)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
@@ -155,7 +156,7 @@ func readySince(at time.Time) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}}
 }
 
-// addVolume gives the pod a disk that is reachable from its node's zone alone.
+// addVolume gives the pod a disk that is reachable only from its node's zone.
 func (d *Dump) addVolume(pod *corev1.Pod, node *corev1.Node) {
 	claim := "data-" + pod.Name
 	volume := "pv-" + pod.Name
@@ -174,7 +175,7 @@ func (d *Dump) addVolume(pod *corev1.Pod, node *corev1.Node) {
 	})
 }
 
-// exampleDaemon is the node's pod of a DaemonSet.
+// exampleDaemon returns the node's pod of a DaemonSet.
 func exampleDaemon(taken time.Time, node *corev1.Node) *corev1.Pod {
 	pod := examplePod(taken, node, identity{"DaemonSet", "kube-system", "node-agent"}, "node-agent-"+node.Name)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}

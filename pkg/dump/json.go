@@ -11,18 +11,18 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// jsonReader reads documents of JSON, each a single object or a list, whose items it hands on one
-// by one.
+// jsonReader reads documents of JSON. Each is a single object or a list, whose items it passes on
+// one by one.
 type jsonReader struct {
 	c   *collector
 	dec *json.Decoder
-	// object bounds what is read for one object.
+	// object limits the bytes that are read for one object.
 	object *bounded
-	// listType is that of a list whose items come before its kind.
+	// listType is the type of a list whose items come before its kind.
 	listType metav1.TypeMeta
 }
 
-// readJSON reads documents until the input ends. The type is that of a list, where it is known.
+// readJSON reads documents until the input ends. listType is the type of a list, if it is known.
 func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
 	tooLarge := fmt.Errorf("more than %s without the end of an object: that is no object of Kubernetes: write the file with %s", formatSize(c.limits.Object), Command())
 	object := &bounded{in, c.limits.Object, tooLarge}
@@ -47,7 +47,7 @@ func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
 	}
 }
 
-// readObject reads an object behind its opening brace.
+// readObject reads an object after its opening brace.
 func (r *jsonReader) readObject() error {
 	fields, isList := map[string]json.RawMessage{}, false
 	for r.dec.More() {
@@ -59,7 +59,7 @@ func (r *jsonReader) readObject() error {
 			isList = true
 			err = r.readItems(fields)
 		} else {
-			key, _ := name.(string) // the decoder lets nothing else be a key
+			key, _ := name.(string) // the decoder allows only strings as keys
 			fields[key], err = r.readValue()
 		}
 		if err != nil {
@@ -83,7 +83,7 @@ func (r *jsonReader) readObject() error {
 	}
 }
 
-// readItems reads the items of a list whose other fields so far are given.
+// readItems reads the items of a list. fields has the list's fields that came before.
 func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 	token, err := r.dec.Token()
 	switch {
@@ -94,7 +94,7 @@ func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 	case token != json.Delim('['):
 		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nameNext(), Command())
 	}
-	raw, _ := json.Marshal(fields) // as they were read
+	raw, _ := json.Marshal(fields) // these are valid, because they were decoded
 	list := typeOf(raw)
 	list.Kind, list.APIVersion = cmp.Or(list.Kind, r.listType.Kind), cmp.Or(list.APIVersion, r.listType.APIVersion)
 	for r.dec.More() {
@@ -121,7 +121,7 @@ func (r *jsonReader) readValue() (json.RawMessage, error) {
 	return value, nil
 }
 
-// explainError says where the text stops being JSON.
+// explainError returns an error that says where the text stops being JSON.
 func (r *jsonReader) explainError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
@@ -134,10 +134,10 @@ func (r *jsonReader) explainError(err error) error {
 	}
 }
 
-// typeOf is what a list says of its items.
+// typeOf returns the kind and apiVersion of a list.
 func typeOf(raw []byte) metav1.TypeMeta {
 	var list metav1.TypeMeta
-	// A field of another type says nothing; the list's end finds that it is missing.
+	// A field of a wrong type is ignored here; endList reports that it is missing.
 	_ = kjson.Unmarshal(raw, &list)
 	return list
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// kindsByType returns the kinds whose objects are kept, by apiVersion/kind.
+// kindsByType returns the supported kinds, by apiVersion/kind.
 func kindsByType() map[string]*inventory.Kind {
 	byType := map[string]*inventory.Kind{}
 	for _, kind := range inventory.Kinds() {
@@ -35,7 +35,7 @@ func (c *collector) keepDecoded(kind *inventory.Kind, raw []byte, id identity) e
 	return err
 }
 
-// noteTimes notes the moments that an object tells of, before it is trimmed.
+// noteTimes updates Taken from the times in an object, before it is trimmed.
 func (c *collector) noteTimes(object metav1.Object) {
 	times := []metav1.Time{object.GetCreationTimestamp()}
 	switch o := object.(type) {
@@ -55,8 +55,8 @@ func (c *collector) noteTimes(object metav1.Object) {
 	}
 }
 
-// fillOwnerUIDs gives references to owners that have no UID, as written by hand, the UID of the
-// object they name, or the one it would get.
+// fillOwnerUIDs sets missing UIDs of owner references, which hand-written dumps may lack. It uses
+// the UID of the owner in the dump, or the UID that the owner would get.
 func (c *collector) fillOwnerUIDs() {
 	uids := make(map[identity]types.UID, len(c.uids))
 	for uid, id := range c.uids {

@@ -12,12 +12,12 @@ import (
 const (
 	gzipMagic = "\x1f\x8b"
 	utf8Mark  = "\xef\xbb\xbf"
-	// sniffed is how many bytes are looked at to tell the format.
+	// sniffed is how many bytes are read to detect the format.
 	sniffed = 512
 )
 
-// openInput unpacks the input if it is packed. It returns an error for input that is no gzip after
-// all, or packed twice.
+// openInput unpacks the input if it is packed. It returns an error if the input is not valid gzip,
+// or packed twice.
 func openInput(r io.Reader) (*bufio.Reader, error) {
 	in := bufio.NewReader(r)
 	if peekMagic(in) != gzipMagic {
@@ -35,11 +35,11 @@ func openInput(r io.Reader) (*bufio.Reader, error) {
 }
 
 func peekMagic(in *bufio.Reader) string {
-	head, _ := in.Peek(len(gzipMagic)) // an error shows again when it is read
+	head, _ := in.Peek(len(gzipMagic)) // reading returns the same error again
 	return string(head)
 }
 
-// unpacker explains what gzip finds wrong.
+// unpacker explains the errors of gzip.
 type unpacker struct{ gzip io.Reader }
 
 // Read implements io.Reader.
@@ -58,11 +58,11 @@ func explainGzip(err error) error {
 	return fmt.Errorf("unpacking: %w: write it again with %s | gzip", err, Command())
 }
 
-// bounded hands an input on up to a size.
+// bounded is a reader with a maximum size.
 type bounded struct {
 	in   io.Reader
 	left int64
-	// tooLarge is the error of an input that is larger.
+	// tooLarge is the error for larger input.
 	tooLarge error
 }
 
@@ -76,7 +76,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// formatSize writes a number of bytes for people.
+// formatSize formats a number of bytes for people.
 func formatSize(n int64) string {
 	units := []string{"bytes", "KiB", "MiB", "GiB"}
 	for ; n >= 1<<10 && len(units) > 1; n >>= 10 {
@@ -85,8 +85,8 @@ func formatSize(n int64) string {
 	return fmt.Sprintf("%d %s", n, units[0])
 }
 
-// detectJSON tells JSON from YAML by the first characters that are no spaces, and drops a byte
-// order mark. It returns an error for input that is no text.
+// detectJSON reports whether the input is JSON rather than YAML, by its first characters after
+// spaces. It drops a byte order mark. It returns an error if the input is not text.
 func detectJSON(in *bufio.Reader) (bool, error) {
 	head, err := in.Peek(sniffed)
 	if len(head) == 0 && err != nil && !errors.Is(err, io.EOF) {
@@ -94,7 +94,7 @@ func detectJSON(in *bufio.Reader) (bool, error) {
 	}
 	if bytes.HasPrefix(head, []byte(utf8Mark)) {
 		head = head[len(utf8Mark):]
-		_, _ = in.Discard(len(utf8Mark)) // it was peeked at
+		_, _ = in.Discard(len(utf8Mark)) // cannot fail, since these bytes were peeked
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
@@ -106,7 +106,8 @@ func detectJSON(in *bufio.Reader) (bool, error) {
 	}
 }
 
-// looksLikeJSON tells an object of JSON from one in YAML's flow style, whose keys need no quotes.
+// looksLikeJSON reports whether an object is JSON rather than YAML's flow style, whose keys need no
+// quotes.
 func looksLikeJSON(text []byte) bool {
 	inner, isObject := bytes.CutPrefix(text, []byte("{"))
 	inner = bytes.TrimSpace(inner)

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// readYAML reads documents of YAML, each whole.
+// readYAML reads YAML documents, each as a whole.
 func (c *collector) readYAML(in io.Reader) error {
 	documents := kyaml.NewYAMLReader(bufio.NewReader(in))
 	for n := 1; ; n++ {
@@ -45,30 +45,31 @@ func (c *collector) readYAML(in io.Reader) error {
 	}
 }
 
-// anchor matches what may be an anchor, without which a document has no alias.
+// anchor matches a possible anchor. A document without anchors has no aliases.
 var anchor = regexp.MustCompile(`(^|[\s,\[{])&[^\s,\[\]{}]`)
 
-// checkAliases refuses a document whose aliases would make it larger than it is by more than a size: each may repeat others.
+// checkAliases returns an error if the aliases of a document would make it larger by more than most bytes. An alias may repeat
+// text that contains other aliases.
 func checkAliases(text []byte, most int64) error {
 	if !anchor.Match(text) {
 		return nil
 	}
 	var document goyaml.Node
 	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}
-	// The conversion to JSON reports what is wrong with a document that cannot be read.
+	// The conversion to JSON reports documents that cannot be parsed.
 	if goyaml.Unmarshal(text, &document) == nil && e.measure(&document) > e.most {
 		return fmt.Errorf("its YAML aliases expand to more than %s: write the file with %s", formatSize(most), Command())
 	}
 	return nil
 }
 
-// expansion measures nodes with their aliases written out.
+// expansion computes the size of nodes with their aliases expanded.
 type expansion struct {
 	sizes map[*goyaml.Node]int64
 	most  int64
 }
 
-// measure returns the size of a node, or more than most for one that is larger or contains itself.
+// measure returns the size of a node. If the node is larger than most or contains itself, the result is larger than most.
 func (e expansion) measure(n *goyaml.Node) int64 {
 	if n.Kind == goyaml.AliasNode {
 		n = n.Alias
@@ -76,7 +77,7 @@ func (e expansion) measure(n *goyaml.Node) int64 {
 	if size, measured := e.sizes[n]; measured {
 		return size
 	}
-	e.sizes[n] = e.most + 1 // until it is known, for an alias inside it
+	e.sizes[n] = e.most + 1 // in case an alias inside the node refers to it
 	size := int64(len(n.Value)) + 1
 	for _, part := range n.Content {
 		size = min(size+e.measure(part), e.most+1)

@@ -1,5 +1,5 @@
-// Package inventory has the table of the kinds that are read of a cluster, and holds their objects as they were read, from its
-// API server or from a file.
+// Package inventory has the table of all kinds that are read from a cluster. It also has the type that contains their objects,
+// read from an API server or from a file.
 package inventory
 
 import (
@@ -20,8 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Objects are the objects of a cluster as they were read, by kind. Of each there is what
-// package trim keeps.
+// Objects are the objects of a cluster, by kind. They have only the fields that package trim keeps.
 type Objects struct {
 	Nodes        []*corev1.Node
 	Pods         []*corev1.Pod
@@ -35,7 +34,7 @@ type Objects struct {
 	Jobs         []*batchv1.Job
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
-	// CSINodes tell how many volumes each node may attach, ResourceClaims which devices pods have.
+	// CSINodes have the number of volumes that each node may attach, ResourceClaims the devices of pods.
 	CSINodes       []*storagev1.CSINode
 	ResourceClaims []*resourcev1.ResourceClaim
 
@@ -44,20 +43,19 @@ type Objects struct {
 	Scalers    []*autoscalingv2.HorizontalPodAutoscaler
 	Mutating   []*admissionv1.MutatingWebhookConfiguration
 	Validating []*admissionv1.ValidatingWebhookConfiguration
-	// ConfigMaps are those that hold the descheduler's policy.
+	// ConfigMaps are the ConfigMaps with the descheduler's policy.
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.
 	Bindings []*TargetGroupBinding
-	// Unread are the kinds, as RBAC names them, of whose objects not all are known: the user may not list them or, where
-	// IsDump, the dump has none of them and no empty list of them either, or has some in a version that is not read.
+	// Unread lists the kinds, as RBAC names them, that were not read completely. Without IsDump the user may not list them. With
+	// IsDump the dump has neither objects nor an empty list of the kind, or has some objects in a version that is not supported.
 	Unread []string
 	IsDump bool
-	// OtherVersions has the apiVersion of objects that a dump has and that were not read, and what to do about it, by the kind as in
-	// Unread.
+	// OtherVersions has the unsupported apiVersion of objects in a dump and the remedy, by the kind as in Unread.
 	OtherVersions map[string]string
 }
 
-// WhyUnread says which of the kinds were not read, and why; "" when all were.
+// WhyUnread returns which of the kinds were not read, and why; "" if all were.
 func (o *Objects) WhyUnread(kinds ...string) string {
 	unread := slices.DeleteFunc(slices.Clone(o.Unread), func(kind string) bool { return !slices.Contains(kinds, kind) })
 	switch {
@@ -70,7 +68,7 @@ func (o *Objects) WhyUnread(kinds ...string) string {
 	}
 }
 
-// describeMissing says which of the kinds the dump does not have, and which it has in a version that is not read.
+// describeMissing returns which of the kinds the dump lacks, and which it has in an unsupported version.
 func (o *Objects) describeMissing(unread []string) string {
 	var others []string
 	for _, kind := range Kinds() {
@@ -86,7 +84,7 @@ func (o *Objects) describeMissing(unread []string) string {
 	return strings.Join(others, "; and ")
 }
 
-// Facts returns which pods others need, as far as services and admission webhooks were read.
+// Facts returns which pods others depend on, according to the services and admission webhooks that were read.
 func (o *Objects) Facts() drain.Facts {
 	webhooks := drain.Webhooks{}
 	for _, config := range o.Mutating {
@@ -98,7 +96,7 @@ func (o *Objects) Facts() drain.Facts {
 	return webhooks.FactsOf(o.Services)
 }
 
-// EndingNamespaces are those that are being deleted.
+// EndingNamespaces returns the namespaces that are being deleted.
 func (o *Objects) EndingNamespaces() map[string]bool {
 	ending := map[string]bool{}
 	for _, namespace := range o.Namespaces {
@@ -109,17 +107,17 @@ func (o *Objects) EndingNamespaces() map[string]bool {
 	return ending
 }
 
-// TargetGroupBinding is what is read of an object of the AWS Load Balancer Controller.
+// TargetGroupBinding is the part of the AWS Load Balancer Controller's object that is read.
 type TargetGroupBinding struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              TargetGroupBindingSpec `json:"spec"`
 }
 
-// TargetGroupBindingSpec binds a service of the binding's namespace to a target group.
+// TargetGroupBindingSpec binds a Service of the binding's namespace to a target group.
 type TargetGroupBindingSpec struct {
 	// TargetType is "ip" or "instance".
 	TargetType string `json:"targetType"`
-	// TargetGroup is the target group's ARN. The controller's webhook fills it in where the object has the group's name.
+	// TargetGroup is the target group's ARN. If the object has only the group's name, the controller's webhook sets the ARN.
 	TargetGroup string `json:"targetGroupARN"`
 	ServiceRef  struct {
 		Name string `json:"name"`

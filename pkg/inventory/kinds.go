@@ -20,35 +20,35 @@ import (
 type Use uint8
 
 const (
-	// ForChecks is for the rules of package preflight, and for a plan that says what they find.
+	// ForChecks is for the rules of package preflight, and for a plan that contains their findings.
 	ForChecks Use = 1 << iota
-	// ForForecasts is for a forecast whose nodes, pods and budgets are read already: controllers, volumes and services.
+	// ForForecasts is for a forecast that already has nodes, pods and budgets: controllers, volumes and services.
 	ForForecasts
-	// ForViews is for a View without its pods.
+	// ForViews is for a View without pods.
 	ForViews
-	// ForFacts is for Objects.Facts alone.
+	// ForFacts is only for Objects.Facts.
 	ForFacts
-	// ForMoves is for drain.Movable: which pods a restart may move.
+	// ForMoves is for drain.Movable, the pods that a restart may move.
 	ForMoves
-	// ForBalancers is for the target groups that the cluster names.
+	// ForBalancers is for the target groups that objects of the cluster name.
 	ForBalancers
 )
 
-// Kind is a kind of objects that is read of clusters, and how it is read.
+// Kind is a kind of objects, and how it is read.
 type Kind struct {
-	// Resource is the plural that RBAC and the paths of the API have: "persistentvolumes".
+	// Resource is the plural name in RBAC and in the API's paths: "persistentvolumes".
 	Resource string
-	// APIVersion and Name are what the objects have as apiVersion and kind: "apps/v1" and "Deployment".
+	// APIVersion and Name are the apiVersion and kind of the objects: "apps/v1" and "Deployment".
 	APIVersion, Name string
 	Namespaced       bool
-	// Short is its name in the command that prints a dump; "" if the command leaves it out.
+	// Short is the name in the command that prints a dump, "" if the command omits the kind.
 	Short string
-	// Required and Optional are the uses for which it is read. A user who may not list the kind cannot do what it is
-	// required for, and does without it where it is optional.
+	// Required and Optional are the uses that read the kind. If the user may not list it, the required uses fail, and the
+	// optional uses continue without it.
 	Required, Optional Use
-	// MayBeAbsent is true if there are clusters whose API has no such kind. They have no such objects.
+	// MayBeAbsent is true if the API of some clusters lacks this kind.
 	MayBeAbsent bool
-	// Names, unless empty, are the only objects that are read, each by its name, of namespace kube-system.
+	// Names, unless empty, are the only objects that are read. Each is read by its name from namespace kube-system.
 	Names []string
 	typed
 }
@@ -79,7 +79,7 @@ func (k *Kind) Path() string {
 // IsReadFor reports whether the kind is read for one of the uses.
 func (k *Kind) IsReadFor(use Use) bool { return (k.Required|k.Optional)&use != 0 }
 
-// typed makes and keeps objects of a kind's Go type.
+// typed creates and stores objects of a kind's Go type.
 type typed struct {
 	create func() metav1.Object
 	keep   func(*Objects, metav1.Object)
@@ -91,7 +91,7 @@ func (t typed) New() metav1.Object { return t.create() }
 // Keep appends an object that New made to the kind's list of o.
 func (t typed) Keep(o *Objects, object metav1.Object) { t.keep(o, object) }
 
-// listed keeps objects in the list of Objects that field returns.
+// listed returns a typed that appends objects to the list of Objects that field returns.
 func listed[T any, P interface {
 	*T
 	metav1.Object
@@ -107,12 +107,12 @@ func listed[T any, P interface {
 	}
 }
 
-// Kinds returns every kind that is read of a cluster, those that a dump's command names first and in its order.
+// Kinds returns every kind that is read from a cluster. The kinds of the dump command come first, in its order.
 func Kinds() []Kind {
 	return slices.Concat(podKinds(), controllerKinds(), serviceKinds(), volumeKinds(), admissionKinds(), otherKinds())
 }
 
-// FindKind returns the kind of the resource, the zero Kind if no kind has it.
+// FindKind returns the kind of the resource, the zero Kind if there is none.
 func FindKind(resource string) Kind {
 	kinds := Kinds()
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Resource == resource })
@@ -222,7 +222,8 @@ func admissionKinds() []Kind {
 	}
 }
 
-// otherKinds are not in the command that prints a dump: kubectl fails for a kind that the cluster lacks, and ConfigMaps may be many.
+// otherKinds are not in the command that prints a dump: kubectl fails for a kind that the cluster lacks, and there may be many
+// ConfigMaps.
 func otherKinds() []Kind {
 	return []Kind{
 		{
@@ -234,7 +235,7 @@ func otherKinds() []Kind {
 			Optional: ForChecks | ForBalancers, MayBeAbsent: true,
 			typed: listed(func(o *Objects) *[]*TargetGroupBinding { return &o.Bindings }),
 		},
-		{ // a descheduler's chart and its manifests give its policy these names
+		{ // names of the policy in the descheduler's chart and in its manifests
 			Resource: "configmaps", APIVersion: "v1", Name: "ConfigMap", Namespaced: true, Optional: ForChecks, Names: []string{"descheduler", "descheduler-policy-configmap"},
 			typed: listed(func(o *Objects) *[]*corev1.ConfigMap { return &o.ConfigMaps }),
 		},

@@ -7,14 +7,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Asker tells what others ask of the upgrade; *cluster.Follower implements it.
+// Asker returns the user's requests for the upgrade; *cluster.Follower implements it.
 type Asker interface {
 	Asked() record.Asked
 	AskedChanged() <-chan struct{}
 }
 
-// wakeChannels are the time to look again without an event, and the news of what others ask. Of a
-// finished upgrade only answers are waited for.
+// wakeChannels returns a channel for the next step without an event, and a channel for new
+// requests. Both are nil for a finished upgrade, which waits only for answers.
 func (s *run) wakeChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// controllerPatience is how long a workload lacks pods before its controller is read: nearly all controllers
-	// have created the next pod by then.
+	// controllerPatience is how long a workload must lack pods before its controller is read. Nearly all controllers have created
+	// the next pod by then.
 	controllerPatience = time.Second
-	// controllerAge is how old the answer of a controller may be while its workload lacks pods.
+	// controllerAge is the maximum age of a controller's answer while its workload lacks pods.
 	controllerAge = 5 * time.Second
-	// controllersAtOnce is how many controllers are read at once.
+	// controllersAtOnce is how many controllers are read concurrently.
 	controllersAtOnce = 4
 )
 
@@ -25,15 +25,15 @@ type ControllerReader interface {
 	ReadController(ctx context.Context, workload drain.Workload) drain.Controller
 }
 
-// controllerReads are the questions about controllers.
+// controllerReads is the state of the reads of controllers.
 type controllerReads struct {
-	// since tells since when the controllers have been asked about that are asked about now.
+	// since is when each controller in the current step's Unscaled was first asked for.
 	since    map[drain.Workload]time.Time
 	known    map[drain.Workload]drain.Controller
 	inFlight map[drain.Workload]bool
 }
 
-// dueAt is when the controller is to be read: soon after it was first asked about, and then when its answer is too old.
+// dueAt returns when to read the controller: soon after it was first asked for, and again when the answer is too old.
 func (c *controllerReads) dueAt(w drain.Workload) time.Time {
 	if read, known := c.known[w]; known {
 		return read.Read.Add(controllerAge)
@@ -41,8 +41,7 @@ func (c *controllerReads) dueAt(w drain.Workload) time.Time {
 	return c.since[w].Add(controllerPatience)
 }
 
-// nextTime is when a controller is to be read, no later than the time. local converts times of the
-// reads to those of latest.
+// nextTime returns when to read the next controller, at most latest. local converts the times of the reads to latest's clock.
 func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local func(time.Time) time.Time) time.Time {
 	if len(c.inFlight) >= controllersAtOnce {
 		return latest
@@ -55,13 +54,13 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local f
 	return latest
 }
 
-// forgetOthers forgets those controllers that the step does not ask about: their workloads may be scaled meanwhile.
+// forgetOthers forgets the controllers that the step does not ask for, because their workloads may be scaled in between.
 func (c *controllerReads) forgetOthers(step *upgrade.Step) {
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	maps.DeleteFunc(c.since, func(w drain.Workload, _ time.Time) bool { return !slices.Contains(step.Unscaled, w) })
 }
 
-// readControllers reads those controllers that are due.
+// readControllers reads the controllers that are due.
 func (s *run) readControllers(ctx context.Context, step *upgrade.Step) {
 	c, now := &s.controllers, s.now()
 	for _, w := range step.Unscaled {

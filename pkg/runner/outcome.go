@@ -16,18 +16,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// Answer is a server's answer, sorted.
+// Answer is a server's answer to an action.
 type Answer struct {
 	Outcome nodegroup.Outcome
-	// Detail is what the server said, for people.
+	// Detail is the server's text for people.
 	Detail string
-	// After is the server's own wish when to be asked again, at most refusalDelay; zero without
-	// one. An admission webhook can set it, too.
+	// After is the pause that the server asks for before a retry, at most refusalDelay; zero for
+	// none. An admission webhook can set it, too.
 	After time.Duration
 }
 
-// ClassifyAnswer says what an answer means for the action it answers. It is the only place that
-// looks at error codes (Kubernetes K10 has the eviction API's).
+// ClassifyAnswer returns what an answer means for its action. It is the only function that looks at
+// error codes (Kubernetes K10 lists those of the eviction API).
 func ClassifyAnswer(err error) Answer {
 	if err == nil {
 		return Answer{Outcome: nodegroup.OutcomeDone}
@@ -39,13 +39,13 @@ func ClassifyAnswer(err error) Answer {
 	return answer
 }
 
-// noCredentials is how client-go begins the error of a request that was not sent, because the
+// noCredentials is the beginning of client-go's error for a request that was not sent, because the
 // kubeconfig's credential plugin failed (plugin/pkg/client/auth/exec/exec.go, RoundTrip). Each
-// request asks the plugin again.
+// request runs the plugin again.
 const noCredentials = "getting credentials: "
 
-// describeError is what a person should read: of a request that no API server answered, that,
-// rather than its address.
+// describeError returns an error's text for people. If no API server answered, it returns the
+// reason without the request's URL.
 func describeError(err error) string {
 	var cloudErr *cloud.Error
 	var unanswered *url.Error
@@ -69,7 +69,7 @@ func classifyError(err error) nodegroup.Outcome {
 		return nodegroup.OutcomeFatal
 	case errors.Is(err, errUnrenewed):
 		return nodegroup.OutcomeLater
-	case isAdmissionDenial(err): // before the codes, since it may use any of them
+	case isAdmissionDenial(err): // must come before the status codes, because an admission denial may use any of them
 		return nodegroup.OutcomeLater
 	case errors.Is(err, nodegroup.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nodegroup.OutcomeMoved
@@ -97,9 +97,9 @@ func classifyStatus(err error) nodegroup.Outcome {
 	}
 }
 
-// isAdmissionDenial recognises the answer of an admission webhook or policy: a denial is not a
-// missing permission, and some webhooks deny while they move the pod themselves (WH002). The words
-// are the API server's (webhook/errors/statuserror.go, util/webhook/error.go,
+// isAdmissionDenial recognises the answer of an admission webhook or policy. A denial is not a
+// missing permission, and some webhooks deny an eviction while they move the pod themselves
+// (WH002). The words are the API server's (webhook/errors/statuserror.go, util/webhook/error.go,
 // policy/validating/dispatcher.go).
 func isAdmissionDenial(err error) bool {
 	text := err.Error()

@@ -8,15 +8,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// leaseCheckInterval is how often it is looked whether an overdue lease was renewed.
+// leaseCheckInterval is how often an overdue lease is checked for a renewal.
 const leaseCheckInterval = 5 * time.Second
 
-// isLeaseOverdue says that the lease should have been renewed by now and was not: the API server is
-// out of reach.
+// isLeaseOverdue reports whether the lease should have been renewed by now and was not, because the
+// API server cannot be reached.
 func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimit }
 
-// whyUnrenewed is what kept the lease from being renewed last, as the end of a sentence; "" where
-// that is not known.
+// whyUnrenewed returns why the last renewal of the lease failed, as the end of a sentence. It
+// returns "" if it succeeded or the reason is not known.
 func (r *Runner) whyUnrenewed() string {
 	err := r.Unrenewed()
 	if err == nil {
@@ -25,8 +25,8 @@ func (r *Runner) whyUnrenewed() string {
 	return ": " + describeError(err)
 }
 
-// nextLook is when a step is due though nothing was seen to change: when the decision asks for it,
-// and when the lease becomes overdue or may be overdue no more.
+// nextLook returns when the next step is due if no event arrives: at the decision's Wake, when the
+// lease becomes overdue, or when an overdue lease may have been renewed.
 func (r *Runner) nextLook(step *upgrade.Step) time.Time {
 	look := r.Expires().Add(-requestLimit + time.Millisecond)
 	if r.isLeaseOverdue() {
@@ -39,16 +39,16 @@ func (r *Runner) nextLook(step *upgrade.Step) time.Time {
 }
 
 const (
-	// outageTold is how long requests to the API server fail before that is told: many an outage is
-	// over by then.
+	// outageTold is how long requests to the API server must fail before the user is told. Many
+	// outages are shorter.
 	outageTold = 3 * time.Second
-	// outageGap is how far apart failures are at most that are of one outage: requests are tried
-	// again that often.
+	// outageGap is the longest time between two failures of one outage. Requests are retried at
+	// least that often.
 	outageGap = 10 * time.Second
 )
 
-// recordReachability notes whether the API server answered a request that was begun then, and tells
-// of an outage that lasts. Without credentials no request has an answer.
+// recordReachability records whether the API server answered a request that began at began, and
+// reports an outage that lasts. Missing credentials count as no answer.
 func (s *run) recordReachability(began time.Time, answered bool, detail string) {
 	now := time.Now()
 	if answered {
@@ -65,9 +65,9 @@ func (s *run) recordReachability(began time.Time, answered bool, detail string) 
 	s.Unreached(detail)
 }
 
-// recordWatchFailure notes that a watch could not be opened. One that was refused may be followed by
-// a list that is not; where that lasts the right to read is gone. One that fails otherwise is tried
-// again, and the upgrade ends when that lasts: it would decide by what was known long ago.
+// recordWatchFailure records that a watch could not be opened. If it was refused, the next list may
+// still succeed; if the refusals last, the permission to read is gone. Other failures are retried.
+// If they last, the upgrade ends, because it would decide by an old state of the cluster.
 func (s *run) recordWatchFailure(err error) {
 	a := ClassifyAnswer(err)
 	if a.Outcome == nodegroup.OutcomeFatal {
@@ -77,29 +77,29 @@ func (s *run) recordWatchFailure(err error) {
 	}
 	s.recordReachability(time.Now(), false, a.Detail)
 	if s.failedWatch.record(err, saveLimit) >= watchTold {
-		s.Unreached(a.Detail) // though other requests are answered
+		s.Unreached(a.Detail) // even if other requests are answered
 	}
 }
 
 const (
-	// watchTold is how long watches fail, now and then, before that is told while other requests are
+	// watchTold is how long watches must fail before the user is told, even if other requests are
 	// answered.
 	watchTold = time.Minute
-	// watchRefused is how long watches must be refused for good until the right to read counts as
-	// gone, watchGap how far apart failures are at most that follow each other: client-go tries again
-	// within a minute.
+	// watchRefused is how long watches must be refused before the permission to read counts as
+	// gone. watchGap is the longest time between two failures that belong together; client-go
+	// retries within a minute.
 	watchRefused = 20 * time.Second
 	watchGap     = 2 * time.Minute
 )
 
-// failingWatch is what is known of watches that failed. err is set when that has lasted for so long
-// that the upgrade cannot continue.
+// failingWatch is the state of watches that fail. err is set when they have failed for so long that
+// the upgrade cannot continue.
 type failingWatch struct {
 	since, last time.Time
 	err         error
 }
 
-// record notes a failure, and returns for how long watches have failed.
+// record records a failure and returns how long watches have failed.
 func (f *failingWatch) record(err error, limit time.Duration) time.Duration {
 	now := time.Now()
 	if now.Sub(f.last) > watchGap {
@@ -113,8 +113,8 @@ func (f *failingWatch) record(err error, limit time.Duration) time.Duration {
 	return lasted
 }
 
-// fatalLeaseError is the error of an upgrade whose lease may not be renewed any more, or has not been
-// for too long: then nothing may be written.
+// fatalLeaseError returns an error if the renewal of the lease is refused, or has failed for too
+// long. Nothing may be written then.
 func (s *run) fatalLeaseError() error {
 	if !s.isLeaseOverdue() {
 		s.leaseOverdue = time.Time{}
@@ -134,8 +134,8 @@ func (s *run) fatalLeaseError() error {
 	return nil
 }
 
-// showStep hands a step to whoever watches. What it waits for is the API server while that is out
-// of reach.
+// showStep passes a step to Watch. If the lease is overdue, the step's status says that it waits
+// for the API server.
 func (s *run) showStep(step upgrade.Step) {
 	s.lastShown = step
 	if s.isLeaseOverdue() {

@@ -11,22 +11,23 @@ import (
 )
 
 const (
-	// cloudIdle is how often the cloud is asked while nothing of ours is under way there.
+	// cloudIdle is how often the cloud is read while none of our changes is in progress there.
 	cloudIdle = time.Minute
-	// CloudSoon is how far apart questions to the cloud are at least in the long run: so late a
-	// change of ours is seen.
+	// CloudSoon is the shortest average time between two readings of the cloud. A change of ours is
+	// seen at most that late.
 	CloudSoon = 250 * time.Millisecond
-	// cloudBurst is how many of them may follow each other at once, after a while without any.
+	// cloudBurst is how many readings may follow each other without a pause.
 	cloudBurst = 4
-	// cloudAgain is the pause before the cloud is asked about what it may not show at once.
+	// cloudAgain is the pause before the cloud is read again, because its first answer may not show
+	// the latest change.
 	cloudAgain = time.Second
-	// refusalsBelieved is how many refusals in a row it takes that the cloud will not let us read
-	// what an upgrade waits for.
+	// refusalsBelieved is how many refusals in a row mean that the credentials may no longer read
+	// what the upgrade waits for.
 	refusalsBelieved = 2
 )
 
-// nextPollTime is when the cloud is to be asked: often while something of ours is under way there,
-// soon after a change.
+// nextPollTime returns when to read the cloud next: often while a change of ours is in progress
+// there, and soon after a change.
 func (s *run) nextPollTime(step upgrade.Step) time.Time {
 	if s.pollInFlight {
 		return time.Now().Add(cloudIdle)
@@ -41,8 +42,8 @@ func (s *run) nextPollTime(step upgrade.Step) time.Time {
 	return next
 }
 
-// requestPollBy has the cloud asked no later than that, as far as it was not asked too often just
-// now.
+// requestPollBy schedules a reading of the cloud at the time at the latest, or later if the cloud
+// was read too often just now.
 func (s *run) requestPollBy(at time.Time) {
 	if len(s.recentPolls) == cloudBurst {
 		if earliest := s.recentPolls[0].Add(cloudBurst * CloudSoon); at.Before(earliest) {
@@ -54,7 +55,8 @@ func (s *run) requestPollBy(at time.Time) {
 	}
 }
 
-// nextQuestionTime is when something is to be asked that no watch tells.
+// nextQuestionTime returns when to read next what no watch reports: the cloud, load balancers or
+// controllers.
 func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
 	next := s.targetPolls.nextTime(step, s.nextPollTime(*step))
 	if s.Controllers == nil {
@@ -63,7 +65,7 @@ func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
 	return s.controllers.nextTime(step, next, s.localTime)
 }
 
-// ask asks what is due of the cloud and of controllers.
+// ask reads the cloud, load balancers and controllers that are due.
 func (s *run) ask(ctx context.Context, step *upgrade.Step) {
 	now := time.Now()
 	s.readControllers(ctx, step)
@@ -92,10 +94,10 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
-// fatalCloudError is the error of an upgrade that cannot continue before the cloud, or the load
-// balancers of the nodes in drain, were read, when that is refused for good (credentials that have
-// ended, a permission that is gone) or has failed for saveLimit. Elsewhere there is time to fix it, see
-// recordPoll: what failed before the upgrade waited for the cloud does not count.
+// fatalCloudError returns an error if the upgrade must wait for the cloud, or for the load
+// balancers of draining nodes, and cannot read them. It does if the reading was refused (expired
+// credentials, a missing permission) or has failed for saveLimit. While the upgrade does not wait
+// for the cloud there is time to fix this, so earlier failures do not count; see recordPoll.
 func (s *run) fatalCloudError(step *upgrade.Step) error {
 	if step.Targets.Every == 0 {
 		s.refusedTargets = 0
@@ -113,8 +115,8 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 	return nil
 }
 
-// recordPoll keeps what the cloud said. While it cannot be asked the last answer stands: nothing
-// destructive rests on it that would not be re-read by the provider first.
+// recordPoll stores a reading of the cloud. If the reading failed, the previous one stays in use.
+// That is safe, because the provider reads the group again before every destructive action.
 func (s *run) recordPoll(group nodegroup.Group, err error) {
 	s.pollInFlight = false
 	switch {

@@ -6,16 +6,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// toCluster and toCloud are how many requests may be in flight at once. More would only wait for
-// each other in the server.
+// toCluster and toCloud are how many requests may be in flight concurrently. More requests would
+// only wait for each other in the server.
 const (
 	toCluster = 24
 	toCloud   = 8
 )
 
-// requestQueue holds the actions that go to one server, in the order in which they were decided.
+// requestQueue contains the actions for one server, in the order of the decisions.
 type requestQueue struct {
-	// limit is how many may be in flight.
+	// limit is how many actions may be in flight.
 	limit    int
 	waiting  []nodegroup.Action
 	inFlight int
@@ -30,7 +30,7 @@ func (s *run) queueFor(action nodegroup.Action) *requestQueue {
 	return &s.clusterQueue
 }
 
-// enqueueAction puts an action into its queue: from now on it is in flight for those who decide.
+// enqueueAction adds an action to its queue. From then on decisions treat it as in flight.
 func (s *run) enqueueAction(action nodegroup.Action) {
 	key := action.Key()
 	before := s.attempts[key]
@@ -39,9 +39,10 @@ func (s *run) enqueueAction(action nodegroup.Action) {
 	l.waiting = append(l.waiting, action)
 }
 
-// sendWaiting starts what waits, as far as there is room, each on its own goroutine; its end
-// arrives as an answer. One is running before the next is started, so that they go out in the order
-// in which they were decided: of goroutines started together the last would run first.
+// sendWaiting sends waiting actions up to the limit, each on its own goroutine. Their results
+// arrive as answers. It waits until a goroutine runs before it starts the next, so that requests
+// are sent in the order of the decisions. Of goroutines that are started together the last one
+// would run first.
 func (s *run) sendWaiting(work context.Context) {
 	for _, l := range []*requestQueue{&s.clusterQueue, &s.cloudQueue} {
 		for ; len(l.waiting) > 0 && l.inFlight < l.limit; l.waiting = l.waiting[1:] {

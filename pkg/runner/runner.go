@@ -18,30 +18,28 @@ import (
 )
 
 const (
-	// coalesceFactor is how long events are gathered after a step, in times that the step took, so
-	// that steps take a ninth of the time as long as that is no longer than coalesceLimit.
+	// coalesceFactor is how long events are gathered after a step, as a multiple of the step's own time. So steps take a ninth of
+	// the time, up to the limit coalesceLimit.
 	coalesceFactor = 8
 	coalesceLimit  = 20 * time.Millisecond
-	// requestLimit ends every request before the lease could be another actor's.
+	// requestLimit is the timeout of every request. It ends before another process could take the lease.
 	requestLimit = 40 * time.Second
-	// stopLimit is how long an interrupted upgrade may take to come to rest.
+	// stopLimit is how long an interrupted upgrade may take to finish the actions that it began.
 	stopLimit = 10 * time.Second
-	// refusalDelay is how long a refusal that sends no event is believed; up to as much again is
-	// added by lot.
+	// refusalDelay is the pause after a refusal for which no event will arrive. Up to the same time again is added at random.
 	refusalDelay = 30 * time.Second
-	// outageLimit is how long an action without answer rests at most, half of it drawn: longer
-	// rests would outlast the outage.
+	// outageLimit is the longest pause after an action without an answer; half of it is random. Longer pauses would continue
+	// after the end of an outage.
 	outageLimit = 10 * time.Second
-	// leaseSlack is how much of the lease must be left for a request to be begun.
+	// leaseSlack is how much time of the lease must be left to begin a request.
 	leaseSlack = 10 * time.Second
-	// saveLimit is how long the record may fail to be written before the upgrade gives up.
+	// saveLimit is how long writing the record may fail before the upgrade gives up.
 	saveLimit = 15 * time.Minute
-	// attemptMemory is how long the end of an action is kept, at least as long as any rests before
-	// its next try.
+	// attemptMemory is how long an ended action is remembered. No action waits longer for its next try.
 	attemptMemory = 2 * time.Minute
 )
 
-// Observer is the cluster as it is known now; *cluster.Watcher implements it.
+// Observer returns the known state of the cluster; *cluster.Watcher implements it.
 type Observer interface {
 	View() drain.Snapshot
 	Changed() <-chan struct{}
@@ -58,11 +56,10 @@ type Saver interface {
 	Save(ctx context.Context, record record.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Clock, Controllers, Targets and Failures are required.
+// Runner carries out one upgrade. All fields are required except Clock, Controllers, Movable, Targets and Failures.
 type Runner struct {
-	// Clock tells the time that all decisions and the record go by, as the API server's: the next
-	// process may run on a machine whose clock is wrong. What the Cloud observes goes by it, too.
-	// nil is this machine's wall clock.
+	// Clock is the clock of all decisions and of the record, usually the API server's. The next process may run on a machine
+	// whose clock is wrong. The Cloud's observations use it, too. nil means this machine's wall clock.
 	Clock   func() time.Time
 	Request record.Request
 	Cluster Observer
@@ -70,53 +67,48 @@ type Runner struct {
 	Writer  Actor
 	Store   Saver
 	Asks    Asker
-	// Group is the group as it was observed before the run, Record what was stored of an earlier
-	// one.
+	// Group is the group as it was observed before the run. Record is the stored record of an earlier run.
 	Group  nodegroup.Group
 	Record record.Record
-	// Controllers reads the controllers of workloads that lack pods; nil leaves their scale unknown.
+	// Controllers reads the controllers of workloads that lack pods. If it is nil, their scale is unknown.
 	Controllers ControllerReader
-	// Movable tells which pods a restart of their Deployment moves without a gap; see
-	// upgrade.World.
+	// Movable contains the pods that a restart of their Deployment moves without a gap; see upgrade.World.
 	Movable drain.Movable
-	// Targets are the load balancers to follow, and BalancersRead sees how each reading of them
-	// ended, from the runner's own goroutine; none where the cloud is no cloud.Balancer.
+	// Targets are the load balancers to watch; empty if the cloud is not a cloud.Balancer. BalancersRead is called on the
+	// runner's goroutine with the result of each reading of them.
 	Targets       nodegroup.Targets
 	BalancersRead func(error)
-	// Stay has the process wait through a long soak instead of leaving; see upgrade.World.
+	// Stay keeps the process running through a long soak instead of exiting; see upgrade.World.
 	Stay bool
-	// Lost is closed when another actor may write; nothing is written from then on.
+	// Lost is closed when another process may write. From then on this process writes nothing.
 	Lost <-chan struct{}
-	// Idle is for how long no one carried the upgrade out before this process had the right to
-	// write.
+	// Idle is how long no process carried out the upgrade before this one got the right to write.
 	Idle time.Duration
-	// Expires is until when no other actor may write, by the wall clock.
+	// Expires returns the time until which no other process may write, by the wall clock.
 	Expires func() time.Time
-	// Unrenewed is why the right to write was not renewed when that was tried last, nil when it
-	// was.
+	// Unrenewed returns why the last try to renew the right to write failed, nil if it succeeded.
 	Unrenewed func() error
-	// Watch sees every step as it is decided, from the runner's own goroutine.
+	// Watch is called on the runner's goroutine with every step.
 	Watch func(upgrade.Step)
-	// Polled is called, in the runner's goroutine, with each reading of the group from the cloud. If the
-	// reading fails, it gets the error and what was read before the failure.
+	// Polled is called on the runner's goroutine with each reading of the group from the cloud. If the reading failed, it gets
+	// the error and what was read before the failure.
 	Polled func(*nodegroup.Group, error)
-	// Failures tell why the cluster could not be watched.
+	// Failures receives the errors of watches of the cluster.
 	Failures <-chan error
-	// Unreached sees why the cluster has taken no change for a while, and "" when it does again,
-	// from the runner's own goroutine.
+	// Unreached is called on the runner's goroutine. It gets the reason why the cluster has accepted no change for a while, and
+	// "" when it does again.
 	Unreached func(detail string)
 }
 
-// ErrLost is the error of Run when the right to write was lost: with the lease or, with
-// record.ErrChanged, by another actor's change of the record.
+// ErrLost means that Run lost the right to write: the lease was lost or, with record.ErrChanged, another process changed the
+// record.
 var ErrLost = errors.New("another process may have taken over the upgrade")
 
-// errUnrenewed is the answer to a request that is not made, because the lease may be another actor
-// else's soon.
+// errUnrenewed means that a request was not sent, because another process may soon hold the lease.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")
 
-// ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The
-// record holds what was begun, and the same command continues.
+// ErrUnrested means that an interrupted upgrade did not finish its actions in time. The record contains them, and the same
+// command continues.
 var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s", stopLimit)
 
 // run is the state of one Run.
@@ -124,60 +116,55 @@ type run struct {
 	*Runner
 	attempts map[string]nodegroup.Attempt
 	notes    upgrade.Notes
-	// answers are what came of requests, to be booked by the loop. It has room for all that are in
-	// flight.
+	// answers receives functions that record the results of requests; the loop calls them. Its buffer has room for all requests
+	// in flight.
 	answers chan func()
-	// clusterQueue and cloudQueue are what was begun and has not ended, by where it goes to.
+	// clusterQueue and cloudQueue are the actions that have begun and not ended, by their server.
 	clusterQueue requestQueue
 	cloudQueue   requestQueue
 	pollInFlight bool
 	targetPolls  targetPolls
 	controllers  controllerReads
-	// lastPoll is when the cloud was asked last, recentPolls its last questions, not more than may
-	// follow each other.
+	// lastPoll is when the cloud was last read. recentPolls are its last readings, at most cloudBurst of them.
 	lastPoll    time.Time
 	recentPolls []time.Time
-	// pollAt is when the cloud is to be asked early, zero for never; cloudStale that the answer may
-	// be older than a change of ours.
+	// pollAt is when to read the cloud early, zero for never. cloudStale is true if the next answer may be older than a change of
+	// ours.
 	pollAt     time.Time
 	cloudStale bool
-	// refusedPolls counts the polls that were refused for good while the upgrade waits for the
-	// cloud, since the last that was not; lastPollError is the last poll's error.
+	// refusedPolls counts the refused readings of the cloud in a row while the upgrade waits for the cloud. lastPollError is the
+	// error of the last reading.
 	refusedPolls  int
 	lastPollError error
-	// unreadSince is since when each poll has failed while the upgrade waits for the cloud, zero while
-	// the last did not.
+	// unreadSince is when readings of the cloud began to fail while the upgrade waits for it; zero if the last one succeeded.
 	unreadSince time.Time
-	// refusedTargets and lastTargetsError are the same for readings of load balancers.
+	// refusedTargets and lastTargetsError are the same for load balancers.
 	refusedTargets   int
 	lastTargetsError error
-	// outageSince is since when requests to the API server have no answer, zero while they have;
-	// lastFailure is when the last had none.
+	// outageSince is when requests to the API server began to get no answer, zero if they get answers. lastFailure is when the
+	// last request got none.
 	outageSince, lastFailure time.Time
-	// refusedWatch and failedWatch are the watches that were refused for good, and those that failed
-	// otherwise.
+	// refusedWatch is the state of refused watches, failedWatch that of watches that failed for other reasons.
 	refusedWatch, failedWatch failingWatch
-	// leaseOverdue is since when the lease should have been renewed, zero while it is.
+	// leaseOverdue is when the lease should have been renewed, zero if it is not overdue.
 	leaseOverdue time.Time
-	// gaveUp is why the upgrade is being brought to rest though no one asked for it.
+	// gaveUp is why the upgrade stops although the user did not ask for it.
 	gaveUp error
-	// lastDecided is when the last step was decided, by the Clock.
+	// lastDecided is when the last step was decided, by Clock.
 	lastDecided time.Time
-	// quietUntil is until when events are gathered.
+	// quietUntil is until when events are gathered before the next step.
 	quietUntil time.Time
 	lastShown  upgrade.Step
 	stopping   bool
-	// memberCache is empty when it has to be made again.
+	// memberCache is empty if the members must be joined again.
 	memberCache memberCache
-	// memo is what the steps keep between them.
+	// memo keeps state between steps.
 	memo upgrade.Memo
 }
 
-// Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns
-// the record as it was stored last. A context that ends is a wish to stop: nothing new is begun,
-// and what is begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an
-// error means that the loop itself could not continue; one that is stuck comes to rest as if it had
-// been interrupted.
+// Run drives the upgrade until it is finished, the context ends or the lease is lost. It returns the last stored record. When the
+// context ends, Run begins nothing new, and the actions in flight have stopLimit to end. Record.Result says how the upgrade
+// ended. An error means that the loop itself could not continue. A stuck upgrade stops as if it had been interrupted.
 func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -185,7 +172,7 @@ func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: time.Now().Add(-r.now().Sub(r.Group.Observed)),
-		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // and a poll of each kind
+		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // 2 for one reading each of the cloud and of load balancers
 		controllers:  controllerReads{since: map[drain.Workload]time.Time{}, known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
@@ -193,14 +180,14 @@ func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	switch {
 	case s.gaveUp == nil:
 	case errors.Is(err, ErrUnrested):
-		err = fmt.Errorf("%w; %s", s.gaveUp, err.Error()) // it counts as no interrupt
+		err = fmt.Errorf("%w; %s", s.gaveUp, err.Error()) // the user did not interrupt it
 	case err == nil && rec.Result == record.Interrupted:
 		err = s.gaveUp
 	}
 	return rec, s.nameFenced(err)
 }
 
-// nameFenced adds to the error of an upgrade that could not come to rest which nodes it leaves fenced.
+// nameFenced adds to an error the nodes that remain fenced.
 func (s *run) nameFenced(err error) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
@@ -211,7 +198,7 @@ func (s *run) nameFenced(err error) error {
 	return err
 }
 
-// runLoop is Run; stop is called when the upgrade is stuck.
+// runLoop is the loop of Run. It calls stop if the upgrade is stuck.
 func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, error) {
 	for {
 		s.sendWaiting(work)
@@ -243,11 +230,11 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, er
 	}
 }
 
-// staleDecision limits how long storing a decision may take. After that the cluster may have changed, and the decision is made
-// again.
+// staleDecision limits how long storing a decision may take. If it takes longer, the cluster may have changed, and the decision
+// is made again.
 const staleDecision = 5 * time.Second
 
-// noteInterruption notes whether the user has interrupted the upgrade since the last call, and returns that.
+// noteInterruption records and reports whether the user has interrupted the upgrade since the last call.
 func (s *run) noteInterruption(ctx context.Context) (interrupted bool) {
 	select {
 	case <-s.stopRequested(ctx):
@@ -258,8 +245,7 @@ func (s *run) noteInterruption(ctx context.Context) (interrupted bool) {
 	}
 }
 
-// now returns the time that decisions go by. Without a monotonic reading: a machine that sleeps stops
-// the monotonic clock.
+// now returns the time for decisions. It has no monotonic reading, because the monotonic clock stops while the machine sleeps.
 func (r *Runner) now() time.Time {
 	if r.Clock == nil {
 		return time.Now().Round(0)
@@ -267,13 +253,13 @@ func (r *Runner) now() time.Time {
 	return r.Clock().Round(0)
 }
 
-// localTime returns this machine's time at a time that decisions go by.
+// localTime converts a time of Clock to this machine's time.
 func (r *Runner) localTime(at time.Time) time.Time { return time.Now().Add(at.Sub(r.now())) }
 
-// adoptStep makes the step's record the one that holds.
+// adoptStep makes the step's record the current one.
 func (s *run) adoptStep(step *upgrade.Step) {
 	if step.Persist {
-		s.memberCache = memberCache{} // it has the nodes that were started, too
+		s.memberCache = memberCache{} // the members also depend on the record's nodes
 	}
 	s.Record, s.notes = step.Record, step.Notes
 	s.controllers.forgetOthers(step)
@@ -290,11 +276,11 @@ func (s *run) decideStep() upgrade.Step {
 	return step
 }
 
-// idleAfter is how long nothing was decided when this process counts as not at work meanwhile: it
-// was asleep, or could not store its record. A process at work decides twice as often at least.
+// idleAfter is how long no step must have been decided until this process counts as inactive in between: the machine slept, or
+// the record could not be stored. An active process decides at least twice as often.
 const idleAfter = time.Minute
 
-// idleTime is for how long, up to now, no one was at work.
+// idleTime returns how long no process has been active, up to now.
 func (s *run) idleTime(now time.Time) time.Duration {
 	if s.lastDecided.IsZero() {
 		return s.Idle
@@ -305,8 +291,8 @@ func (s *run) idleTime(now time.Time) time.Duration {
 	return 0
 }
 
-// contextForWork is the context of everything that is begun. It ends with ErrLost when the right to
-// write is lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
+// contextForWork returns the context of all requests. It ends with ErrLost when the right to write is lost, and with ErrUnrested
+// when an interrupted upgrade has used up stopLimit.
 func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -326,12 +312,12 @@ func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.C
 	return work, cancel
 }
 
-// saveRecord stores the record before anything rests on it. It tries again while the API server
-// cannot be reached, since nothing may be done meanwhile anyway.
+// saveRecord stores the record before any action depends on it. It retries while the API server cannot be reached, since no
+// action is possible in that time.
 func (s *run) saveRecord(work context.Context, rec record.Record) error {
 	saving, cancel := context.WithTimeoutCause(work, saveLimit, fmt.Errorf("gave up after %s", saveLimit))
 	defer cancel()
-	var last error // that an answer gave, rather than the end of the wait for one
+	var last error // the last error from an answer, not from the end of the wait
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
 		err := s.awaitSave(saving, rec)
@@ -354,7 +340,7 @@ func (s *run) saveRecord(work context.Context, rec record.Record) error {
 			return err
 		}
 		if s.isLeaseOverdue() && s.lastShown.Status.Group != "" {
-			s.showStep(s.lastShown) // no other step is taken until the record is written
+			s.showStep(s.lastShown) // no other step is decided until the record is written
 		}
 		s.recordReachability(began, false, ClassifyAnswer(err).Detail)
 		select {
@@ -365,8 +351,8 @@ func (s *run) saveRecord(work context.Context, rec record.Record) error {
 	}
 }
 
-// awaitSave stores the record once. It tells of a request that has no answer for a while, as one
-// that an admission webhook holds.
+// awaitSave stores the record once. It reports a request that gets no answer for a while, for example because an admission
+// webhook holds it.
 func (s *run) awaitSave(ctx context.Context, record record.Record) error {
 	saved := make(chan error, 1)
 	go func() { saved <- s.trySaveRecord(ctx, record) }()
@@ -381,7 +367,7 @@ func (s *run) awaitSave(ctx context.Context, record record.Record) error {
 	}
 }
 
-// errUnsaved is the error of a record whose writing has no answer.
+// errUnsaved means that writing the record got no answer.
 var errUnsaved = errors.New("writing the upgrade's record has had no answer: see whether an admission webhook holds it")
 
 func (s *run) trySaveRecord(ctx context.Context, record record.Record) error {
@@ -393,8 +379,7 @@ func (s *run) trySaveRecord(ctx context.Context, record record.Record) error {
 	return s.Store.Save(ctx, record)
 }
 
-// checkLease returns an error when another actor may write by now, or soon: a request that is begun
-// has to end before that.
+// checkLease returns an error if another process may write now or soon. A request must end before that.
 func (s *run) checkLease() error {
 	switch {
 	case s.isLeaseLost():
@@ -406,7 +391,7 @@ func (s *run) checkLease() error {
 	}
 }
 
-// requestTimeout is how long a request that is begun now may take.
+// requestTimeout returns how long a request that begins now may take.
 func (r *Runner) requestTimeout() time.Duration {
 	return min(requestLimit, time.Until(r.Expires()))
 }
@@ -420,7 +405,7 @@ func (s *run) isLeaseLost() bool {
 	}
 }
 
-// recordAnswer books the end of an action and says when it may be tried again.
+// recordAnswer records the end of an action and when it may be tried again.
 func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	s.queueFor(action).inFlight--
 	now := s.now()
@@ -438,15 +423,14 @@ func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	switch attempt.Outcome {
 	case nodegroup.OutcomeUnclear:
 		s.recordReachability(began, false, attempt.Detail)
-	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
+	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // other outcomes may come without any request
 		s.recordReachability(began, true, "")
 	}
 }
 
-// retryDelay is how long an action rests after an answer: nothing after success, long after a
-// refusal that an event will lift, and from half a second up, doubling, after everything else. An
-// object that has moved is no exception: until it is observed again the same request would get the
-// same answer.
+// retryDelay returns the pause before an action may be tried again. It is zero after success, and long after a refusal that an
+// event will lift. After everything else it starts at half a second and doubles. That includes objects that have changed: until
+// they are observed again, the same request would get the same answer.
 func retryDelay(answer Answer, tries int) time.Duration {
 	switch answer.Outcome {
 	case nodegroup.OutcomeDone:
@@ -463,7 +447,7 @@ func retryDelay(answer Answer, tries int) time.Duration {
 	}
 }
 
-// waitForEvent returns when there is reason to look again.
+// waitForEvent waits until the next step is due.
 func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	wake, asked := s.wakeChannels(&step)
 	ask := time.NewTimer(time.Until(s.nextQuestionTime(&step)))
@@ -510,7 +494,7 @@ func (s *run) describeUnrested(cause error) error {
 	return cause
 }
 
-// stopRequested is closed when the upgrade is to come to rest; nil once that is known.
+// stopRequested returns a channel that is closed when the upgrade should stop. It returns nil if the upgrade is stopping already.
 func (s *run) stopRequested(ctx context.Context) <-chan struct{} {
 	if s.stopping {
 		return nil
@@ -518,7 +502,7 @@ func (s *run) stopRequested(ctx context.Context) <-chan struct{} {
 	return ctx.Done()
 }
 
-// recordWaitingAnswers books the answers that are there.
+// recordWaitingAnswers records the answers that have arrived.
 func (s *run) recordWaitingAnswers() {
 	for {
 		select {
@@ -530,8 +514,8 @@ func (s *run) recordWaitingAnswers() {
 	}
 }
 
-// gatherEvents lets a burst of events pass if a step was taken a moment ago, and takes the answers
-// that come with it.
+// gatherEvents waits for the end of a burst of events if the last step was a moment ago. It records the answers that arrive with
+// them.
 func (s *run) gatherEvents(work context.Context) {
 	pause := time.NewTimer(time.Until(s.quietUntil))
 	defer pause.Stop()

@@ -10,14 +10,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// targetPolls are the questions about load balancers.
+// targetPolls is the state of the readings of load balancers.
 type targetPolls struct {
 	inFlight bool
-	// last is when the last was asked.
+	// last is when they were last read.
 	last time.Time
 }
 
-// nextTime is when load balancers are to be read, no later than the time.
+// nextTime returns when to read load balancers next, at most latest.
 func (p *targetPolls) nextTime(step *upgrade.Step, latest time.Time) time.Time {
 	next := p.last.Add(step.Targets.Every)
 	if p.inFlight || step.Targets.Every == 0 || next.After(latest) {
@@ -26,7 +26,7 @@ func (p *targetPolls) nextTime(step *upgrade.Step, latest time.Time) time.Time {
 	return next
 }
 
-// pollTargets reads the targets of the nodes in drain.
+// pollTargets reads the targets of the draining nodes.
 func (s *run) pollTargets(ctx context.Context, ids []string) {
 	balancer, ok := cloud.As[cloud.Balancer](s.Cloud)
 	if !ok {
@@ -47,8 +47,8 @@ func (s *run) pollTargets(ctx context.Context, ids []string) {
 	}()
 }
 
-// recordTargets keeps what the cloud said of load balancers. While it does not answer the last answer
-// stands: no wait that rests on it is without an end. Where it refuses for good the upgrade ends.
+// recordTargets stores a reading of load balancers. If the reading failed, the previous one stays
+// in use; every wait for it has a limit. If the readings are refused, the upgrade ends.
 func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	s.targetPolls.inFlight = false
 	switch {
@@ -56,7 +56,7 @@ func (s *run) recordTargets(read nodegroup.Targets, err error) {
 		s.Targets, s.refusedTargets = read, 0
 	case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
 		s.refusedTargets++
-		s.targetPolls.last = time.Time{} // asked again at once
+		s.targetPolls.last = time.Time{} // read again immediately
 	default:
 		s.refusedTargets = 0
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// memberCache is the group's members, joined from the nodes; the next step is likely to have the
-// same.
+// memberCache is the group's members, joined from the nodes. The next step can often use them
+// again.
 type memberCache struct {
 	nodes   []*corev1.Node
 	members []nodegroup.Member
 }
 
-// isJoinedFrom reports whether the members were joined from these nodes, which are shared by all
-// views since a node changed last.
+// isJoinedFrom reports whether the members were joined from these nodes. All views share one list
+// until a node changes.
 func (r *memberCache) isJoinedFrom(nodes []*corev1.Node) bool {
 	return len(r.nodes) > 0 && len(nodes) == len(r.nodes) && &nodes[0] == &r.nodes[0]
 }
 
-// joinMembers finds the group's members among the nodes.
+// joinMembers returns the group's members among the nodes.
 func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 	var nodes []*corev1.Node
 	for _, node := range all {
@@ -40,23 +40,23 @@ func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 	return members
 }
 
-// isDrainStarted reports whether the node's drain was begun, whatever its labels say now. The node
-// has to carry the fence of the run, too: a record alone, which others can write, puts no node into
-// the group.
+// isDrainStarted reports whether the node's drain has begun, whatever its labels are now. The node
+// must carry the run's fence, too: other users can write the record, and it must not be able to add
+// nodes to the group.
 func (s *run) isDrainStarted(node *corev1.Node) bool {
 	record, started := s.Record.Nodes[node.Name]
 	return started && record.UID == node.UID && node.Annotations[nodemark.AnnotationRun] == s.Record.Run &&
 		nodemark.HasTaint(node, nodegroup.FenceTaint(s.Group.Provider))
 }
 
-// isRestart reports whether the action is one whose end shows in nothing but its answer: the pod that a
-// restarted Deployment moves may stay for long.
+// isRestart reports whether the action restarts a Deployment. Only the answer shows its end,
+// because the pod that it moves may stay for long.
 func isRestart(action nodegroup.Action) bool {
 	_, restart := action.(schedule.Restart)
 	return restart
 }
 
-// observeWorld is all that is known now.
+// observeWorld returns everything that is known now.
 func (s *run) observeWorld() upgrade.World {
 	view := s.Cluster.View()
 	if !s.memberCache.isJoinedFrom(view.Nodes) {

@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// Quote returns the text as one word of a POSIX shell, on one line if it does not end with a line break. Characters that a terminal
-// does not show as they are, such as line breaks, are written as octal numbers, which the shell's printf reads.
+// Quote returns the text as one word of a POSIX shell. The word is on one line unless the text ends with a line break. Characters
+// that a terminal does not show, such as line breaks, are written as octal numbers for the shell's printf.
 func Quote(text string) string {
 	switch {
-	case strings.ContainsFunc(text, isHidden) && !strings.HasSuffix(text, "\n"): // the shell would cut that line break off
+	case strings.ContainsFunc(text, isHidden) && !strings.HasSuffix(text, "\n"): // $(…) would remove a line break at the end
 		return `"$(printf '` + escapeForPrintf(text) + `')"`
 	case text == "" || strings.ContainsFunc(text, needsQuotes):
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -43,7 +43,7 @@ func needsQuotes(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("@%+=:,./_-", r)
 }
 
-// Join returns the words, quoted, with a blank between them.
+// Join returns the words, quoted and separated by spaces.
 func Join(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -52,7 +52,7 @@ func Join(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Command returns a command line: the program with its subcommands and options as they are, and the operands quoted. An operand
+// Command returns a command line: the program with its subcommands and options unchanged, and the operands quoted. An operand
 // that begins with a dash is not read as an option.
 func Command(program string, operands ...string) string {
 	words := []string{program}

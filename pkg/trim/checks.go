@@ -9,11 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ForChecks trims one object, given as a pointer, to what the rules of package preflight look at.
-// That is more than Object keeps: probes, ports, hooks, volumes, and what the status says of
-// containers.
+// ForChecks trims one object, given as a pointer, to the fields that the rules of package preflight need. It keeps more than
+// Object does: probes, ports, hooks, volumes, and container statuses.
 func ForChecks(object any) {
-	if ingress, ok := object.(*networkingv1.Ingress); ok { // how it was applied is looked at
+	if ingress, ok := object.(*networkingv1.Ingress); ok { // the checks look at how it was applied
 		ingress.SetManagedFields(nil)
 		return
 	}
@@ -40,8 +39,8 @@ func ForChecks(object any) {
 	}
 }
 
-// ForPlans trims one object, given as a pointer, to what rules and forecasts look at together: it keeps what ForChecks and
-// Object keep.
+// ForPlans trims one object, given as a pointer, to the fields that rules and forecasts need. It keeps what ForChecks and Object
+// keep.
 func ForPlans(object any) {
 	switch o := object.(type) {
 	case *appsv1.ReplicaSet:
@@ -61,8 +60,7 @@ func ForPlans(object any) {
 	}
 }
 
-// trimTemplate keeps of a controller all but its pods' template, of which the labels and the node that it names are kept: what
-// else there is to see, its pods show.
+// trimTemplate drops a controller's pod template except its labels, annotations and node name. The pods show everything else.
 func trimTemplate(object any) {
 	labels := func(t *corev1.PodTemplateSpec) {
 		*t = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}, Spec: corev1.PodSpec{NodeName: t.Spec.NodeName}}
@@ -99,7 +97,7 @@ func trimPodForChecks(pod *corev1.Pod) {
 	}
 }
 
-// trimContainers keeps what containers ask for, how they come up and how they leave.
+// trimContainers keeps the containers' resources, ports, probes and hooks.
 func trimContainers(all []corev1.Container) []corev1.Container {
 	var kept []corev1.Container
 	for i := range all {
@@ -112,8 +110,8 @@ func trimContainers(all []corev1.Container) []corev1.Container {
 	return kept
 }
 
-// trimVolumes keeps the volumes that bind a pod to a place, whose content is lost with it, or that a
-// level of pod security may refuse.
+// trimVolumes keeps the volumes that bind a pod to a place, whose content is lost with the pod, or that a pod security level may
+// refuse.
 func trimVolumes(all []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for i := range all {
@@ -126,8 +124,7 @@ func trimVolumes(all []corev1.Volume) []corev1.Volume {
 	return kept
 }
 
-// trimMessages removes the messages of all conditions but PodScheduled, where the scheduler says why no node
-// takes a pod.
+// trimMessages removes the messages of all conditions except PodScheduled. That message says why no node takes the pod.
 func trimMessages(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
@@ -141,8 +138,7 @@ func trimMessages(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimContainerStatuses keeps whether containers are ready, how often they were started again, and
-// what they wait for.
+// trimContainerStatuses keeps the containers' readiness, restart counts and waiting reasons.
 func trimContainerStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range all {

@@ -8,22 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Sharer lets the pods of one controller share what they have alike: labels, owners, requests,
-// rules of placement. Of fifty trimmed pods of a Deployment, forty-nine keep a third of their
-// memory. The pods must not be changed from then on, as none in an informer's store may be. It is
-// not for use by several goroutines at once.
+// Sharer lets the pods of one controller share equal parts: labels, owners, requests, placement
+// rules. Of fifty trimmed pods of a Deployment, forty-nine then need a third of their memory. The
+// pods must not be changed after that, as no object in an informer's store may be. A Sharer is not
+// safe for concurrent use.
 type Sharer struct {
 	models map[types.UID]*corev1.Pod
 	texts  map[string]string
 }
 
-// NewSharer makes one that knows no pods.
+// NewSharer returns a Sharer without pods.
 func NewSharer() *Sharer {
 	return &Sharer{models: map[types.UID]*corev1.Pod{}, texts: map[string]string{}}
 }
 
-// Pod replaces parts of a trimmed pod by equal parts of those before it. What the pod says stays as
-// it is.
+// Pod replaces parts of a trimmed pod by equal parts of earlier pods. The pod's content stays the
+// same.
 func (s *Sharer) Pod(pod *corev1.Pod) {
 	shareString(s, &pod.Namespace)
 	shareString(s, &pod.Spec.NodeName)
@@ -59,8 +59,8 @@ func (s *Sharer) Pod(pod *corev1.Pod) {
 	shareEqualPart(&pod.Spec.Priority, &model.Spec.Priority)
 }
 
-// shareEqualPart gives a part the model's value if it is equal, and else the model this one: pods
-// change from one revision to the next.
+// shareEqualPart sets a part to the model's value if both are equal. Otherwise it sets the model to
+// the part, because the next pods are likely to be of the same, newer revision.
 func shareEqualPart[T any](part, model *T) {
 	if reflect.DeepEqual(*part, *model) {
 		*part = *model
@@ -69,7 +69,7 @@ func shareEqualPart[T any](part, model *T) {
 	}
 }
 
-// shareString is for texts that pods of all controllers repeat, of which there are few.
+// shareString shares a text that pods of all controllers repeat. There are few such texts.
 func shareString[T ~string](s *Sharer, text *T) {
 	known, ok := s.texts[string(*text)]
 	if !ok {

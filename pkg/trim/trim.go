@@ -1,6 +1,6 @@
-// Package trim takes from the objects of a cluster what no plan and no upgrade looks at, so that a
-// cluster of many thousand pods fits in little memory. It changes the objects it is given, which
-// must be no other actor's yet.
+// Package trim removes from the objects of a cluster all fields that no plan and no upgrade needs,
+// so that a cluster of many thousand pods fits in little memory. It changes the objects in place,
+// so nothing else may use them yet.
 package trim
 
 import (
@@ -11,8 +11,7 @@ import (
 	"k8s.io/component-helpers/resource"
 )
 
-// Object trims one object, given as a pointer. Of a kind that is not known here its metadata is all
-// that is trimmed.
+// Object trims one object, given as a pointer. For an unknown kind it trims only the metadata.
 func Object(object any) {
 	if meta, ok := object.(metav1.ObjectMetaAccessor); ok {
 		trimMetadata(meta.GetObjectMeta())
@@ -37,7 +36,7 @@ func Object(object any) {
 	}
 }
 
-// trimWebhooks keeps which services admission webhooks name.
+// trimWebhooks keeps the names of admission webhooks and of their services.
 func trimWebhooks(object any) {
 	switch o := object.(type) {
 	case *admissionv1.MutatingWebhookConfiguration:
@@ -51,7 +50,8 @@ func trimWebhooks(object any) {
 	}
 }
 
-// trimControllerSpec keeps a controller's scale, and the way in which it brings pods up.
+// trimControllerSpec keeps a controller's scale, its update strategy, and the fields of its
+// template that decide where pods may go.
 func trimControllerSpec(object any) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -59,7 +59,7 @@ func trimControllerSpec(object any) {
 		o.Status = appsv1.DeploymentStatus{}
 	case *appsv1.ReplicaSet:
 		template := corev1.PodTemplateSpec{}
-		if o.Spec.Replicas == nil || *o.Spec.Replicas > 0 { // the others, of which there are many, make no pods
+		if o.Spec.Replicas == nil || *o.Spec.Replicas > 0 { // the many old ReplicaSets with 0 replicas create no pods
 			template = trimPodTemplate(&o.Spec.Template)
 		}
 		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas, Template: template}, trimReplicaSetStatus(&o.Status)
@@ -72,7 +72,8 @@ func trimControllerSpec(object any) {
 	}
 }
 
-// trimReplicaSetStatus keeps whether the controller fails to create pods.
+// trimReplicaSetStatus keeps the number of replicas and the condition that the controller fails to
+// create pods.
 func trimReplicaSetStatus(status *appsv1.ReplicaSetStatus) appsv1.ReplicaSetStatus {
 	kept := appsv1.ReplicaSetStatus{Replicas: status.Replicas}
 	for i := range status.Conditions {
@@ -83,7 +84,7 @@ func trimReplicaSetStatus(status *appsv1.ReplicaSetStatus) appsv1.ReplicaSetStat
 	return kept
 }
 
-// trimClaimTemplates keeps what the claims of a StatefulSet's pods are named after.
+// trimClaimTemplates keeps the names, from which the names of the pods' claims are made.
 func trimClaimTemplates(all []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
 	var kept []corev1.PersistentVolumeClaim
 	for i := range all {
@@ -92,7 +93,7 @@ func trimClaimTemplates(all []corev1.PersistentVolumeClaim) []corev1.PersistentV
 	return kept
 }
 
-// trimPodTemplate keeps of a template what is kept of pods.
+// trimPodTemplate keeps the same fields of a template as of a pod.
 func trimPodTemplate(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	pod := corev1.Pod{Spec: t.Spec}
 	trimPod(&pod)
@@ -101,14 +102,14 @@ func trimPodTemplate(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 
 func trimMetadata(meta metav1.Object) {
 	meta.SetManagedFields(nil)
-	// Trimmed objects may share their annotations, and even deleting what is not there is a write.
+	// Trimmed objects may share their annotations, and even deleting a missing key is a write.
 	if annotations := meta.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 	}
 }
 
-// trimPod keeps identity, placement, readiness, an address of its own, what decides where the pod
-// may go, and what tells how long it takes to come up and to leave.
+// trimPod keeps the pod's identity, placement, readiness and its own address. It also keeps the
+// fields that decide where the pod may go, and how long it takes to start and to stop.
 func trimPod(pod *corev1.Pod) {
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations, RestartPolicy: pod.Spec.RestartPolicy,
@@ -128,7 +129,7 @@ func trimPod(pod *corev1.Pod) {
 		}
 	}
 	address := pod.Status.PodIP
-	if pod.Spec.HostNetwork { // its node's, and no address of its own
+	if pod.Spec.HostNetwork { // it is the node's address
 		address = ""
 	}
 	pod.Spec = spec
@@ -138,8 +139,8 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimFaults keeps the containers that wait for something else than their usual start, and why, and
-// those that were started again, and how often.
+// trimFaults keeps the containers that wait for another reason than their normal start, with that
+// reason. It also keeps the containers that were restarted, with the number of restarts.
 func trimFaults(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range all {
@@ -154,8 +155,8 @@ func trimFaults(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return kept
 }
 
-// trimConditions keeps whether and since when the pod is ready, when it was bound to its node or
-// why it is not, and whether and when it was evicted.
+// trimConditions keeps whether and since when the pod is ready, when or why not it was scheduled,
+// and whether and when it was evicted.
 func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
@@ -173,9 +174,9 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimRequests sums up in one container what the pod takes of a node: what it requests, and ports.
-// Of a pod on a node it is what the scheduler counts there, which is more than its spec says while it
-// is resized. There is no container for a pod that asks for nothing.
+// trimRequests returns one container with everything that the pod takes from a node: its requests
+// and its ports. For a pod on a node these are the requests that the scheduler counts, which are
+// higher than the spec's during a resize. It returns no container for a pod that requests nothing.
 func trimRequests(pod *corev1.Pod) []corev1.Container {
 	requests := corev1.ResourceList{}
 	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: pod.Spec.NodeName != ""}) {
@@ -190,8 +191,8 @@ func trimRequests(pod *corev1.Pod) []corev1.Container {
 	return []corev1.Container{{Name: "all", Ports: ports, Resources: corev1.ResourceRequirements{Requests: requests}}}
 }
 
-// trimPorts keeps the ports that the pod takes of its node. Of the init containers sidecars have
-// any.
+// trimPorts returns the ports that the pod takes from its node. Of the init containers only
+// sidecars have any.
 func trimPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	var kept []corev1.ContainerPort
 	keep := func(ports []corev1.ContainerPort) {
@@ -212,7 +213,7 @@ func trimPorts(pod *corev1.Pod) []corev1.ContainerPort {
 	return kept
 }
 
-// trimPreStopHooks keeps the preStop hooks that may sleep, a container each.
+// trimPreStopHooks keeps the preStop hooks that may sleep, each in its own container.
 func trimPreStopHooks(pod *corev1.Pod) []corev1.Container {
 	var hooks []corev1.Container
 	for i := range pod.Spec.Containers {
@@ -224,7 +225,7 @@ func trimPreStopHooks(pod *corev1.Pod) []corev1.Container {
 	return hooks
 }
 
-// trimAffinity keeps what is required; what is only preferred keeps no pod from anywhere.
+// trimAffinity keeps the required terms. Preferred terms keep no pod from any node.
 func trimAffinity(affinity *corev1.Affinity) *corev1.Affinity {
 	if affinity == nil {
 		return nil
@@ -245,7 +246,8 @@ func trimAffinity(affinity *corev1.Affinity) *corev1.Affinity {
 	return &kept
 }
 
-// trimSource keeps by what a CSI driver knows the volume: nodes attach so many of them.
+// trimSource keeps the CSI driver and the volume's handle. They are needed to count a node's
+// attached volumes.
 func trimSource(spec *corev1.PersistentVolumeSpec) corev1.PersistentVolumeSource {
 	if spec.CSI == nil {
 		return corev1.PersistentVolumeSource{}
