@@ -13,9 +13,10 @@ import (
 // ruleAddresses is the rule of CheckAddresses.
 const ruleAddresses = "NG004"
 
-// CheckAddresses is NG004: a zone has fewer free addresses than the nodes that may be added there
-// take (GKE G41). A new node takes one, and one for each pod of the node it replaces whose address
-// is of the zone's subnets, as those of the Amazon VPC CNI are.
+// CheckAddresses implements rule NG004: a zone has fewer free addresses than the nodes that may be
+// added there need (GKE G41). A new node needs one address for itself. It needs one more for each
+// pod of the node it replaces that has an address in the zone's subnets, as with the Amazon VPC
+// CNI.
 func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nodegroup.Subnet) []Finding {
 	if r.Strategy.Traits().Expires {
 		return nil
@@ -47,8 +48,8 @@ func describeAddressRemedy(r *record.Request) string {
 	return free
 }
 
-// countNeeded is the most addresses that nodes take which are added to a zone beside its outdated
-// ones.
+// countNeeded returns the maximum number of addresses that new nodes in a zone need while its
+// outdated nodes still exist.
 func countNeeded(members []nodegroup.Member, zone string, subnets []nodegroup.Subnet, surge int) (addresses int) {
 	var taken []int
 	for i := range members {
@@ -63,7 +64,7 @@ func countNeeded(members []nodegroup.Member, zone string, subnets []nodegroup.Su
 	return addresses
 }
 
-// countAddresses counts the pods of a member that have an address of their own in one of the
+// countAddresses returns the number of the member's pods that have their own address in one of the
 // subnets.
 func countAddresses(m *nodegroup.Member, subnets []nodegroup.Subnet) (n int) {
 	for _, pod := range m.Pods {

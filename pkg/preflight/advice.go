@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// adviseSurge returns how to have so many nodes added before the first is drained. It is empty where
-// the upgrade takes no such number: no remedy may name a flag that is refused.
+// adviseSurge returns advice to add this many nodes before the first one is drained. It returns "" if the upgrade has no such
+// setting, since a remedy must not name a flag that is refused.
 func adviseSurge(w *upgrade.World, nodes int) string {
 	r := &w.Request
 	switch managed := w.Group.Managed; {
@@ -18,14 +18,14 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager.Name + " add nodes first with " + managed.AddFirst
 	case !r.Strategy.Traits().TakesWidth || !w.Group.Can.Resize:
 		return ""
-	case r.Surge == 0: // which --update-strategy=minimal asks for, too
+	case r.Surge == 0: // --update-strategy=minimal sets 0, too
 		return fmt.Sprintf("add nodes first with --max-surge=%d or more, without --update-strategy=minimal", max(1, nodes))
 	default:
 		return fmt.Sprintf("add more nodes first with --max-surge=%d or more", nodes)
 	}
 }
 
-// adviseNarrower returns how to have fewer nodes drained at once.
+// adviseNarrower returns advice to drain fewer nodes concurrently.
 func adviseNarrower(w *upgrade.World) string {
 	if m := w.Group.Managed; m != nil && m.ChangeWidth != "" {
 		return "drain fewer at a time with " + m.ChangeWidth
@@ -33,16 +33,16 @@ func adviseNarrower(w *upgrade.World) string {
 	return "drain fewer at a time"
 }
 
-// obeysFlags reports whether the upgrade takes flags that say how nodes are drained. A group's own cloud drains
-// by its own rules, and short-lived nodes are not drained.
+// obeysFlags reports whether the flags about drains have an effect. A cloud that drains nodes itself uses its own rules, and
+// short-lived nodes are not drained.
 func obeysFlags(r *record.Request) bool {
 	return r.Strategy.Traits().Drains
 }
 
-// waitCompleted is the label of pods that are waited for.
+// waitCompleted is the label of pods whose completion a drain waits for.
 const waitCompleted = drain.Label + "=wait-completed"
 
-// adviseWaiting has the pods waited for that end by themselves.
+// adviseWaiting returns advice to wait for pods that end by themselves.
 func adviseWaiting(r *record.Request, pods, them string) string {
 	if !obeysFlags(r) {
 		return "begin the upgrade after the end of its work"
@@ -50,7 +50,7 @@ func adviseWaiting(r *record.Request, pods, them string) string {
 	return fmt.Sprintf("label %s %s to have %s waited for, within --drain-timeout", pods, waitCompleted, them)
 }
 
-// adviseEnoughTime has the reader look at the time of a node's drain.
+// adviseEnoughTime returns advice to check the time limit of a node's drain.
 func adviseEnoughTime(r *record.Request) string {
 	remedy := fmt.Sprintf("see that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
 	if obeysFlags(r) {
@@ -59,7 +59,7 @@ func adviseEnoughTime(r *record.Request) string {
 	return remedy
 }
 
-// either joins two remedies; the first may be empty.
+// either joins two remedies with "or". The first may be empty.
 func either(first, second string) string {
 	if first == "" {
 		return second

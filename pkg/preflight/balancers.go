@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// gatePrefix begins the readiness gates of the AWS Load Balancer Controller, oldGatePrefix
-	// those of its version 1.
+	// gatePrefix is the prefix of the AWS Load Balancer Controller's readiness gates, oldGatePrefix
+	// that of its version 1.
 	gatePrefix, oldGatePrefix = "target-health.elbv2.k8s.aws/", "target-health.alb.ingress.k8s.aws/"
-	// gateLabel on a namespace has the controller's webhook, gateHook, add gates to its pods.
+	// gateLabel is the label of namespaces in whose pods the controller's webhook, gateHook, adds
+	// gates.
 	gateLabel, gateHook = "elbv2.k8s.aws/pod-readiness-gate-inject", "mpod.elbv2.k8s.aws"
-	// gatePatience is how long a gate may take to be met.
+	// gatePatience is how long a gate may take until its condition is true.
 	gatePatience = 5 * time.Minute
 )
 
-// balancerRules are about load balancers before the pods. LB006 is that of CheckServices.
+// balancerRules returns the rules about load balancers that send to pods. CheckServices has one
+// more, LB006.
 func balancerRules() []Rule {
 	return []Rule{
 		{
@@ -65,14 +67,14 @@ func balancerRules() []Rule {
 	}
 }
 
-// hasGate reports whether the pod has a readiness gate that begins so.
+// hasGate reports whether the pod has a readiness gate with the prefix.
 func hasGate(pod *corev1.Pod, prefix string) bool {
 	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
 		return strings.HasPrefix(string(gate.ConditionType), prefix)
 	})
 }
 
-// findUngated is LB001. It looks at all pods, because some may be older than the gate.
+// findUngated implements rule LB001. It checks all pods, because some may be older than the gate.
 func findUngated(s *Scene, w *Workload) *Finding {
 	target, ungated := findAddressTarget(w), 0
 	for _, pod := range w.Pods {
@@ -104,7 +106,7 @@ func findUngated(s *Scene, w *Workload) *Finding {
 	}
 }
 
-// findOldGate is LB002.
+// findOldGate implements rule LB002.
 func findOldGate(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for _, gate := range pod.Spec.ReadinessGates {
 		if strings.HasPrefix(string(gate.ConditionType), oldGatePrefix) {
@@ -117,10 +119,11 @@ func findOldGate(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// findUnmetGate is LB003, of all pods, because those that stay close budgets, too.
+// findUnmetGate implements rule LB003. It checks all pods, because pods that stay can close
+// budgets, too.
 func findUnmetGate(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	if pod.DeletionTimestamp != nil || pod.Status.StartTime == nil || !areContainersReady(pod) {
-		return nil // the gate is not what it lacks
+		return nil // the pod is not ready for another reason than the gate
 	}
 	for _, gate := range pod.Spec.ReadinessGates {
 		state, since := "was never set", pod.Status.StartTime.Time
@@ -138,7 +141,7 @@ func findUnmetGate(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// describeGate says the state of a gate's condition, "" where it is met.
+// describeGate describes the state of a gate's condition, "" if it is true.
 func describeGate(condition *corev1.PodCondition) string {
 	switch {
 	case condition.Status == corev1.ConditionTrue:
@@ -165,7 +168,7 @@ func describeGateRemedy(gate string) string {
 	}
 }
 
-// findGateGap is LB004.
+// findGateGap implements rule LB004.
 func findGateGap(s *Scene) []Finding {
 	isGated := slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hasGate(w.Model(), gatePrefix) })
 	var found []Finding
@@ -186,7 +189,7 @@ func findGateGap(s *Scene) []Finding {
 	return found
 }
 
-// findLeftOut is LB005.
+// findLeftOut implements rule LB005.
 func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	if target == "" || hasGate(pod, gatePrefix) || !isLeftOut(s, pod) {
@@ -198,14 +201,15 @@ func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// isLeftOut reports whether a pod would have a gate if it were not for its labels.
+// isLeftOut reports whether only its labels keep the webhook from adding a gate to the pod.
 func isLeftOut(s *Scene, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
 		return hook.Name == gateHook && hookSelects(hook.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.ObjectSelector, pod.Labels)
 	})
 }
 
-// findOldIngresses is LB007: each ingress once, however many workloads are behind it.
+// findOldIngresses implements rule LB007. It reports each ingress once, even if several workloads
+// are behind it.
 func findOldIngresses(s *Scene) []Finding {
 	var found []Finding
 	seen := map[*networkingv1.Ingress]bool{}
@@ -226,7 +230,7 @@ func findOldIngresses(s *Scene) []Finding {
 	return found
 }
 
-// appliedVersion is the apiVersion that kubectl apply wrote last, "" where it does not say.
+// appliedVersion returns the apiVersion of the last kubectl apply, "" if it is not recorded.
 func appliedVersion(object metav1.Object) string {
 	var applied metav1.TypeMeta
 	if json.Unmarshal([]byte(object.GetAnnotations()[corev1.LastAppliedConfigAnnotation]), &applied) != nil {
@@ -235,7 +239,7 @@ func appliedVersion(object metav1.Object) string {
 	return applied.APIVersion
 }
 
-// findHastyNodes is LB008. Every node is a target, whether it has pods of the service or not.
+// findHastyNodes implements rule LB008. Every node is a target, even without pods of the service.
 func findHastyNodes(s *Scene) []Finding {
 	if len(s.outdated) == 0 || s.World.Request.Strategy.Traits().Expires {
 		return nil
@@ -261,7 +265,7 @@ func findHastyNodes(s *Scene) []Finding {
 	return found
 }
 
-// adviseSettle has the nodes stay as long as their load balancer waits.
+// adviseSettle returns advice to keep nodes as long as their load balancer waits.
 func adviseSettle(r *record.Request, delay time.Duration) string {
 	longer := ""
 	if obeysFlags(r) {
@@ -270,7 +274,8 @@ func adviseSettle(r *record.Request, delay time.Duration) string {
 	return either(longer, "set a shorter deregistration delay")
 }
 
-// workloadBehind names a workload that a service or ingress sends to, "" when none has to leave.
+// workloadBehind returns the name of a workload behind the service or ingress whose pods must move,
+// "" if there is none.
 func workloadBehind(s *Scene, object metav1.Object) string {
 	for _, w := range s.Workloads {
 		for _, service := range w.Services {

@@ -25,12 +25,12 @@ const (
 	ingressClass      = "kubernetes.io/ingress.class"
 )
 
-// balancerKinds are the kinds that say which load balancers send to pods, and how.
+// balancerKinds returns the kinds that show which load balancers send to pods, and how.
 func balancerKinds() []string { return []string{"ingresses", "targetgroupbindings"} }
 
-// findAddressTarget names what has a load balancer of AWS send to the workload's pods by their
-// addresses, "" when nothing does. What people write comes first: the controller makes bindings
-// of its own for it.
+// findAddressTarget returns the name of the object that makes an AWS load balancer send to the
+// addresses of the workload's pods, "" if there is none. Ingresses and services come before
+// bindings, because the controller creates bindings for them.
 func findAddressTarget(w *Workload) string {
 	for _, ingress := range w.Ingresses {
 		if targetTypeOf(w, ingress) == "ip" {
@@ -50,8 +50,8 @@ func findAddressTarget(w *Workload) string {
 	return ""
 }
 
-// targetTypeOf is what an ingress, or one of the workload's services behind it, says of its
-// targets; the service has precedence.
+// targetTypeOf returns the target type in the annotations of the ingress or of a workload's service
+// behind it. The service takes precedence.
 func targetTypeOf(w *Workload, ingress *networkingv1.Ingress) string {
 	names := backendServices(ingress)
 	for _, service := range w.Services {
@@ -67,13 +67,13 @@ func isAddressService(service *corev1.Service) bool {
 		(service.Annotations[serviceTargetType] == "ip" || service.Annotations[serviceType] == "nlb-ip")
 }
 
-// nameObject names an object as findings do.
+// nameObject returns an object's name as findings write it.
 func nameObject(kind string, object metav1.Object) string {
 	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-// statedDelay is the deregistration delay that one of the workload's services or ingresses sets,
-// and which of them; 0 where none does.
+// statedDelay returns the deregistration delay that a service or ingress of the workload sets, and
+// the name of that object. It returns 0 if none does.
 func statedDelay(w *Workload) (where string, delay time.Duration) {
 	for _, service := range w.Services {
 		if delay := deregistrationDelay(service.Annotations); delay > 0 {
@@ -88,11 +88,12 @@ func statedDelay(w *Workload) (where string, delay time.Duration) {
 	return "", 0
 }
 
-// usualDelay is the deregistration delay of a target group for which none was set.
+// usualDelay is the default deregistration delay of a target group.
 const usualDelay = 300 * time.Second
 
-// readDelay is the deregistration delay that the cloud tells of a target group of the workload's
-// pods, and which binding names that; 0 where it tells none, or the usual one.
+// readDelay returns the deregistration delay that the cloud reports for a target group of the
+// workload's pods, and the binding that names the group. It returns 0 if the cloud reports none or
+// the default.
 func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	for _, binding := range w.Bindings {
 		if delay := s.Facts.Delays[binding.Spec.TargetGroup]; binding.Spec.TargetType == "ip" && delay > 0 && delay != usualDelay {
@@ -102,7 +103,7 @@ func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	return "", 0
 }
 
-// isDelayRead reports whether the cloud told the deregistration delay of a target group of the
+// isDelayRead reports whether the cloud reported the deregistration delay of a target group of the
 // workload's pods.
 func isDelayRead(s *Scene, w *Workload) bool {
 	return slices.ContainsFunc(w.Bindings, func(b *inventory.TargetGroupBinding) bool {
@@ -110,8 +111,8 @@ func isDelayRead(s *Scene, w *Workload) bool {
 	})
 }
 
-// isFollowed reports whether the upgrade follows a target group of the service or ingress, and
-// waits until its load balancer has let go of a node.
+// isFollowed reports whether the upgrade watches a target group of the service or ingress. If so,
+// it waits until the load balancer has deregistered a node.
 func isFollowed(s *Scene, object metav1.Object) bool {
 	services := []string{object.GetName()}
 	if ingress, ok := object.(*networkingv1.Ingress); ok {
@@ -123,7 +124,7 @@ func isFollowed(s *Scene, object metav1.Object) bool {
 	})
 }
 
-// deregistrationDelay is what annotations set, 0 where they do not.
+// deregistrationDelay returns the delay in the annotations, 0 if there is none.
 func deregistrationDelay(annotations map[string]string) time.Duration {
 	for attribute := range strings.SplitSeq(cmp.Or(annotations[ingressAttributes], annotations[serviceAttributes]), ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(attribute), "=")

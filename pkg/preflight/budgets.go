@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// budgetKind is what RBAC calls budgets.
+// budgetKind is the name of PodDisruptionBudgets in RBAC.
 const budgetKind = "poddisruptionbudgets"
 
-// closedBudgetRules are about budgets that keep a pod until a person does something. They hold for
-// every plan and every upgrade.
+// closedBudgetRules returns the rules about budgets that keep a pod until a person changes
+// something. They apply to every plan and every upgrade.
 func closedBudgetRules() []Rule {
 	rules := []Rule{
 		closedBudgetRule("PDB001", (*closedBudget).mendStrict,
@@ -54,7 +54,7 @@ func closedBudgetRules() []Rule {
 	return rules
 }
 
-// budgetRules are about budgets that are missing, mistyped or not what they seem.
+// budgetRules returns the rules about budgets that are missing, mistyped or not effective.
 func budgetRules() []Rule {
 	return []Rule{
 		{
@@ -95,7 +95,7 @@ func budgetRules() []Rule {
 	}
 }
 
-// perBudget looks once at each budget that covers a workload's pods.
+// perBudget calls look once for each budget that covers a workload's pods.
 func perBudget(look func(*Scene, *drain.Budget) *Finding) func(*Scene) []Finding {
 	return func(s *Scene) []Finding {
 		var found []Finding
@@ -117,11 +117,12 @@ func perBudget(look func(*Scene, *drain.Budget) *Finding) func(*Scene) []Finding
 	}
 }
 
-// settledAfter is how long a budget may take to be processed for the first time; a controller that
-// is well needs a moment.
+// settledAfter is how long the disruption controller may take to process a new budget. A healthy
+// controller needs a moment.
 const settledAfter = time.Minute
 
-// findUnprocessedBudget is PDB008. Of a budget that was changed no one says when.
+// findUnprocessedBudget implements rule PDB008. The time of a later change to a budget is not
+// known.
 func findUnprocessedBudget(s *Scene, budget *drain.Budget) *Finding {
 	st := &budget.Status
 	isOld := s.World.Now.Sub(budget.CreationTimestamp.Time) > settledAfter
@@ -138,9 +139,9 @@ func findUnprocessedBudget(s *Scene, budget *drain.Budget) *Finding {
 	}
 }
 
-// findUnguarded is PDB010.
+// findUnguarded implements rule PDB010.
 func findUnguarded(_ *Scene, w *Workload) *Finding {
-	if isDNS(w) { // SYS001 says it
+	if isDNS(w) { // SYS001 reports this
 		return nil
 	}
 	if !w.IsScaled() || w.Replicas() < 2 || !w.IsServing() || len(w.Budgets) > 0 || 2*len(w.Leaving) <= len(w.Pods) {
@@ -154,7 +155,8 @@ func findUnguarded(_ *Scene, w *Workload) *Finding {
 	}
 }
 
-// createBudget is the command that gives the workload a budget, "" when its selector was not read.
+// createBudget returns the command that creates a budget for the workload, "" if its selector was
+// not read.
 func (w *Workload) createBudget() string {
 	selector := w.podSelector()
 	if selector == nil {
@@ -163,7 +165,7 @@ func (w *Workload) createBudget() string {
 	return shell.Command("kubectl create pdb "+shell.Option("-n", w.Namespace)+" "+shell.Quote("--selector="+metav1.FormatLabelSelector(selector))+" --max-unavailable=1", w.Name)
 }
 
-// findRoundedShare is PDB012.
+// findRoundedShare implements rule PDB012.
 func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
 	share, what := budget.Spec.MaxUnavailable, "lets %d be missing"
 	if share == nil {
@@ -184,7 +186,7 @@ func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
 	}
 }
 
-// findOperatorsBudget is PDB013.
+// findOperatorsBudget implements rule PDB013.
 func findOperatorsBudget(_ *Scene, budget *drain.Budget) *Finding {
 	operator := operatorOf(budget)
 	if operator == "" {
@@ -196,8 +198,9 @@ func findOperatorsBudget(_ *Scene, budget *drain.Budget) *Finding {
 	}
 }
 
-// operatorOf is what writes the budget where that is no person and no chart: the custom resource
-// that owns it, or an operator by its label. Longhorn's have nothing but their selector.
+// operatorOf returns the operator that writes the budget, "" if a user or a chart does. It
+// recognises the owning custom resource or an operator's label. Longhorn's budgets have only their
+// selector.
 func operatorOf(budget *drain.Budget) string {
 	for i := range budget.OwnerReferences {
 		owner := &budget.OwnerReferences[i]
@@ -218,11 +221,11 @@ func operatorOf(budget *drain.Budget) string {
 	return ""
 }
 
-// clearedAfter is when the disruption controller takes an eviction for failed that has not deleted
-// its pod (disruption.go, DeletionTimeout).
+// clearedAfter is how long after an eviction the disruption controller expects the pod's deletion.
+// Then it counts the eviction as failed (disruption.go, DeletionTimeout).
 const clearedAfter = 2 * time.Minute
 
-// findStaleDisruptions is PDB014.
+// findStaleDisruptions implements rule PDB014.
 func findStaleDisruptions(s *Scene, budget *drain.Budget) *Finding {
 	var stale []string
 	var oldest time.Duration
@@ -241,7 +244,7 @@ func findStaleDisruptions(s *Scene, budget *drain.Budget) *Finding {
 	}
 }
 
-// describeLimit writes the budget's limit as its manifest does.
+// describeLimit returns the budget's limit as its manifest writes it.
 func describeLimit(budget *drain.Budget) string {
 	switch {
 	case budget.Spec.MaxUnavailable != nil:

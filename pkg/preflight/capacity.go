@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// capacityRules are about room for the pods that move.
+// capacityRules returns the rules about space for the pods that move.
 func capacityRules() []Rule {
 	return []Rule{
 		{
@@ -46,15 +46,15 @@ func capacityRules() []Rule {
 	}
 }
 
-// findLackOfRoom is CAP001. It looks at the first drains: each later one has the node that was
-// launched for one before.
+// findLackOfRoom implements rule CAP001. It checks only the first drains: each later drain can use
+// the node that was launched for an earlier one.
 func findLackOfRoom(s *Scene) []Finding {
 	r := &s.World.Request
 	if traits := r.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
-		return nil // nothing is drained, or new nodes come as pods need them
+		return nil // no node is drained, or an autoscaler adds nodes as pods need them
 	}
 	if !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !n.Status.Allocatable.Pods().IsZero() }) {
-		return nil // no one says how much fits on a node
+		return nil // the nodes' allocatable resources are not known
 	}
 	rooms := roomCounter{}
 	needed, drained := s.sumLeaving(rooms)
@@ -94,13 +94,13 @@ func findLackOfRoom(s *Scene) []Finding {
 	case s.World.Group.Autoscaler.Serves:
 		f.Severity = Warn
 		f.Remedy = "see that the autoscaler may add nodes, or " + f.Remedy
-	case added == 0: // pods may wait for the nodes that come in the place of those that go
+	case added == 0: // pods may wait for the nodes that replace the drained ones
 		f.Severity = Warn
 	}
 	return []Finding{f}
 }
 
-// newNodes is how many nodes are added before the first is drained.
+// newNodes returns how many nodes are added before the first one is drained.
 func (s *Scene) newNodes() int {
 	if !s.World.Group.Can.Resize {
 		return 0
@@ -108,8 +108,8 @@ func (s *Scene) newNodes() int {
 	return s.World.Request.Surge
 }
 
-// sumLeaving is the most that the pods ask for which leave at once, and from how many nodes they
-// do: all of them where no one launches a node for one that goes.
+// sumLeaving returns the maximum requests of pods that leave together, and the number of their
+// nodes. If the cloud launches no replacements, these are all nodes.
 func (s *Scene) sumLeaving(rooms roomCounter) (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {
@@ -139,12 +139,12 @@ func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
 	return sum
 }
 
-// sumFree is what is free on the nodes that stay and that take one of the workloads, as takes tells,
-// and how many these are.
+// sumFree returns the free resources on the nodes that stay and that take one of the workloads, and
+// the number of these nodes. takes reports whether a node takes a workload.
 func (s *Scene) sumFree(rooms roomCounter, takes func(placement, *corev1.Node) bool) (free room, nodes int) {
 	used, lowest := map[string]room{}, s.lowestLeavingPriority()
 	for _, pod := range s.Pods {
-		if pod.Spec.NodeName != "" && !hasPodEnded(pod) && priorityOf(pod) >= lowest { // others are preempted
+		if pod.Spec.NodeName != "" && !hasPodEnded(pod) && priorityOf(pod) >= lowest { // pods of lower priority are preempted
 			sum := used[pod.Spec.NodeName]
 			sum.add(rooms.count(pod))
 			used[pod.Spec.NodeName] = sum
@@ -166,7 +166,7 @@ func (s *Scene) sumFree(rooms roomCounter, takes func(placement, *corev1.Node) b
 	return free, nodes
 }
 
-// refusingTaints are the taints because of which nodes that stay take none of the workloads.
+// refusingTaints returns the taints that keep all workloads from nodes that stay.
 func (s *Scene) refusingTaints() []string {
 	taints := map[string]bool{}
 	for _, w := range s.Workloads {
@@ -185,7 +185,8 @@ func (s *Scene) refusingTaints() []string {
 	return slices.Sorted(maps.Keys(taints))
 }
 
-// lowestLeavingPriority is the least priority of a pod that leaves: all of them preempt pods of less.
+// lowestLeavingPriority returns the lowest priority of a pod that leaves. All of these pods preempt
+// pods of lower priority. It returns the minimum if one of them must not preempt.
 func (s *Scene) lowestLeavingPriority() int32 {
 	lowest := int32(math.MaxInt32)
 	for _, w := range s.Workloads {
@@ -199,7 +200,7 @@ func (s *Scene) lowestLeavingPriority() int32 {
 	return lowest
 }
 
-// priorityOf is the pod's priority, which is 0 where none was set.
+// priorityOf returns the pod's priority, which is 0 by default.
 func priorityOf(pod *corev1.Pod) int32 {
 	if pod.Spec.Priority == nil {
 		return 0
@@ -207,8 +208,8 @@ func priorityOf(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// roomOfNewNode is what a new node has for pods: what an outdated one has, less the pods that each
-// node has of its own.
+// roomOfNewNode returns the resources of a new node for pods that move: those of an outdated node
+// minus its DaemonSet pods and static pods.
 func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 	for i := range s.World.Members {
 		m := &s.World.Members[i]
@@ -226,7 +227,7 @@ func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 	return room{}
 }
 
-// findEmptyZones is CAP002.
+// findEmptyZones implements rule CAP002.
 func findEmptyZones(s *Scene) []Finding {
 	if traits := s.World.Request.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil
@@ -244,7 +245,7 @@ func findEmptyZones(s *Scene) []Finding {
 			delete(moving, node.Labels[corev1.LabelTopologyZone])
 		}
 	}
-	delete(moving, "") // a cluster without zones
+	delete(moving, "") // clusters without zones
 	var found []Finding
 	for _, zone := range slices.Sorted(maps.Keys(moving)) {
 		why, remedy := s.tellWhyNoneIsAdded(zone)
@@ -259,8 +260,8 @@ func findEmptyZones(s *Scene) []Finding {
 	return found
 }
 
-// tellWhyNoneIsAdded says why the zone gets no node before its outdated ones are drained, "" when
-// it gets one.
+// tellWhyNoneIsAdded returns why the zone gets no new node before its outdated nodes are drained,
+// "" if it gets one.
 func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	g := &s.World.Group
 	switch {
@@ -275,8 +276,8 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	}
 }
 
-// sampleNewNodes are nodes like those that the group adds: its current ones or, where there is none yet,
-// its outdated ones.
+// sampleNewNodes returns nodes like the ones that the group adds: its current nodes or, if there
+// are none yet, its outdated nodes.
 func (s *Scene) sampleNewNodes() []drain.Sample {
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		return nil
@@ -297,7 +298,7 @@ func (s *Scene) sampleNewNodes() []drain.Sample {
 	return outdated
 }
 
-// findTooSmallNodes is CAP004.
+// findTooSmallNodes implements rule CAP004.
 func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	var samples []drain.Sample
 	for _, node := range s.staying {
@@ -306,7 +307,7 @@ func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	samples = append(samples, s.sampleNewNodes()...)
 	why := drain.WhyNever(pod, samples)
 	if !strings.Contains(why, "Insufficient") {
-		return nil // it fits, or labels and taints are why not
+		return nil // it fits, or only labels and taints keep it away
 	}
 	return &Finding{
 		Message: "no node that stays or is added is large enough for its pods, even if it were empty (" + why + "), so that they stay Pending",
@@ -314,7 +315,7 @@ func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// findUnusableMembers is CAP003.
+// findUnusableMembers implements rule CAP003.
 func findUnusableMembers(s *Scene) []Finding {
 	var found []Finding
 	for i := range s.World.Members {

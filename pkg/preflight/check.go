@@ -21,28 +21,28 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Severity ranks findings.
+// Severity is the severity of a finding.
 type Severity string
 
 const (
-	// Refuse is a finding that forbids the upgrade as it was asked for.
+	// Refuse is the severity of a finding that forbids the upgrade with these options.
 	Refuse Severity = "refuse"
-	// Block is a finding because of which a node cannot be drained without force.
+	// Block is the severity of a finding that prevents the drain of a node without force.
 	Block Severity = "block"
-	// Error is a finding because of which users are likely to notice.
+	// Error is the severity of a finding that users are likely to notice.
 	Error Severity = "error"
-	// Warn is a finding that another actor may notice.
+	// Warn is the severity of a finding that users may notice.
 	Warn Severity = "warning"
-	// Note is a finding that is good to know.
+	// Note is the severity of a finding that is good to know.
 	Note Severity = "info"
-	// Unknown is a rule that could not be looked at.
+	// Unknown is the severity of a rule that could not be checked.
 	Unknown Severity = "unknown"
 )
 
-// Severities are those that a finding may have, the worst first.
+// Severities returns the severities of findings, the worst first.
 func Severities() []Severity { return []Severity{Refuse, Block, Error, Warn, Note} }
 
-// rank is higher the worse it is.
+// rank returns a higher number for a worse severity.
 func (s Severity) rank() int {
 	worst := Severities()
 	if i := slices.Index(worst, s); i >= 0 {
@@ -51,68 +51,66 @@ func (s Severity) rank() int {
 	return 0
 }
 
-// IsAtLeast reports whether the severity is the other or worse.
+// IsAtLeast reports whether the severity is the same as the other or worse.
 func (s Severity) IsAtLeast(other Severity) bool { return s.rank() >= other.rank() }
 
-// Finding is one thing a rule found, on one object.
+// Finding is a problem that a rule found on one object.
 type Finding struct {
 	// Rule is the rule's id, e.g. PDB001.
 	Rule string `json:"rule"`
-	// Severity says what the finding does to an upgrade.
+	// Severity is the effect of the finding on an upgrade.
 	Severity Severity `json:"severity"`
-	// Node is the outdated node it concerns; empty for the group as a whole.
+	// Node is the outdated node that the finding concerns; empty for the whole group.
 	Node string `json:"node,omitempty"`
-	// Object is the pod, budget or workload, for people; Workload is whose it is, where it is of
-	// one: "Deployment shop/cart".
+	// Object is the pod, budget or workload, for people. Workload is the workload that it belongs to, if any: "Deployment
+	// shop/cart".
 	Object   string `json:"object,omitempty"`
 	Workload string `json:"workload,omitempty"`
-	// Blocker is what stands in the way, in the fewest words: "PDB shop/cart".
+	// Blocker is the obstacle in a few words: "PDB shop/cart".
 	Blocker string `json:"blocker,omitempty"`
-	// Message says what was found, and Remedy what to do about it.
+	// Message is the problem, and Remedy is what to do about it.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Mend is a command of kubectl that mends it, where one can.
+	// Mend is a kubectl command that fixes the problem, if there is one.
 	Mend string `json:"mend,omitempty"`
-	// Skipped is why an annotation has the finding not count.
+	// Skipped is the reason in an annotation because of which the finding does not count.
 	Skipped string `json:"skipped,omitempty"`
-	// beside is that of a Refusal.
+	// beside becomes Refusal.Beside.
 	beside bool
 }
 
-// String says the finding in one line, remedy included.
+// String returns the finding in one line, with its remedy.
 func (f Finding) String() string {
 	said := slices.DeleteFunc([]string{f.Object, f.Message, f.Remedy}, func(part string) bool { return part == "" })
 	return strings.Join(said, ": ")
 }
 
-// Facts are what rules need beside the World.
+// Facts is what rules need besides the World.
 type Facts struct {
-	// ServerVersion is the API server's, e.g. "v1.33.4"; empty when unknown.
+	// ServerVersion is the API server's version, e.g. "v1.33.4"; empty if unknown.
 	ServerVersion string
-	// MissingRights are what the user may not do in the cluster and the upgrade takes: "patch
-	// nodes".
+	// MissingRights are the permissions in the cluster that the upgrade needs and the user lacks: "patch nodes".
 	MissingRights []string
-	// MissingReads are what the user may not read and plans and checks look at: "list jobs".
+	// MissingReads are the read permissions that plans and checks need and the user lacks: "list jobs".
 	MissingReads []string
-	// DeniedActions are what the cloud does not let the user do and the upgrade takes, as its
-	// policies name it; UnverifiedActions are those that it does not say it of beforehand.
+	// DeniedActions are the cloud actions that the upgrade needs and the user may not do, as the cloud's policies name them.
+	// UnverifiedActions are those that the cloud does not answer for in advance.
 	DeniedActions, UnverifiedActions []string
-	// DeniedReads are what the cloud does not let the user read and the upgrade does without, at a
-	// cost: load balancers are not followed then.
+	// DeniedReads are cloud reads that the user may not do. The upgrade continues without them but does not watch load balancers.
 	DeniedReads []string
-	// Delays are the deregistration delays of the target groups that are followed, by their IDs.
+	// Delays are the deregistration delays of the target groups that are watched, by ID.
 	Delays map[string]time.Duration
-	// Pods are the pods of the whole cluster; nil where those of outdated nodes are all that was read.
+	// Pods are the pods of the whole cluster; nil if only the pods of outdated nodes were read.
 	Pods iter.Seq[*corev1.Pod]
-	// Scales is how many pods each controller is to have, by its UID, as far as controllers were read.
+	// Scales is how many pods each controller should have, by its UID. It has only the controllers that were read.
 	Scales map[types.UID]int
-	// Counted is how many pods the controllers of a dump say that they have, by UID; nil of a cluster.
+	// Counted is how many pods the controllers in a dump report, by UID; nil for a cluster.
 	Counted map[types.UID]int
 }
 
-// NeedsAllObjects reports whether more than the outdated nodes and their pods tells whether a node can be
-// drained: the budget of a pod that has to leave is closed, and may open by itself, or the pod has a
-// volume, which may lie where no other node reaches it.
+// NeedsAllObjects reports whether the outdated nodes and their pods are not enough to tell whether a node can be drained. That is
+// the case if a pod that must move has a closed budget, which may open by itself. It is also the case if the pod has a volume,
+// which no other node may be able to reach.
 func NeedsAllObjects(w *upgrade.World) bool {
 	for i := range w.Members {
 		m := &w.Members[i]
@@ -128,12 +126,13 @@ func isBudgetClosed(w *upgrade.World, pod *corev1.Pod) bool {
 	return slices.Contains(closed, foreseeObstacle(w, pod).Kind)
 }
 
-// CheckUpgrade applies every rule to the upgrade that would start from the World.
+// CheckUpgrade applies every rule of the upgrade itself to the upgrade that would start from the World.
 func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	return omitForce(w, findOfUpgrade(w, facts))
 }
 
-// omitForce takes the advice to force a drain out of the remedies where it is forced, and where the strategy deletes in the end what is left.
+// omitForce removes the advice to force a drain from the remedies, if the drain is forced already or the strategy deletes the
+// remaining pods at the end.
 func omitForce(w *upgrade.World, found []Finding) []Finding {
 	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == record.Force {
 		for i := range found {
@@ -150,7 +149,7 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	}
 	found = slices.Concat(found, checkVersion(w, facts), checkMachines(w))
 	if w.Request.Strategy.Traits().Expires {
-		return found // nothing is drained
+		return found // no node is drained
 	}
 	daemons, covers := map[string]bool{}, &coverage{world: w, facts: &facts}
 	for i := range w.Members {
@@ -172,15 +171,15 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	return append(found, checkStrategy(w)...)
 }
 
-// checkVersion is VER001: a kubelet may not be newer than the API server (EKS E10).
+// checkVersion implements rule VER001: a kubelet must not be newer than the API server (EKS E10).
 func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	target := w.Group.Wanted.Kubernetes
 	kubelet, err := version.ParseGeneric(target)
 	if err != nil {
-		return nil // no one says
+		return nil // the target's version is not known
 	}
 	server, err := version.ParseGeneric(facts.ServerVersion)
-	if err != nil || !kubelet.WithPatch(0).GreaterThan(server.WithPatch(0)) { // a patch ahead is no skew
+	if err != nil || !kubelet.WithPatch(0).GreaterThan(server.WithPatch(0)) { // only minor versions matter
 		return nil
 	}
 	return []Finding{{
@@ -190,10 +189,10 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	}}
 }
 
-// RuleOwner is the id of the rule about nodes that another service or controller replaces by itself.
+// RuleOwner is the ID of the rule about nodes that another service or controller replaces by itself.
 const RuleOwner = "NG001"
 
-// checkOwner is NG001. It looks at outdated nodes, or at all where it is not known which are.
+// checkOwner implements rule NG001. It checks the outdated nodes, or all nodes if it is not known which are outdated.
 func checkOwner(w *upgrade.World) []Finding {
 	known := w.Group.IsTargetKnown() || slices.ContainsFunc(w.Members, func(m nodegroup.Member) bool { return m.Outdated })
 	for i := range w.Members {
@@ -214,8 +213,8 @@ func checkOwner(w *upgrade.World) []Finding {
 	return nil
 }
 
-// checkMachines is NG003: two nodes of one machine. The upgrade of such a group would never end,
-// since only one of them goes with the machine.
+// checkMachines implements rule NG003: two nodes have the same machine. The upgrade of such a group would never end, since only
+// one of them is removed with the machine.
 func checkMachines(w *upgrade.World) []Finding {
 	nodes := map[string]string{}
 	for i := range w.Members {
@@ -235,7 +234,7 @@ func checkMachines(w *upgrade.World) []Finding {
 	return nil
 }
 
-// checkNode finds what keeps pods of one node from leaving until a person does something.
+// checkNode returns what keeps pods of a node from leaving until a person changes something.
 func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
@@ -261,9 +260,8 @@ func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Findin
 	return found
 }
 
-// foreseeObstacles is what will be in the way of the pod, and what comes after that: a budget that
-// counts no pods (PDB004) is often one over pods without a controller, and stays closed to them
-// when the user lets them go.
+// foreseeObstacles returns the pod's first obstacle and the one behind it. A budget that counts no pods (PDB004) often covers
+// pods without a controller, and stays closed for them even if the user allows their eviction.
 func foreseeObstacles(w *upgrade.World, pod *corev1.Pod) []drain.Obstacle {
 	first := foreseeObstacle(w, pod)
 	if first.Kind != drain.Unmanaged {
@@ -276,7 +274,7 @@ func foreseeObstacles(w *upgrade.World, pod *corev1.Pod) []drain.Obstacle {
 	return []drain.Obstacle{first, next}
 }
 
-// foreseeObstacle is what will be in the way of the pod, nothing where it need not leave.
+// foreseeObstacle returns the pod's first obstacle, none if the pod need not leave.
 func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	verdict := drain.Judge(pod, w.Request.Policy(), false)
 	if verdict.Fate == drain.Go && isReturning(pod, w.Group.Provider) {
@@ -289,21 +287,21 @@ func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	return obstacle
 }
 
-// isMovedFirst reports whether the upgrade moves the pod by a restart of its Deployment, which asks
-// no budget and leaves no gap.
+// isMovedFirst reports whether the upgrade moves the pod by a restart of its Deployment. The restart does not depend on budgets
+// and leaves no gap.
 func isMovedFirst(w *upgrade.World, pod *corev1.Pod) bool {
 	return w.Request.Move == record.MoveBySurge && w.Movable.MovesOnly(pod)
 }
 
-// checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of
-// it. A wait for completion is no block: it ends by itself.
+// checkWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A wait for
+// completion is not a block, because it ends by itself.
 func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil
 	}
 	object, policy := nameObject("pod", pod), w.Request.Policy()
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
-	policy.EvictUnmanaged = true // that is another rule's
+	policy.EvictUnmanaged = true // another rule reports unmanaged pods
 	switch reason := drain.Judge(pod, policy, false).Reason; {
 	case reason == "" && policy.IgnoreWishes:
 		f.Message = fmt.Sprintf("its owner asks for another drain (%s), and %s evicts it like any other", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager.Name)
@@ -329,7 +327,7 @@ func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	return []Finding{f}
 }
 
-// describeWish is the pod's label or annotation about its drain.
+// describeWish returns the pod's label or annotation about its drain.
 func describeWish(pod *corev1.Pod) string {
 	if drain.WishOf(pod) == drain.NoWish {
 		return drain.Protection(pod)
@@ -337,11 +335,10 @@ func describeWish(pod *corev1.Pod) string {
 	return drain.Label + "=" + pod.Labels[drain.Label]
 }
 
-// RuleForeignJob is the id of the rule about pods that may not be brought back although they have a
-// controller.
+// RuleForeignJob is the ID of the rule about pods that their controller may not create again.
 const RuleForeignJob = "POD013"
 
-// checkForeignJob is POD013. Its message is the same for all pods of a kind.
+// checkForeignJob implements rule POD013. All pods of one kind get the same message.
 func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	isOperated := slices.ContainsFunc(w.Budgets.Covering(pod), func(b *drain.Budget) bool { return operatorOf(b) != "" })
 	if !drain.IsForeignJob(pod) || isOperated || drain.Judge(pod, w.Request.Policy(), false).Fate != drain.Go {
@@ -362,7 +359,7 @@ func describeBlocker(object string, obstacle drain.Obstacle) string {
 	return cmp.Or(obstacle.BudgetName(), fmt.Sprintf("%s (%s)", object, obstacle.Kind))
 }
 
-// describeObstacle says the obstacle as it is foreseen, before anything was evicted.
+// describeObstacle describes an obstacle before any pod was evicted.
 func describeObstacle(obstacle drain.Obstacle) string {
 	if obstacle.Kind == drain.Returns {
 		return "it tolerates the whole fence, so its controller may bring it back to the node"
@@ -377,14 +374,14 @@ func ruleOf(kind drain.ObstacleKind) string {
 	}[kind]
 }
 
-// isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again
-// (EKS E51), if another actor makes it again.
+// isReturning reports whether rule POD005 applies: a pod that tolerates the whole fence may be created on the drained node again
+// (EKS E51), if it has a controller.
 func isReturning(pod *corev1.Pod, provider string) bool {
 	return metav1.GetControllerOfNoCopy(pod) != nil && drain.ToleratesTaint(pod, nodemark.CordonTaint()) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
 }
 
-// findIntolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
-// coming back.
+// findIntolerant adds the DaemonSets whose pods on the node do not tolerate the fence's taint, so that they would not be created
+// again.
 func findIntolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {

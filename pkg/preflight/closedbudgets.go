@@ -13,9 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// tellWhyClosed gives what was found of a budget that keeps its pod the id of why it is closed, and
-// the remedy for that. What is not told apart here keeps the id of its kind of obstacle: PDB001
-// and PDB002.
+// tellWhyClosed sets a finding's rule and remedy by the reason why the budget is closed. Otherwise
+// the finding keeps the rule of its obstacle: PDB001 or PDB002.
 func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f *Finding) {
 	w := covers.world
 	covering := w.Budgets.Covering(pod)
@@ -25,7 +24,7 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 	budget := covering[0]
 	isNever := obstacle.Kind == drain.BudgetNever
 	switch failure := drain.SyncFailure(&budget.Status); {
-	// A budget whose first computation fails is never processed at all.
+	// The disruption controller never processes a budget whose first computation fails.
 	case failure != nil && (isNever || obstacle.Kind == drain.BudgetPending):
 		f.Message = fmt.Sprintf("PDB %s stays closed, since the disruption controller cannot compute it: %s", obstacle.Budget, failure.Message)
 		f.Rule, f.Remedy = tellSyncFailure(failure.Message, pod)
@@ -46,8 +45,9 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 	}
 }
 
-// offerMove offers --move=surge for the only pod of a Deployment, "" where it was passed or does not
-// help. Where Deployments were not read it is offered to each.
+// offerMove returns advice to pass --move=surge for the only pod of a Deployment. It returns "" if
+// the flag was passed or does not help. If Deployments were not read, it advises it for every
+// Deployment.
 func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
 	if !isMovable || w.Request.Move == record.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
@@ -56,8 +56,8 @@ func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	return "pass --move=surge to bring another pod up first, "
 }
 
-// tellSyncFailure is PDB003 or PDB005, by the message of the disruption controller (disruption.go,
-// getExpectedScale, getScaleController).
+// tellSyncFailure returns rule PDB003 or PDB005 by the message of the disruption controller
+// (disruption.go, getExpectedScale, getScaleController).
 func tellSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
 	switch {
 	case strings.Contains(message, "does not implement the scale subresource"), drain.OwnerKind(pod) == "Job":
@@ -82,14 +82,14 @@ type closedBudget struct {
 	budget   *drain.Budget
 }
 
-// closedBudgetRule is a rule of CheckUpgrade about budgets. What it finds blocks, and mend says
-// what to write with the numbers of budget and workload.
+// closedBudgetRule returns a rule of CheckUpgrade about budgets, with severity Block. mend sets the
+// remedy with the numbers of the budget and the workload.
 func closedBudgetRule(id string, mend func(*closedBudget, *Finding), text, source string) Rule {
 	rule := upgradeRule(id, Block, text, source)
 	find := rule.find
 	rule.find = func(s *Scene) []Finding {
 		found := find(s)
-		mended := map[string]Finding{} // pods of one workload have one remedy
+		mended := map[string]Finding{} // all pods of one workload get the same remedy
 		for i := range found {
 			f := &found[i]
 			key := f.Workload + " " + f.Blocker
@@ -108,8 +108,8 @@ func closedBudgetRule(id string, mend func(*closedBudget, *Finding), text, sourc
 	return rule
 }
 
-// closedBudgetOf is the budget that a finding names as the blocker, nil when it is not one of the
-// workload's.
+// closedBudgetOf returns the budget that a finding names as the blocker, nil if it is not one of
+// the workload's budgets.
 func (s *Scene) closedBudgetOf(f *Finding) *closedBudget {
 	w := s.byName[f.Workload]
 	if w == nil {
@@ -123,17 +123,17 @@ func (s *Scene) closedBudgetOf(f *Finding) *closedBudget {
 	return nil
 }
 
-// patch changes the budget's spec.
+// patch returns the command that changes the budget's spec.
 func (c *closedBudget) patch(spec fields) string {
 	return patchCommand(mergePatch, "pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
 }
 
-// spareOne is the patch that lets one pod of the budget be missing.
+// spareOne returns the command that lets the budget spare one pod.
 func (c *closedBudget) spareOne() string {
 	return c.patch(fields{"minAvailable": nil, "maxUnavailable": 1})
 }
 
-// mendStrict mends PDB001: the budget needs every pod of several.
+// mendStrict sets the remedy of PDB001: a budget that needs all of several pods.
 func (c *closedBudget) mendStrict(f *Finding) {
 	if c.mendElsewhere(f) {
 		return
@@ -146,8 +146,9 @@ func (c *closedBudget) mendStrict(f *Finding) {
 	f.Mend = c.spareOne()
 }
 
-// mendElsewhere mends PDB001 and PDB009 where the scale of a controller does not: an operator's
-// budget is the operator's, and a number of pods needs no scale. It reports whether it did.
+// mendElsewhere sets the remedy of PDB001 and PDB009 if changing the number of replicas does not
+// help. Only the operator can change an operator's budget, and a controller without a scale needs a
+// minAvailable that is a number. It reports whether it set a remedy.
 func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
 	switch operator := operatorOf(c.budget); {
 	case operator != "":
@@ -161,8 +162,8 @@ func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
 	return true
 }
 
-// mendUncounted mends PDB004 and PDB005: only a number of pods that must be available needs no
-// controller to tell a scale.
+// mendUncounted sets the remedy of PDB004 and PDB005. Only minAvailable as a number works without a
+// controller that has a scale.
 func (c *closedBudget) mendUncounted(f *Finding) {
 	if operator := operatorOf(c.budget); operator != "" {
 		return
@@ -171,7 +172,8 @@ func (c *closedBudget) mendUncounted(f *Finding) {
 	f.Remedy += ", since only a number counts pods whose controller tells no scale"
 }
 
-// needOneLess has the budget ask for one pod less than it covers, as a number.
+// needOneLess returns the remedy that makes the budget need one pod fewer than it covers, as a
+// number.
 func (c *closedBudget) needOneLess() (remedy, mend string) {
 	least := max(0, c.countCovered()-1)
 	return fmt.Sprintf("write minAvailable: %d in place of %s", least, describeLimit(c.budget)), c.patch(fields{"maxUnavailable": nil, "minAvailable": least})
@@ -192,14 +194,14 @@ func (c *closedBudget) countCovered() (n int) {
 	return n
 }
 
-// mendUnhealthy mends PDB007: the policy lets unready pods go.
+// mendUnhealthy sets the command for PDB007: the policy that allows the eviction of unready pods.
 func (c *closedBudget) mendUnhealthy(f *Finding) {
 	if operatorOf(c.budget) == "" {
 		f.Mend = c.patch(fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow})
 	}
 }
 
-// mendSingle mends PDB009: a second replica, and a budget that spares one of two.
+// mendSingle sets the remedy of PDB009: a second replica, and a budget that spares one of two.
 func (c *closedBudget) mendSingle(f *Finding) {
 	if c.mendElsewhere(f) {
 		return
@@ -222,7 +224,7 @@ func (c *closedBudget) mendSingle(f *Finding) {
 	f.Remedy += ", or pass --on-timeout=force"
 }
 
-// isClosedAt reports whether the budget would be closed over so many pods, all of them well.
+// isClosedAt reports whether the budget would be closed with this many pods, all of them healthy.
 // Percentages are rounded up (disruption.go, getExpectedPodCount).
 func isClosedAt(budget *drain.Budget, pods int) bool {
 	if most := budget.Spec.MaxUnavailable; most != nil {
@@ -233,5 +235,5 @@ func isClosedAt(budget *drain.Budget, pods int) bool {
 		n, err := intstr.GetScaledValueFromIntOrPercent(least, pods, true)
 		return err == nil && n >= pods
 	}
-	return pods == 1 // minAvailable is 1 where nothing is said
+	return pods == 1 // minAvailable is 1 by default
 }

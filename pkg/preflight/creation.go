@@ -8,20 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// IsCreatedLater reports whether the API server refuses a pod only until the one that it replaces has ended: a quota has
-// no room for one more pod, and has room for as many as there are. A pod whose successor comes first never ends.
+// IsCreatedLater reports whether the API server refuses a pod only until the pod that it replaces has ended: the quota has room
+// for the current number of pods but not for one more. If the new pod must come first (comesFirst), the old pod never ends.
 func IsCreatedLater(refusal string, comesFirst bool) bool {
 	used := exceededQuota.FindStringSubmatch(refusal)
 	return used != nil && !comesFirst && !isOverdrawn(used[2], used[3])
 }
 
-// exceededQuota is how the API server refuses a pod for which a ResourceQuota has no room: its name,
-// what is used and what is allowed, as "pods=3,requests.cpu=2" (resourcequota/controller.go,
-// checkQuotas).
+// exceededQuota matches the API server's refusal of a pod for which a ResourceQuota has no room. Its groups are the quota's name,
+// the used and the allowed amounts, as "pods=3,requests.cpu=2" (resourcequota/controller.go, checkQuotas).
 var exceededQuota = regexp.MustCompile(`exceeded quota: (\S+), requested: \S+, used: (\S+), limited: (\S+)`)
 
-// isOverdrawn reports whether more of a resource is used than is allowed. What cannot be read counts
-// as overdrawn.
+// isOverdrawn reports whether more of a resource is used than allowed. Values that cannot be read count as overdrawn.
 func isOverdrawn(used, limited string) bool {
 	limits := map[string]string{}
 	for pair := range strings.SplitSeq(limited, ",") {
@@ -39,8 +37,8 @@ func isOverdrawn(used, limited string) bool {
 	return false
 }
 
-// RemedyOfRefusal says what makes the API server create a pod that it refuses, by the words of PodSecurity, of
-// ResourceQuota, of ServiceAccount and Priority admission, and of webhooks.
+// RemedyOfRefusal returns what to do so that the API server accepts a pod that it refuses. It recognises the messages of
+// PodSecurity, ResourceQuota, ServiceAccount and Priority admission, and of webhooks.
 func RemedyOfRefusal(refusal string) string {
 	if used := exceededQuota.FindStringSubmatch(refusal); used != nil {
 		return fmt.Sprintf("raise ResourceQuota %s, or remove pods that count against it", used[1])

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// deschedulerPolicy is what is read of a descheduler's policy, of both of its versions.
+// deschedulerPolicy is the part of a descheduler's policy that is read, in both of its versions.
 type deschedulerPolicy struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Strategies are v1alpha1's, Profiles v1alpha2's.
+	// Strategies belong to v1alpha1, Profiles to v1alpha2.
 	Strategies map[string]deschedulerStrategy `json:"strategies"`
 	Profiles   []deschedulerProfile           `json:"profiles"`
 }
@@ -40,7 +40,7 @@ type deschedulerProfile struct {
 	} `json:"plugins"`
 }
 
-// spreadPlugin evicts pods because of which a spread constraint does not hold.
+// spreadPlugin is the plugin that evicts pods which violate a spread constraint.
 const spreadPlugin = "RemovePodsViolatingTopologySpreadConstraint"
 
 func findPolicies(s *Scene) []Finding {
@@ -60,8 +60,8 @@ func findPolicies(s *Scene) []Finding {
 	return found
 }
 
-// hasSoftConstraints reports whether pods that have to leave have spread constraints that the
-// scheduler may pass over.
+// hasSoftConstraints reports whether pods that must move have spread constraints that the scheduler
+// may ignore.
 func (s *Scene) hasSoftConstraints() bool {
 	return slices.ContainsFunc(s.Workloads, func(w *Workload) bool {
 		return slices.ContainsFunc(w.Model().Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == corev1.ScheduleAnyway })
@@ -92,7 +92,7 @@ func judgePolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
 	return found
 }
 
-// listUnfit names the strategies and profiles that evict without nodeFit.
+// listUnfit returns the strategies and profiles that evict without nodeFit.
 func (p *deschedulerPolicy) listUnfit() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(p.Strategies)) {
@@ -113,7 +113,7 @@ func (p *deschedulerProfile) isEvicting() bool {
 	return len(p.Plugins["deschedule"].Enabled)+len(p.Plugins["balance"].Enabled) > 0
 }
 
-// isFit reports whether the profile looks for a node that takes the pod before it evicts it.
+// isFit reports whether the profile checks that another node takes the pod before it evicts it.
 func (p *deschedulerProfile) isFit() bool {
 	for i := range p.PluginConfig {
 		if p.PluginConfig[i].Name == "DefaultEvictor" {
@@ -123,7 +123,7 @@ func (p *deschedulerProfile) isFit() bool {
 	return false
 }
 
-// listHardOnly names the strategies and profiles that balance hard spread constraints alone.
+// listHardOnly returns the strategies and profiles that balance only hard spread constraints.
 func (p *deschedulerPolicy) listHardOnly() []string {
 	var names []string
 	if strategy := p.Strategies[spreadPlugin]; strategy.Enabled && !strategy.Params.IncludeSoftConstraints {

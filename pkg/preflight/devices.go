@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// deviceRules are about the ResourceClaims of pods.
+// deviceRules returns the rules about ResourceClaims of pods.
 func deviceRules() []Rule {
 	return []Rule{
 		{
@@ -22,7 +22,7 @@ func deviceRules() []Rule {
 	}
 }
 
-// findSharedDevice is POD014.
+// findSharedDevice implements rule POD014.
 func findSharedDevice(s *Scene, w *Workload) *Finding {
 	for _, pod := range w.Leaving {
 		for _, name := range fit.DeviceClaims(pod) {
@@ -56,8 +56,8 @@ func (s *Scene) findResourceClaim(namespace, name string) *resourcev1.ResourceCl
 	return s.ResourceClaims[i]
 }
 
-// isWithinReach reports whether a node that stays reaches the claim's devices, or where they are is
-// not known.
+// isWithinReach reports whether a node that stays reaches the claim's devices. It also returns true
+// if their place is not known.
 func (s *Scene) isWithinReach(claim *resourcev1.ResourceClaim) bool {
 	if claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
 		return true

@@ -15,12 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// longestSurge is how long a pod may take to shut down where nodes are replaced one after the other
-// (GKE G07, G15).
+// longestSurge is the longest shutdown of a pod for which a surge upgrade is suitable (GKE G07, G15).
 const longestSurge = time.Hour
 
-// checkStrategy is NG005: another strategy suits the pods better than the one that was asked for. A surge is advised to nobody:
-// what asks for another strategy may be a wish that no pod shows, such as a quick rollback.
+// checkStrategy implements rule NG005: another strategy suits the pods better than the requested one. It never advises a surge,
+// because the user may have chosen another strategy for reasons that no pod shows, such as a quick rollback.
 func checkStrategy(w *upgrade.World) []Finding {
 	if w.Request.Strategy.Traits().ByCloud {
 		return nil
@@ -32,16 +31,16 @@ func checkStrategy(w *upgrade.World) []Finding {
 	return []Finding{{Rule: "NG005", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
 }
 
-// suitsAsWell reports whether the pods that a strategy fits are as well off with the one that was asked for. Autoscaled
-// blue-green gives pods longer to shut down than blue-green does (GKE G53, G75), and leaves those alone at first that are not to
-// be disrupted (GKE G72).
+// suitsAsWell reports whether the requested strategy is as good for the pods as the fitting one. Autoscaled blue-green gives pods
+// more time to shut down than blue-green does (GKE G53, G75), and at first it does not touch pods that must not be disrupted (GKE
+// G72).
 func suitsAsWell(asked, fits record.Strategy) bool {
 	return asked == fits || asked == record.AutoscaledBlueGreen && fits == record.BlueGreen
 }
 
-// FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): autoscaled
-// blue-green for jobs that must run to their end, where an autoscaler serves the group; blue-green
-// for pods that need more than an hour to shut down, or that are not to be disrupted; surge for all others.
+// FitStrategy returns the strategy that suits the pods which must move, and the reason (GKE G07). It is autoscaled blue-green for
+// jobs that must run to their end, if an autoscaler serves the group. It is blue-green for pods that need more than an hour to
+// shut down, or that must not be disrupted. It is surge for all others.
 func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy record.Strategy, reason string) {
 	moving := listMovingPods(members, policy)
 	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
@@ -65,13 +64,13 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 	return record.Surge, "all pods can stop within an hour, and blue-green would pay for a second node beside each"
 }
 
-// isProtected reports whether the pod is not to be disrupted. One of the cluster's own does not decide over a strategy: many
-// autoscalers are annotated so to stay where they are while they remove nodes.
+// isProtected reports whether the pod must not be disrupted. Pods in kube-system do not count: many autoscalers have such an
+// annotation so that they are not moved while they remove nodes.
 func isProtected(pod *corev1.Pod) bool {
 	return pod.Namespace != metav1.NamespaceSystem && drain.Protection(pod) != ""
 }
 
-// listMovingPods lists the pods on outdated nodes that a drain moves, or waits for.
+// listMovingPods returns the pods on outdated nodes that a drain moves or waits for.
 func listMovingPods(members []nodegroup.Member, policy drain.Policy) []*corev1.Pod {
 	var moving []*corev1.Pod
 	for i := range members {
@@ -87,11 +86,11 @@ func listMovingPods(members []nodegroup.Member, policy drain.Policy) []*corev1.P
 	return moving
 }
 
-// isOfJob reports whether the pod is one of a job, of Kubernetes or of another kind.
+// isOfJob reports whether the pod belongs to a Job of Kubernetes or to another kind of job.
 func isOfJob(pod *corev1.Pod) bool { return drain.OwnerKind(pod) == "Job" || drain.IsForeignJob(pod) }
 
-// isLongJob reports whether the pod belongs to a job that has run for more than an hour, which an
-// eviction would lose, or whose owner asks that it is not disrupted.
+// isLongJob reports whether the pod belongs to a job that has run for more than an hour, whose work an eviction would lose, or
+// whose owner asks that it is not disrupted.
 func isLongJob(pod *corev1.Pod, now time.Time) bool {
 	longRunning := pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge
 	return isOfJob(pod) && (longRunning || drain.Protection(pod) != "")

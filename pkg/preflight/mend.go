@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// mergePatch is a JSON merge patch, in which null takes a field away.
+	// mergePatch is a JSON merge patch, in which null removes a field.
 	mergePatch     = "merge"
 	strategicPatch = "strategic"
 )
 
-// patchCommand is the kubectl command that merges a body into an object, by mergePatch or
+// patchCommand returns the kubectl command that merges a body into an object, by mergePatch or
 // strategicPatch.
 func patchCommand(how, kind, namespace, name string, body any) string {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return "" // no body of a rule is one that JSON lacks
+		return "" // cannot happen: every body is valid JSON
 	}
 	program := "kubectl patch"
 	if namespace != "" {
 		program += " " + shell.Option("-n", namespace)
 	}
 	object := []string{strings.ToLower(kind), name}
-	if strings.HasPrefix(name, "-") { // which would be read as an option
+	if strings.HasPrefix(name, "-") { // kubectl would read it as an option
 		object = []string{object[0] + "/" + name}
 	}
 	return shell.Command(program, object...) + " --type=" + how + " " + shell.Option("-p", string(text))
@@ -41,7 +41,7 @@ func labelCommand(pod *corev1.Pod, label string) string {
 // fields is a JSON object of a patch.
 type fields map[string]any
 
-// patchTemplate changes the pod template of a workload, "" for one that has none.
+// patchTemplate returns the command that changes the workload's pod template, "" if it has none.
 func (w *Workload) patchTemplate(podSpec fields) string {
 	if w.Deployment == nil && w.StatefulSet == nil {
 		return ""
@@ -49,8 +49,8 @@ func (w *Workload) patchTemplate(podSpec fields) string {
 	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"template": fields{"spec": podSpec}}})
 }
 
-// patchReplicas changes the scale of a workload, or the least of its autoscaler; "" for one without
-// a scale.
+// patchReplicas returns the command that changes the workload's replicas, or its autoscaler's
+// minReplicas; "" if it has neither.
 func (w *Workload) patchReplicas(replicas int) string {
 	switch {
 	case w.Scaler != nil:

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// findMistypedBudgets is PDB011.
+// findMistypedBudgets implements rule PDB011.
 func findMistypedBudgets(s *Scene) []Finding {
 	covers := map[types.NamespacedName]bool{}
 	for _, pod := range s.Pods {
@@ -35,11 +35,11 @@ func findMistypedBudgets(s *Scene) []Finding {
 	return found
 }
 
-// slip is a label of a selector that was meant to be another.
+// slip is a label of a selector that has a typing error.
 type slip struct{ key, value, meantKey, meantValue string }
 
-// findSlips compares a selector with the labels of pods: the slips in it if each of its labels is
-// there but for a slip, nil otherwise, as when they are all there.
+// findSlips returns the typing errors in a selector, compared with the labels of pods. It returns
+// nil if all labels match, or if a label differs by more than a typing error.
 func findSlips(selector, labels map[string]string) []slip {
 	var slips []slip
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -62,7 +62,7 @@ func findSlips(selector, labels map[string]string) []slip {
 	return slips
 }
 
-// keyOf is the key under which the labels have the value, "" if they have it under none.
+// keyOf returns the key of the label with the value, "" if there is none.
 func keyOf(labels map[string]string, value string) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if labels[key] == value {
@@ -72,13 +72,13 @@ func keyOf(labels map[string]string, value string) string {
 	return ""
 }
 
-// fewestLetters is how long a value is of which a letter may be missing by mistake: shorter ones
-// are too often each their own name.
+// fewestLetters is the minimum length of a value in which a missing letter counts as a typing
+// error. Shorter values are more often different names.
 const fewestLetters = 5
 
-// isMistyped reports whether one value is the other with another case or separators, or with a
-// letter more, less or swapped. Digits and what stands alone after a separator tell one workload
-// from another: worker-1, worker-a.
+// isMistyped reports whether the values differ only in case, in separators, or by one added,
+// missing or swapped letter. A digit or a single character after a separator counts as a different
+// workload: worker-1, worker-a.
 func isMistyped(a, b string) bool {
 	plain := func(text string) string {
 		return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(text))

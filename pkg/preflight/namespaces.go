@@ -19,7 +19,7 @@ import (
 	"k8s.io/pod-security-admission/policy"
 )
 
-// namespaceRules are about what namespaces do not let controllers make again.
+// namespaceRules returns the rules about namespaces that refuse the pods which controllers create again.
 func namespaceRules() []Rule {
 	return []Rule{
 		{
@@ -41,12 +41,12 @@ func namespaceRules() []Rule {
 // Refusal is why the API server would refuse new pods of a workload.
 type Refusal struct {
 	Why string
-	// Beside tells that it refuses those alone that come before an old one has left.
+	// Beside is true if the API server refuses a new pod only as long as the old one exists.
 	Beside bool
 }
 
-// ListRefusals lists the workloads of which the API server would refuse new pods as far as findings of
-// all rules tell, by what they call the workload.
+// ListRefusals returns the workloads whose new pods the API server would refuse according to the findings, by the workload's name
+// in findings.
 func ListRefusals(findings []Finding) map[string]Refusal {
 	refusals := map[string]Refusal{}
 	for i := range findings {
@@ -61,12 +61,12 @@ func ListRefusals(findings []Finding) map[string]Refusal {
 	return refusals
 }
 
-// findRefusingQuotas is NS001, a finding for each quota that refuses pods of a workload.
+// findRefusingQuotas implements rule NS001. It returns a finding for each quota that refuses pods of a workload.
 func findRefusingQuotas(s *Scene) []Finding {
 	var found []Finding
 	for _, w := range s.Workloads {
 		if w.Kind == "Pod" {
-			continue // no one makes it again
+			continue // no controller creates it again
 		}
 		model := w.Model()
 		for _, quota := range s.Quotas {
@@ -82,8 +82,8 @@ func findRefusingQuotas(s *Scene) []Finding {
 	return found
 }
 
-// findExceeded finds what the quota allows less of than is used or, where the new pod comes before the old one leaves, than is used
-// then. What pods use that are being deleted is free when they have ended.
+// findExceeded finds the resources of which the quota allows less than the usage. If the new pod comes before the old one leaves,
+// the usage includes both. Pods that are being deleted do not count, because their resources become free when they end.
 func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	usage, ending := quotaUsage(pod), s.sumEnding(quota)
 	var exceeded, raised, full []string
@@ -95,7 +95,7 @@ func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Find
 		}
 		hard, used := quota.Status.Hard[name], quota.Status.Used[name].DeepCopy()
 		if wanted, is := quota.Spec.Hard[name]; is {
-			hard = wanted // which the status takes over in a moment
+			hard = wanted // the status follows the spec in a moment
 		}
 		used.Sub(ending[name])
 		needed := used.DeepCopy()
@@ -129,7 +129,7 @@ func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Find
 	return f
 }
 
-// sumEnding is what the quota counts of pods that are being deleted.
+// sumEnding returns the resources of pods that are being deleted, as the quota counts them.
 func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
@@ -145,8 +145,8 @@ func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
 	return sum
 }
 
-// findUnstated finds what the quota counts and containers of the pod do not state. Pods that state what all of their
-// containers together may use are not asked for it.
+// findUnstated finds the resources that the quota counts and that containers of the pod do not set. It accepts pods with
+// pod-level resources.
 func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	if helpers.IsPodLevelResourcesSet(pod) {
 		return nil
@@ -173,8 +173,8 @@ func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	}
 }
 
-// statesQuantity reports whether a container states what quotas count under the name. They ask for nothing but CPU and
-// memory.
+// statesQuantity reports whether a container sets the resource that the quota counts under this name. Quotas require that only
+// for CPU and memory.
 func statesQuantity(c *corev1.Container, name corev1.ResourceName) bool {
 	asked := map[corev1.ResourceName]bool{}
 	for _, of := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -186,7 +186,7 @@ func statesQuantity(c *corev1.Container, name corev1.ResourceName) bool {
 	return stated || !isAsked
 }
 
-// quotaUsage returns what quotas count of a pod (pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc).
+// quotaUsage returns a pod's resources as quotas count them (pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc).
 func quotaUsage(pod *corev1.Pod) corev1.ResourceList {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
@@ -199,7 +199,7 @@ func quotaUsage(pod *corev1.Pod) corev1.ResourceList {
 	return usage
 }
 
-// isInScope reports whether a quota counts the pod: all of its scopes match.
+// isInScope reports whether a quota counts the pod, because all of its scopes match.
 func isInScope(quota *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	var asked []corev1.ScopedResourceSelectorRequirement
 	for _, scope := range quota.Spec.Scopes {
@@ -211,8 +211,7 @@ func isInScope(quota *corev1.ResourceQuota, pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(asked, func(r corev1.ScopedResourceSelectorRequirement) bool { return !matchesScope(&r, pod) })
 }
 
-// matchesScope reports whether a pod is of a quota's scope (pods.go, podMatchesScopeFunc). Of a scope
-// that is not known none is.
+// matchesScope reports whether a pod matches a quota's scope (pods.go, podMatchesScopeFunc). An unknown scope matches no pod.
 func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) bool {
 	hasDeadline := pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 	switch r.ScopeName {
@@ -233,7 +232,8 @@ func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) 
 	}
 }
 
-// looksAcrossNamespaces reports whether a term of the pod's affinity to others names namespaces (pods.go, usesCrossNamespacePodAffinity).
+// looksAcrossNamespaces reports whether a pod affinity or anti-affinity term of the pod names namespaces (pods.go,
+// usesCrossNamespacePodAffinity).
 func looksAcrossNamespaces(pod *corev1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	if affinity == nil {
@@ -268,8 +268,8 @@ func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) boo
 	return err == nil && asked.Matches(set)
 }
 
-// findRefusedPods is NS002. The checks are those of the cluster's release or, where that is newer or not
-// known, of the newest release that is known here.
+// findRefusedPods implements rule NS002. It uses the checks of the cluster's Kubernetes version. If that is unknown or too new,
+// it uses the newest version that the library knows.
 func findRefusedPods(s *Scene) []Finding {
 	var release *podsecurity.Version
 	if server, err := version.ParseGeneric(s.Facts.ServerVersion); err == nil {
@@ -278,14 +278,14 @@ func findRefusedPods(s *Scene) []Finding {
 	}
 	checks, err := policy.NewEvaluator(policy.DefaultChecks(), release)
 	if err != nil {
-		return nil // the library's checks are valid
+		return nil // cannot happen: the library's checks are valid
 	}
 	return perWorkload(func(s *Scene, w *Workload) *Finding {
 		namespace := s.namespaces[w.Namespace]
 		if namespace == nil || namespace.Labels[podsecurity.EnforceLevelLabel] == "" || w.Kind == "Pod" {
 			return nil
 		}
-		enforced, _ := podsecurity.PolicyToEvaluate(namespace.Labels, podsecurity.Policy{Enforce: podsecurity.LevelVersion{Version: podsecurity.LatestVersion()}}) // a level that is not known counts as restricted
+		enforced, _ := podsecurity.PolicyToEvaluate(namespace.Labels, podsecurity.Policy{Enforce: podsecurity.LevelVersion{Version: podsecurity.LatestVersion()}}) // an unknown level counts as restricted
 		pod := w.Model()
 		result := policy.AggregateCheckResults(checks.EvaluatePod(enforced.Enforce, &metav1.ObjectMeta{Annotations: pod.Annotations}, &pod.Spec))
 		if result.Allowed {

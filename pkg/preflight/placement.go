@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// placement is where the scheduler may put a pod, as far as the pod's node selector, its required
-// node affinity and its tolerations say.
+// placement is where the scheduler may put a pod by its node selector, its required node affinity
+// and its tolerations.
 type placement struct {
 	pod      *corev1.Pod
 	required nodeaffinity.RequiredNodeAffinity
@@ -22,13 +22,13 @@ func placementOf(pod *corev1.Pod) placement {
 	return placement{pod: pod, required: nodeaffinity.GetRequiredNodeAffinity(pod)}
 }
 
-// allows reports whether selector and affinity allow the node.
+// allows reports whether the node selector and the required affinity match the node.
 func (p placement) allows(node *corev1.Node) bool {
 	matches, err := p.required.Match(node)
 	return err == nil && matches
 }
 
-// takes reports whether the pod also tolerates the node's taints.
+// takes reports whether allows is true and the pod tolerates the node's taints.
 func (p placement) takes(node *corev1.Node) bool {
 	refuses := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.ToleratesTaint(p.pod, taint)
@@ -36,7 +36,7 @@ func (p placement) takes(node *corev1.Node) bool {
 	return !refuses && p.allows(node)
 }
 
-// requiredNodesOf is the pod's required node affinity, nil without one.
+// requiredNodesOf returns the pod's required node affinity, nil if it has none.
 func requiredNodesOf(pod *corev1.Pod) *corev1.NodeSelector {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil
@@ -44,14 +44,14 @@ func requiredNodesOf(pod *corev1.Pod) *corev1.NodeSelector {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// selects reports whether a selector matches labels. None at all, as in a constraint whose selector
-// was forgotten, matches nothing.
+// selects reports whether a selector matches labels. A nil selector, as in a constraint without
+// one, matches nothing.
 func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && parsed.Matches(labels.Set(set))
 }
 
-// zoneKeys are those by which nodes and volumes say which zone they are in.
+// zoneKeys returns the labels by which nodes and volumes name their zone.
 func zoneKeys() []string {
 	return []string{
 		corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone,

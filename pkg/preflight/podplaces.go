@@ -13,10 +13,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// volumeKinds are those that tell where a pod's volumes are.
+// volumeKinds returns the kinds that show where a pod's volumes are.
 func volumeKinds() []string { return []string{"persistentvolumeclaims", "persistentvolumes"} }
 
-// indexVolumes finds the volumes behind claims, by the claims' namespace/name.
+// indexVolumes returns the volumes of claims, by the claims' namespace/name.
 func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
 	byName, index := indexBy(s.Volumes, metav1.Object.GetName), map[string]*corev1.PersistentVolume{}
 	for _, claim := range s.Claims {
@@ -27,8 +27,9 @@ func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
 	return index
 }
 
-// termsOf are where the volume that a pod claims may be used, nil where anywhere. An ephemeral
-// claim goes with its pod, and the next one gets a volume of its own.
+// termsOf returns the node selector terms of the volume that a pod claims, nil if any node may use
+// it. An ephemeral claim is deleted with its pod, and the next pod gets a new volume, so it has no
+// terms.
 func (s *Scene) termsOf(pod *corev1.Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
 	if volume.PersistentVolumeClaim == nil {
 		return nil
@@ -64,8 +65,8 @@ func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// isDataPath reports whether a path of a host may hold data of a pod, and nothing that every node
-// has by itself.
+// isDataPath reports whether a host path may contain a pod's data. Paths that every node has by
+// itself do not count.
 func isDataPath(source *corev1.HostPathVolumeSource) bool {
 	if source == nil {
 		return false
@@ -78,8 +79,8 @@ func isDataPath(source *corev1.HostPathVolumeSource) bool {
 	return path != "/" && !slices.ContainsFunc(system, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// isOfOutdatedHost reports whether each of a volume's terms names hosts, outdated ones alone,
-// by whichever key its driver uses.
+// isOfOutdatedHost reports whether each of a volume's terms names only outdated hosts, by any key
+// that its driver uses.
 func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
 	isHost := func(value string) bool {
 		return slices.ContainsFunc(s.Nodes, func(node *corev1.Node) bool {
@@ -94,7 +95,7 @@ func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
 	})
 }
 
-// isReachable reports whether a node stays that may use the volume and run the pod.
+// isReachable reports whether a node that stays may use the volume and run the pod.
 func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *corev1.Pod) bool {
 	usable, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: terms})
 	if err != nil {
@@ -120,7 +121,7 @@ func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// findLostClaim is POD015.
+// findLostClaim implements rule POD015.
 func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		source := pod.Spec.Volumes[i].PersistentVolumeClaim
@@ -130,7 +131,7 @@ func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		at := slices.IndexFunc(s.Claims, func(c *corev1.PersistentVolumeClaim) bool {
 			return c.Namespace == pod.Namespace && c.Name == source.ClaimName
 		})
-		if at < 0 && w.Kind == "StatefulSet" { // which makes its claims again
+		if at < 0 && w.Kind == "StatefulSet" { // the StatefulSet creates its claims again
 			return &Finding{
 				Message: fmt.Sprintf("its claim %s no longer exists: the next pod gets a new, empty volume or stays Pending", source.ClaimName),
 				Remedy:  "create the claim, for the volume that the pod has",
@@ -158,7 +159,7 @@ func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// zonesOf are the zones that the terms allow, none where one of them allows any.
+// zonesOf returns the zones that the terms allow. It returns none if a term allows any zone.
 func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	var zones []string
 	for i := range terms {
@@ -176,8 +177,8 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(zones)
 }
 
-// isGrowingIn reports whether the group may add nodes in one of the zones; no one knows of a group
-// that tells no zones.
+// isGrowingIn reports whether the group may add nodes in one of the zones. It returns true if the
+// group's zones are not known.
 func (s *Scene) isGrowingIn(zones []string) bool {
 	known := s.World.Group.Zones
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
@@ -233,7 +234,7 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	}
 }
 
-// withoutHost returns a copy of the pod that does not ask for a node by its name.
+// withoutHost returns a copy of the pod that does not select a node by its name.
 func withoutHost(pod *corev1.Pod) *corev1.Pod {
 	free := pod.DeepCopy()
 	delete(free.Spec.NodeSelector, corev1.LabelHostname)
@@ -248,7 +249,7 @@ func withoutHost(pod *corev1.Pod) *corev1.Pod {
 		term := &required.NodeSelectorTerms[i]
 		term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isOfHost)
 		term.MatchFields = slices.DeleteFunc(term.MatchFields, isOfHost)
-		if len(term.MatchExpressions)+len(term.MatchFields) == 0 { // it would match nothing
+		if len(term.MatchExpressions)+len(term.MatchFields) == 0 { // an empty term would match nothing
 			free.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
 			return free
 		}
@@ -256,7 +257,7 @@ func withoutHost(pod *corev1.Pod) *corev1.Pod {
 	return free
 }
 
-// keysOf are the labels and fields that a pod selects nodes by.
+// keysOf returns the labels and fields by which a pod selects nodes.
 func keysOf(pod *corev1.Pod, required *corev1.NodeSelector) []string {
 	keys := slices.Collect(maps.Keys(pod.Spec.NodeSelector))
 	if required != nil {
@@ -270,8 +271,9 @@ func keysOf(pod *corev1.Pod, required *corev1.NodeSelector) []string {
 	return slices.Compact(keys)
 }
 
-// successorsOf are nodes as they may come for an outdated one: like the group's current nodes, in
-// its zone; or, where there is none yet, like itself without what tells its host and version.
+// successorsOf returns examples of nodes that may replace an outdated one. They are like the
+// group's current nodes, in its zone. If there are none yet, the example is like the outdated node
+// without the labels of its host and version.
 func (s *Scene) successorsOf(old *corev1.Node) []*corev1.Node {
 	var all []*corev1.Node
 	for i := range s.World.Members {
@@ -308,7 +310,7 @@ func withLabels(labels map[string]string) *corev1.Node {
 	return node
 }
 
-// versionLabels are labels of nodes that their successors have not, or with another value.
+// versionLabels returns the labels that a replacement node lacks, or has with another value.
 func versionLabels() []string {
 	return []string{
 		corev1.LabelHostname, "eks.amazonaws.com/nodegroup-image", "eks.amazonaws.com/sourceLaunchTemplateVersion",

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// podRules are about what pods lose when they leave a node, and what keeps them from running on
-// another.
+// podRules returns the rules about data that pods lose when they leave a node, and about what keeps
+// them from running on another node.
 func podRules() []Rule {
 	return []Rule{
 		{
@@ -91,14 +91,14 @@ func findScratch(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return f
 }
 
-// stuckAfter is how long after a pod was to be gone it counts as stuck: kubelets may be slow.
+// stuckAfter is how late a pod's end must be until the pod counts as stuck. Kubelets may be slow.
 const stuckAfter = 2 * time.Minute
 
 func findStuckPod(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	if pod.DeletionTimestamp == nil {
 		return nil
 	}
-	// The timestamp is when it was to be gone, its grace period included (k8s.io/api, ObjectMeta).
+	// The timestamp includes the grace period (k8s.io/api, ObjectMeta).
 	overdue := s.World.Now.Sub(pod.DeletionTimestamp.Time)
 	if overdue < stuckAfter {
 		return nil
@@ -121,7 +121,7 @@ func findJobLoss(s *Scene, w *Workload) *Finding {
 	evicted, longest := 0, time.Duration(0)
 	for _, pod := range w.Leaving {
 		if drain.Judge(pod, s.World.Request.Policy(), false).Fate != drain.Go {
-			continue // it is waited for
+			continue // the drain waits for it
 		}
 		evicted++
 		if pod.Status.StartTime != nil {
@@ -137,10 +137,10 @@ func findJobLoss(s *Scene, w *Workload) *Finding {
 	}
 }
 
-// defaultBackoffLimit is that of a Job which tells none (batch/v1, JobSpec).
+// defaultBackoffLimit is the default backoffLimit of a Job (batch/v1, JobSpec).
 const defaultBackoffLimit = 6
 
-// findFailingJob says that as many evictions would fail the job, nil when they would not.
+// findFailingJob returns a finding if this many evictions would fail the Job, nil otherwise.
 func findFailingJob(w *Workload, evicted int) *Finding {
 	spec := &w.Job.Spec
 	if evicted == 0 || ignoresDisruption(spec.PodFailurePolicy) {
@@ -148,7 +148,7 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 	}
 	if spec.BackoffLimitPerIndex != nil {
 		if *spec.BackoffLimitPerIndex > 0 {
-			return nil // each index is evicted once
+			return nil // each index is evicted only once
 		}
 		return &Finding{
 			Message: "with backoffLimitPerIndex 0 an index fails when its pod is evicted",
@@ -170,7 +170,7 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 	}
 }
 
-// ignoresDisruption reports whether evicted pods do not count as failed.
+// ignoresDisruption reports whether the policy does not count evicted pods as failed.
 func ignoresDisruption(policy *batchv1.PodFailurePolicy) bool {
 	if policy == nil {
 		return false

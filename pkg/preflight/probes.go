@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// manyRestarts of a container, and one a day or more, are more than bad luck.
+	// manyRestarts is the number of a container's restarts from which, together with one restart a
+	// day, they count as a fault.
 	manyRestarts = 5
-	// restartBackOff is what a container waits for that is started again and again.
+	// restartBackOff is the waiting reason of a container that crashes repeatedly.
 	restartBackOff = "CrashLoopBackOff"
 )
 
-// probeRules are about what makes pods ready, and keeps them so.
+// probeRules returns the rules about probes, which make pods ready and keep them ready.
 func probeRules() []Rule {
 	return []Rule{
 		{
@@ -50,8 +51,8 @@ func probeRules() []Rule {
 	}
 }
 
-// servingContainers are the containers that declare a port which one of the workload's services
-// sends to, or all where none does.
+// servingContainers returns the containers that declare a port which one of the workload's services
+// sends to. If there are none, it returns all containers.
 func servingContainers(w *Workload, pod *corev1.Pod) []*corev1.Container {
 	var all, serving []*corev1.Container
 	for i := range pod.Spec.Containers {
@@ -76,7 +77,7 @@ func servingContainers(w *Workload, pod *corev1.Pod) []*corev1.Container {
 	return serving
 }
 
-// servedPorts are the container's ports that services send to.
+// servedPorts returns the container's ports that services send to.
 func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.ContainerPort {
 	var ports []corev1.ContainerPort
 	for _, service := range services {
@@ -85,7 +86,7 @@ func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.Conta
 			if target == (intstr.IntOrString{}) {
 				target = intstr.FromInt32(service.Spec.Ports[i].Port)
 			}
-			asked := service.Spec.Ports[i].Protocol != corev1.ProtocolUDP // which no probe asks on
+			asked := service.Spec.Ports[i].Protocol != corev1.ProtocolUDP // no probe can check UDP
 			if port := findDeclaredPort(c, target); port != nil && asked {
 				ports = append(ports, *port)
 			}
@@ -94,7 +95,8 @@ func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.Conta
 	return ports
 }
 
-// serviceBefore is a service that sends to the container, or to its pod.
+// serviceBefore returns a service that sends to the container, or else the first service of its
+// pod.
 func serviceBefore(w *Workload, c *corev1.Container) *corev1.Service {
 	for _, service := range w.Services {
 		if len(servedPorts([]*corev1.Service{service}, c)) > 0 {
@@ -104,8 +106,7 @@ func serviceBefore(w *Workload, c *corev1.Container) *corev1.Service {
 	return w.Services[0]
 }
 
-// findDeclaredPort is the port that a container declares by the name or number, nil when it does
-// not.
+// findDeclaredPort returns the container's port with the name or number, nil if it declares none.
 func findDeclaredPort(c *corev1.Container, wanted intstr.IntOrString) *corev1.ContainerPort {
 	for i := range c.Ports {
 		if port := &c.Ports[i]; port.ContainerPort == wanted.IntVal || wanted.StrVal != "" && port.Name == wanted.StrVal {
@@ -115,7 +116,7 @@ func findDeclaredPort(c *corev1.Container, wanted intstr.IntOrString) *corev1.Co
 	return nil
 }
 
-// findUnprobed is PRB001.
+// findUnprobed implements rule PRB001.
 func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if w.askedService() == nil || w.Kind == "Job" || len(pod.Spec.ReadinessGates) > 0 {
 		return nil
@@ -139,7 +140,7 @@ func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return f
 }
 
-// findHastyRollout is PRB002.
+// findHastyRollout implements rule PRB002.
 func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	if target == "" || w.Deployment == nil || w.Deployment.Spec.MinReadySeconds > 0 || len(pod.Spec.ReadinessGates) > 0 {
@@ -152,7 +153,7 @@ func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// findTightLiveness is PRB003.
+// findTightLiveness implements rule PRB003.
 func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -171,7 +172,7 @@ func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// describeProbe says what a probe asks over the network, "" for other probes.
+// describeProbe describes a probe over the network, "" for other probes.
 func describeProbe(probe *corev1.Probe) string {
 	switch {
 	case probe.HTTPGet != nil:
@@ -185,12 +186,12 @@ func describeProbe(probe *corev1.Probe) string {
 	}
 }
 
-// patienceOf is how long a probe may fail before it counts.
+// patienceOf returns how long a probe may fail before the kubelet acts.
 func patienceOf(probe *corev1.Probe) time.Duration {
 	return time.Duration(cmp.Or(probe.PeriodSeconds, 10)*cmp.Or(probe.FailureThreshold, 3)) * time.Second
 }
 
-// findRestarting is PRB004.
+// findRestarting implements rule PRB004.
 func findRestarting(s *Scene, w *Workload) *Finding {
 	pods, most := 0, corev1.ContainerStatus{RestartCount: -1}
 	for _, pod := range w.Pods {
@@ -218,14 +219,14 @@ func findRestarting(s *Scene, w *Workload) *Finding {
 	}
 }
 
-// isRestarting reports whether a container of a pod of that age is started again and again.
+// isRestarting reports whether a container crashes repeatedly. age is the age of its pod.
 func isRestarting(c *corev1.ContainerStatus, age time.Duration) bool {
 	const day = 24 * time.Hour
 	isWaiting := c.State.Waiting != nil && c.State.Waiting.Reason == restartBackOff
 	return isWaiting || c.RestartCount >= manyRestarts && time.Duration(c.RestartCount)*day >= age
 }
 
-// findOtherPort is PRB005.
+// findOtherPort implements rule PRB005.
 func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for _, c := range servingContainers(w, pod) {
 		served := servedPorts(w.Services, c)
@@ -246,8 +247,8 @@ func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// portOfProbe is the port that the container's readinessProbe asks on, 0 where it asks on none;
-// isMeant is a port that is there for it by its name, or that Istio's agent asks for the
+// portOfProbe returns the port of the container's readinessProbe, 0 if it has none. isMeant is true
+// if the port's name shows that it is for probes, or if Istio's agent runs the probe for the
 // container.
 func portOfProbe(c *corev1.Container) (number int32, isMeant bool) {
 	var asked intstr.IntOrString

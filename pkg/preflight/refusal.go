@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// FirstRefusal is the first finding that forbids an upgrade, nil when none does.
+// FirstRefusal returns the first finding that forbids an upgrade, nil if there is none.
 func FirstRefusal(findings []Finding) *Finding {
 	i := slices.IndexFunc(findings, func(f Finding) bool { return f.Severity == Refuse })
 	if i < 0 {
@@ -18,8 +18,8 @@ func FirstRefusal(findings []Finding) *Finding {
 	return &findings[i]
 }
 
-// UnknownLabel is the first key of the labels of current nodes that no node of the group has,
-// whatever its value, "" when there is none: mistyped, it would make every node outdated.
+// UnknownLabel returns the first key in current that no node of the group has, with any value; ""
+// if there is none. With a mistyped key every node would be outdated.
 func UnknownLabel(current map[string]string, members []nodegroup.Member) string {
 	for _, key := range slices.Sorted(maps.Keys(current)) {
 		if !slices.ContainsFunc(members, func(m nodegroup.Member) bool { return m.Node != nil && labels.Set(m.Node.Labels).Has(key) }) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// replicaRules are about how many pods a workload has, and on how few nodes they are.
+// replicaRules returns the rules about the number of a workload's pods and of their nodes.
 func replicaRules() []Rule {
 	return []Rule{
 		{
@@ -38,7 +38,7 @@ func replicaRules() []Rule {
 	}
 }
 
-// findOnlyReplica is REP001.
+// findOnlyReplica implements rule REP001.
 func findOnlyReplica(s *Scene, w *Workload) *Finding {
 	service := w.askedService()
 	if !w.IsScaled() || w.Replicas() != 1 || service == nil || isMovedFirst(s.World, w.Model()) {
@@ -53,8 +53,8 @@ func findOnlyReplica(s *Scene, w *Workload) *Finding {
 	return f
 }
 
-// askedService is a service of which more than metrics is asked, nil when there is none. One that
-// is not headless comes first: that is what clients know.
+// askedService returns a service with more ports than those for metrics, nil if there is none. It
+// prefers services that are not headless, because clients use these.
 func (w *Workload) askedService() (asked *corev1.Service) {
 	for _, service := range w.Services {
 		if isForMetrics(service) {
@@ -68,7 +68,8 @@ func (w *Workload) askedService() (asked *corev1.Service) {
 	return asked
 }
 
-// findEntrance names what leads to the workload from outside the cluster, "" when nothing does.
+// findEntrance returns the name of an object through which clients outside the cluster reach the
+// workload, "" if there is none.
 func (w *Workload) findEntrance() string {
 	if len(w.Ingresses) > 0 {
 		return nameObject("Ingress", w.Ingresses[0])
@@ -85,9 +86,9 @@ func (w *Workload) findEntrance() string {
 	return ""
 }
 
-// addReplica says how a workload of one pod gets another. A second pod of a database is not a copy
-// of the first by itself, one volume is often for one node, and Recreate is there for pods that do
-// not bear each other.
+// addReplica returns how to give a workload of one pod a second one. It returns no command if that
+// may be wrong: the second pod of a database is not a copy of the first, a volume can often be used
+// by only one node, and Recreate is for pods that cannot run together.
 func (w *Workload) addReplica() (remedy, mend string) {
 	const quiet = ", or upgrade when an interruption is acceptable"
 	budget := ""
@@ -109,15 +110,16 @@ func (w *Workload) addReplica() (remedy, mend string) {
 	return "run 2 replicas" + budget, mend
 }
 
-// patchSecondReplica raises the workload to two replicas, "" where its autoscaler allows one only.
+// patchSecondReplica returns the command that sets two replicas, "" if its strategy is Recreate or
+// its autoscaler allows only one.
 func (w *Workload) patchSecondReplica() string {
 	if w.isRecreated() || (w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2) {
-		return "" // who wrote Recreate may want one alone
+		return "" // the user may have chosen Recreate because only one pod may run
 	}
 	return w.patchReplicas(2)
 }
 
-// isRecreated reports whether a rollout ends all old pods before it starts new ones.
+// isRecreated reports whether a rollout stops all old pods before it starts new ones.
 func (w *Workload) isRecreated() bool {
 	return w.Deployment != nil && w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
@@ -126,17 +128,18 @@ func hasClaim(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
 }
 
-// isForMetrics reports whether only scrapers use the service: a gap in their data is no outage.
+// isForMetrics reports whether only metrics scrapers use the service. A gap in metrics is not an
+// outage.
 func isForMetrics(service *corev1.Service) bool {
 	ports := service.Spec.Ports
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return !strings.Contains(p.Name, "metrics") })
 }
 
-// readySpread is where the ready pods of a workload are.
+// readySpread is where the ready pods of a workload run.
 type readySpread struct {
 	pods         int
 	nodes, zones sets.Set[string]
-	// isLeaving is set when all of them are on outdated nodes.
+	// isLeaving is true if all of them are on outdated nodes.
 	isLeaving bool
 }
 
@@ -156,7 +159,7 @@ func (s *Scene) spreadReady(w *Workload) readySpread {
 	return at
 }
 
-// findOneNode is REP002.
+// findOneNode implements rule REP002.
 func findOneNode(s *Scene, w *Workload) *Finding {
 	at := s.spreadReady(w)
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) != 1 || !at.isLeaving || len(w.Budgets) > 0 {
@@ -171,7 +174,7 @@ func findOneNode(s *Scene, w *Workload) *Finding {
 	}
 }
 
-// findOneBatch is REP003.
+// findOneBatch implements rule REP003.
 func findOneBatch(s *Scene, w *Workload) *Finding {
 	at := s.spreadReady(w)
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) < 2 || !at.isLeaving {
@@ -201,14 +204,15 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 	return f
 }
 
-// isZoneSkewed reports whether TSC004 says that a zone has too many of the pods, and what helps.
+// isZoneSkewed reports whether rule TSC004 already reports that a zone has too many of the pods.
 func (s *Scene) isZoneSkewed(w *Workload) bool {
 	return slices.ContainsFunc(hardConstraints(w.Model()), func(c corev1.TopologySpreadConstraint) bool {
 		return slices.Contains(zoneKeys(), c.TopologyKey) && s.findSkewOf(w, &c) != nil
 	})
 }
 
-// asksForZones reports whether a constraint or an anti-affinity of the pod spreads it over zones.
+// asksForZones reports whether a spread constraint or an anti-affinity of the pod spreads it over
+// zones.
 func asksForZones(pod *corev1.Pod) bool {
 	isOfZones := func(key string) bool { return slices.Contains(zoneKeys(), key) }
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// rolloutRules are about how Deployments replace their pods.
+// rolloutRules returns the rules about how Deployments replace their pods.
 func rolloutRules() []Rule {
 	return []Rule{
 		{
@@ -37,8 +37,8 @@ func rolloutRules() []Rule {
 	}
 }
 
-// rolloutNumbers are how many pods a rollout may add and take down at once, as the controller
-// rounds them: what it adds up, what it takes down down, and never both to none.
+// rolloutNumbers returns how many pods a rollout may add, and how many it may remove concurrently.
+// The controller rounds the first up and the second down, and uses 1 for the second if both are 0.
 func rolloutNumbers(d *appsv1.Deployment, replicas int) (surge, unavailable int) {
 	quarter := intstr.FromString("25%")
 	rolling := cmp.Or(d.Spec.Strategy.RollingUpdate, &appsv1.RollingUpdateDeployment{})
@@ -46,7 +46,7 @@ func rolloutNumbers(d *appsv1.Deployment, replicas int) (surge, unavailable int)
 	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(most, replicas, true)
 	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(least, replicas, false)
 	if badSurge != nil || badUnavailable != nil {
-		return 1, 0 // the API server accepts no such numbers
+		return 1, 0 // cannot happen: the API server refuses such numbers
 	}
 	if surge == 0 && unavailable == 0 {
 		unavailable = 1
@@ -74,12 +74,13 @@ func findNoSurge(_ *Scene, w *Workload) *Finding {
 	}
 }
 
-// patchRollout changes how many pods a rollout of a Deployment may add and take down at once.
+// patchRollout returns the command that sets how many pods a rollout of a Deployment may add and
+// remove concurrently.
 func (w *Workload) patchRollout(surge, unavailable any) string {
 	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": surge, "maxUnavailable": unavailable}}}})
 }
 
-// nameShare is how many of a workload's pods it is about, in words.
+// nameShare returns a part of a workload's pods in words.
 func nameShare(some, all int) string {
 	switch {
 	case all == 1:
@@ -141,7 +142,7 @@ func findWideRollout(_ *Scene, w *Workload) *Finding {
 		return nil
 	}
 	surge, unavailable := rolloutNumbers(w.Deployment, replicas)
-	if 2*unavailable < replicas || replicas == 1 && surge == 0 { // that is STR001's
+	if 2*unavailable < replicas || replicas == 1 && surge == 0 { // STR001 reports this
 		return nil
 	}
 	return &Finding{

@@ -9,7 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
-// room is what pods take up on nodes: thousandths of a CPU, bytes of memory, and how many they are.
+// room is the resources of pods on nodes: thousandths of a CPU, bytes of memory, and the number of
+// pods.
 type room struct{ cpu, memory, pods int64 }
 
 func (r *room) add(other room) {
@@ -24,7 +25,7 @@ func roomOfList(list corev1.ResourceList) room {
 	return room{cpu: fit.MilliCPU(list.Cpu()), memory: fit.Bytes(list.Memory()), pods: list.Pods().Value()}
 }
 
-// describeLack says of what there is too little, as "3 CPU (1 free)".
+// describeLack returns the resources of which there is too little, as "3 CPU (1 free)".
 func (r room) describeLack(free room) []string {
 	var lacking []string
 	if r.cpu > free.cpu {
@@ -43,11 +44,11 @@ func formatCPU(milli int64) string { return fmt.Sprintf("%.4g", float64(max(0, m
 
 func formatMemory(bytes int64) string { return fmt.Sprintf("%.4gGi", float64(max(0, bytes))/(1<<30)) }
 
-// roomCounter counts what the scheduler counts of a pod, once for pods that share their containers.
-// Pods of one controller do, see trim.Sharer.
+// roomCounter caches the resources that the scheduler counts for a pod, once for all pods that
+// share their containers. Pods of one controller do; see trim.Sharer.
 type roomCounter map[sharedContainers]room
 
-// sharedContainers are the first containers of pods that have them in common.
+// sharedContainers identifies pods that share their containers, by the first ones.
 type sharedContainers struct{ main, init *corev1.Container }
 
 func (c roomCounter) count(pod *corev1.Pod) room {
@@ -72,7 +73,7 @@ func countRoom(pod *corev1.Pod) room {
 	return room{cpu: fit.MilliCPU(requests.Cpu()), memory: fit.Bytes(requests.Memory()), pods: 1}
 }
 
-// hasPodEnded reports whether the pod takes up no room any more.
+// hasPodEnded reports whether the pod has ended, so that it uses no resources.
 func hasPodEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

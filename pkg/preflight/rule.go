@@ -8,28 +8,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Rule is one check of the catalogue. It is pure: all that it looks at is in the Scene.
+// Rule is one check of the catalogue. It is pure: it looks only at the Scene.
 type Rule struct {
-	// ID is what findings, pages and --skip-check call it: "PDB001".
+	// ID is the name in findings, in the documentation and in --skip-check: "PDB001".
 	ID string
-	// Severity is that of its findings, unless one says otherwise.
+	// Severity is the default severity of its findings.
 	Severity Severity
-	// Text says when it fires and what would come of it, in one or two sentences; Source is where
-	// that is from.
+	// Text says in one or two sentences when the rule finds something and what the consequence is. Source is the source of that.
 	Text, Source string
-	// Reads are the kinds that it looks at beside nodes and pods, as RBAC names them: without them it is not looked at.
+	// Reads are the kinds that the rule needs besides nodes and pods, as RBAC names them. Without them the rule is not checked.
 	Reads []string
-	// More are kinds in which it may find more: what it finds without them holds.
+	// More are kinds with which the rule may find more. Its findings without them are valid.
 	More []string
-	// Tried is true if an upgrade begins in spite of a finding of severity block: what its first nodes show decides.
+	// Tried is true if an upgrade starts in spite of a finding with severity block, because only its first nodes can show whether
+	// it is right.
 	Tried bool
-	// OfPlans is true if only plans look at it: it needs what the provider tells when a plan is made.
+	// OfPlans is true if only plans check the rule, because it needs information that the provider gives only for a plan.
 	OfPlans bool
 
 	find func(*Scene) []Finding
 }
 
-// Catalogue is every rule, by id.
+// Catalogue returns every rule, sorted by ID.
 func Catalogue() []Rule {
 	rules := slices.Concat(
 		groupRules(), closedBudgetRules(), keptPodRules(),
@@ -40,12 +40,12 @@ func Catalogue() []Rule {
 	return rules
 }
 
-// VolumeRules are the rules about volumes that keep pods from every other node.
+// VolumeRules returns the rules about volumes that no other node can use.
 func VolumeRules() []Rule {
 	return slices.DeleteFunc(podRules(), func(r Rule) bool { return r.Severity != Block || !slices.Contains(r.Reads, "persistentvolumeclaims") })
 }
 
-// PlanRules are the rules that only plans look at.
+// PlanRules returns the rules that only plans check.
 func PlanRules() []Rule {
 	return []Rule{{
 		ID: ruleAddresses, Severity: Warn, OfPlans: true,
@@ -55,7 +55,8 @@ func PlanRules() []Rule {
 	}}
 }
 
-// StopsUpgrade reports whether an upgrade that fails at the first node that is not empty in time does not begin because of the finding.
+// StopsUpgrade reports whether the finding prevents the start of an upgrade that fails at the first node whose drain exceeds its
+// time.
 func StopsUpgrade(f *Finding) bool {
 	if f.Severity != Block || f.Skipped != "" {
 		return false
@@ -64,7 +65,7 @@ func StopsUpgrade(f *Finding) bool {
 	return !known || !rule.Tried
 }
 
-// FindRule is the rule of the id, in upper or lower case.
+// FindRule returns the rule with the ID, in upper or lower case.
 func FindRule(id string) (Rule, bool) {
 	rules := append(Catalogue(), PlanRules()...)
 	i := slices.IndexFunc(rules, func(r Rule) bool { return strings.EqualFold(r.ID, id) })
@@ -74,8 +75,7 @@ func FindRule(id string) (Rule, bool) {
 	return rules[i], true
 }
 
-// Check applies the rules to the scene. Findings are sorted by workload, severity and rule; those
-// of rules whose ids are in skip are left out.
+// Check applies the rules to the scene. It returns the findings sorted by severity, workload and rule, without the rules in skip.
 func Check(s *Scene, rules []Rule, skip []string) []Finding {
 	var found []Finding
 	for i := range rules {
@@ -107,7 +107,7 @@ func compareFindings(a, b Finding) int {
 	)
 }
 
-// perWorkload looks at one workload after the other. What it finds concerns that workload.
+// perWorkload calls look for each workload. The findings concern that workload.
 func perWorkload(look func(*Scene, *Workload) *Finding) func(*Scene) []Finding {
 	return func(s *Scene) []Finding {
 		var found []Finding
@@ -124,8 +124,7 @@ func perWorkload(look func(*Scene, *Workload) *Finding) func(*Scene) []Finding {
 func allPods(w *Workload) []*corev1.Pod     { return w.Pods }
 func leavingPods(w *Workload) []*corev1.Pod { return w.Leaving }
 
-// perPod looks at pods of each workload, all or those that have to leave an outdated node, and
-// perTemplate at one pod of each workload, whose pods are alike.
+// perPod calls look for pods of each workload: all pods, or the pods that must leave an outdated node.
 func perPod(podsOf func(*Workload) []*corev1.Pod, look func(*Scene, *Workload, *corev1.Pod) *Finding) func(*Scene) []Finding {
 	return func(s *Scene) []Finding {
 		var found []Finding
@@ -144,7 +143,7 @@ func perPod(podsOf func(*Workload) []*corev1.Pod, look func(*Scene, *Workload, *
 	}
 }
 
-// perTemplate looks at one pod of each workload, whose pods are alike.
+// perTemplate calls look for one pod of each workload, because the pods of a workload are alike.
 func perTemplate(look func(*Scene, *Workload, *corev1.Pod) *Finding) func(*Scene) []Finding {
 	return perWorkload(func(s *Scene, w *Workload) *Finding { return look(s, w, w.Model()) })
 }

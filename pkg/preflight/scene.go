@@ -17,28 +17,27 @@ type Scene struct {
 	World *upgrade.World
 	Facts Facts
 	*inventory.Objects
-	// Workloads have a pod that would have to leave, sorted by namespace, kind and name.
+	// Workloads are the workloads with a pod that must leave its node, sorted by namespace, kind and name.
 	Workloads []*Workload
 
-	// outdated are the names of outdated nodes, nodes are all by name. Namespaces that were not
-	// read are missing.
+	// outdated are the names of the outdated nodes, nodes are all nodes by name. namespaces lacks the namespaces that were not
+	// read.
 	outdated   map[string]bool
 	nodes      map[string]*corev1.Node
 	namespaces map[string]*corev1.Namespace
-	// staying are the nodes that pods may move to: schedulable, and not outdated. Nodes that the
-	// upgrade adds are not among them.
+	// staying are the nodes that pods may move to: schedulable and not outdated. It does not include nodes that the upgrade adds.
 	staying []*corev1.Node
-	// daemons are the pods of DaemonSets and static pods, by the names of their nodes.
+	// daemons are the DaemonSet pods and static pods, by the names of their nodes.
 	daemons map[string][]*corev1.Pod
-	// claimed are the volumes behind claims, by the claims' namespace/name.
+	// claimed are the volumes of claims, by the claims' namespace/name.
 	claimed map[string]*corev1.PersistentVolume
-	// byName are the workloads by what String says of them.
+	// byName are the workloads by their String.
 	byName map[string]*Workload
-	// ofUpgrade is what CheckUpgrade found.
+	// ofUpgrade are the findings of CheckUpgrade.
 	ofUpgrade []Finding
 }
 
-// NewScene indexes objects for the upgrade that would start from the World.
+// NewScene indexes the objects for the upgrade that would start from the World.
 func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene {
 	facts.Pods, facts.Scales, facts.Counted = slices.Values(objects.Pods), ScalesOf(objects), CountedIn(objects)
 	s := &Scene{
@@ -66,7 +65,7 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	return s
 }
 
-// indexDaemons finds the pods that each node has of its own.
+// indexDaemons returns the DaemonSet pods and static pods of each node.
 func indexDaemons(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	index := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
@@ -77,7 +76,7 @@ func indexDaemons(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return index
 }
 
-// nameWorkloads names the workloads of the findings about pods.
+// nameWorkloads sets the workloads of the findings about pods.
 func (s *Scene) nameWorkloads(found []Finding) {
 	if len(found) == 0 {
 		return
@@ -93,11 +92,11 @@ func (s *Scene) nameWorkloads(found []Finding) {
 	}
 }
 
-// AnnotationSkip begins the annotations that switch a rule off for an object, its pods or its
-// workload; their value is the reason: "skip-check.kubectl-nodeupgrade/PDB001".
+// AnnotationSkip is the prefix of the annotations that disable a rule for an object, its pods or its workload. Their value is the
+// reason: "skip-check.kubectl-nodeupgrade/PDB001".
 const AnnotationSkip = "skip-check.kubectl-nodeupgrade/"
 
-// SkipAnnotated names the workloads of findings about pods that are to leave, and sets Skipped where an annotation leaves the rule out.
+// SkipAnnotated sets the workloads of findings about pods that must move, and sets Skipped if an annotation disables the rule.
 func (s *Scene) SkipAnnotated(found []Finding) {
 	s.nameWorkloads(found)
 	for i := range found {
@@ -105,7 +104,7 @@ func (s *Scene) SkipAnnotated(found []Finding) {
 	}
 }
 
-// skipReason is why a finding is not to count, "" when it is.
+// skipReason returns why a finding does not count, "" if it does.
 func (s *Scene) skipReason(f *Finding) string {
 	if w := s.byName[f.Workload]; w != nil {
 		return w.annotation(AnnotationSkip + f.Rule)

@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// CheckServices is LB006: a service that is reached only on nodes with pods of its own loses
-// traffic where several of these are drained at once (GKE G21).
+// CheckServices implements rule LB006: a service that is reachable only on nodes with its pods
+// loses traffic if several of these nodes are drained concurrently (GKE G21).
 func CheckServices(members []nodegroup.Member, r *record.Request, services []*corev1.Service) []Finding {
 	if r.Window < 2 || r.Strategy.Traits().Expires {
 		return nil
@@ -31,10 +31,10 @@ func CheckServices(members []nodegroup.Member, r *record.Request, services []*co
 	return found
 }
 
-// countServedFrom counts the outdated nodes with pods of the service.
+// countServedFrom returns the number of outdated nodes with pods of the service.
 func countServedFrom(members []nodegroup.Member, service *corev1.Service) (n int) {
 	if len(service.Spec.Selector) == 0 {
-		return 0 // its endpoints are written by hand
+		return 0 // its endpoints were written by hand
 	}
 	selector := labels.SelectorFromSet(service.Spec.Selector)
 	for i := range members {

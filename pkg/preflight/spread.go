@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// spreadRules are about where a workload's pods are, and where they may go.
+// spreadRules returns the rules about where a workload's pods are, and where they may go.
 func spreadRules() []Rule {
 	return []Rule{
 		{
@@ -81,7 +81,7 @@ func findUnspread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return f
 }
 
-// isSpread reports whether the pod asks to be apart from others like it.
+// isSpread reports whether the pod has a constraint or anti-affinity against pods like itself.
 func isSpread(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selects(c.LabelSelector, pod.Labels) }) {
 		return true
@@ -89,7 +89,7 @@ func isSpread(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(apartTerms(pod), func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
 }
 
-// apartTerms are the terms of the pod's anti-affinity, required and preferred.
+// apartTerms returns the terms of the pod's anti-affinity, required and preferred.
 func apartTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	terms := slices.Clone(requiredApart(pod))
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
@@ -100,7 +100,7 @@ func apartTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return terms
 }
 
-// requiredApart are the terms of the pod's required anti-affinity.
+// requiredApart returns the terms of the pod's required anti-affinity.
 func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
@@ -108,7 +108,7 @@ func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// podSelector is by what the workload selects its pods, nil where it was not read.
+// podSelector returns the workload's pod selector, nil if it was not read.
 func (w *Workload) podSelector() *metav1.LabelSelector {
 	switch {
 	case w.Deployment != nil:
@@ -120,7 +120,7 @@ func (w *Workload) podSelector() *metav1.LabelSelector {
 	}
 }
 
-// hardConstraints are those because of which pods stay Pending.
+// hardConstraints returns the spread constraints that can leave the pod Pending.
 func hardConstraints(pod *corev1.Pod) []corev1.TopologySpreadConstraint {
 	return slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(c corev1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable != corev1.DoNotSchedule || !selects(c.LabelSelector, pod.Labels)
@@ -152,7 +152,8 @@ func findEmptyDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return nil
 }
 
-// describeNowhere says that no node takes the pods at first, which no constraint changes.
+// describeNowhere returns the finding that no node takes the pods at first. No change of the
+// constraint alone can fix that.
 func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("no node that it may run on stays, and none is added before the first is drained: its pods stay Pending until one is, and its spread constraint on %s then keeps some of them from it", c.TopologyKey),
@@ -160,8 +161,8 @@ func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
 	}
 }
 
-// findTooFewDomains looks at minDomains: with fewer places the emptiest is taken to have no pod
-// (podtopologyspread/filtering.go, minMatchNum), whatever the constraint says of taints.
+// findTooFewDomains checks minDomains. With fewer domains, the scheduler assumes a domain without
+// pods (podtopologyspread/filtering.go, minMatchNum), whatever nodeTaintsPolicy is.
 func findTooFewDomains(s *Scene, w *Workload, model *corev1.Pod, c *corev1.TopologySpreadConstraint) *Finding {
 	if c.MinDomains == nil {
 		return nil
@@ -180,8 +181,8 @@ func findTooFewDomains(s *Scene, w *Workload, model *corev1.Pod, c *corev1.Topol
 	}
 }
 
-// countDomainsLeft is how many values of the key nodes will have when the outdated ones are gone:
-// those of nodes that stay, and of nodes that the group adds in the place of others.
+// countDomainsLeft returns how many values of the key the nodes will have when the outdated nodes
+// are gone. It counts the nodes that stay and the nodes that the group adds as replacements.
 func (s *Scene) countDomainsLeft(w *Workload, key string) int {
 	d := s.findDomains(w, key)
 	if s.World.Group.Can.Refill != nodegroup.RefillByUser && key == corev1.LabelHostname {
@@ -194,7 +195,8 @@ func (s *Scene) countDomainsLeft(w *Workload, key string) int {
 	return len(left)
 }
 
-// patchConstraint changes the spread constraint of a key; "" where the key does not tell which.
+// patchConstraint returns the command that changes the spread constraint with the key. It returns
+// "" if several constraints have the key.
 func (w *Workload) patchConstraint(model *corev1.Pod, key string, change fields) string {
 	same := 0
 	for i := range model.Spec.TopologySpreadConstraints {
@@ -231,7 +233,8 @@ func findTooFewApart(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return nil
 }
 
-// preferApart makes the only term of a required anti-affinity a preferred one.
+// preferApart returns the command that makes the only term of a required anti-affinity a preferred
+// one.
 func (w *Workload) preferApart(model *corev1.Pod) string {
 	affinity := model.Spec.Affinity.PodAntiAffinity
 	if len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
@@ -253,7 +256,8 @@ func findSkew(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	return nil
 }
 
-// findSkewOf says that a node or zone has more of the pods than a constraint allows, nil where none has.
+// findSkewOf returns a finding if a node or zone has more of the pods than a constraint allows, nil
+// otherwise.
 func (s *Scene) findSkewOf(w *Workload, c *corev1.TopologySpreadConstraint) *Finding {
 	d := s.findDomains(w, c.TopologyKey)
 	fullest, emptiest, fair := d.findExtremes(c.TopologyKey)

@@ -12,12 +12,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// domains are the values that nodes have of a topology key, as one workload sees them: only of
-// nodes that it may run on.
+// domains are the values of a topology key, as one workload sees them: only those of nodes that it may run on.
 type domains struct {
-	// open have a node that takes new pods, outdated have one that is replaced.
+	// open are the domains with a node that takes new pods, outdated are the domains with an outdated node.
 	open, outdated map[string]bool
-	// pods counts the workload's pods in each.
+	// pods is the number of the workload's pods in each domain.
 	pods map[string]int
 }
 
@@ -37,7 +36,7 @@ func (s *Scene) findDomains(w *Workload, key string) domains {
 	return d
 }
 
-// countByDomain counts the workload's pods by what the label of their nodes says.
+// countByDomain returns the number of the workload's pods for each value of the nodes' label.
 func (s *Scene) countByDomain(w *Workload, key string) map[string]int {
 	pods := map[string]int{}
 	for _, pod := range w.Pods {
@@ -52,7 +51,7 @@ func (s *Scene) countByDomain(w *Workload, key string) map[string]int {
 	return pods
 }
 
-// fenced are the domains without a node that takes new pods, those with the most pods first.
+// fenced returns the domains without a node that takes new pods, those with the most pods first.
 func (d *domains) fenced() []string {
 	var fenced []string
 	for domain := range d.outdated {
@@ -64,25 +63,24 @@ func (d *domains) fenced() []string {
 	return fenced
 }
 
-// crowding is a moment of an upgrade at which pods have to share fewer domains than they may.
+// crowding is a moment of an upgrade at which there are too few domains for the pods.
 type crowding struct {
 	pods, domains, missing int
-	// isNowhere is set where no node stays and none is added first: no pod that leaves is placed then.
+	// isNowhere is true if no node stays and none is added first, so that no pod finds a node at that moment.
 	isNowhere bool
 }
 
-// findCrowding looks for the worst moment at which a workload of which each domain may have no more
-// than the given number of pods cannot have all of them placed. Pods wait then until a node was
-// added, and where a budget counts them, the drain waits too.
+// findCrowding returns the worst moment at which not all pods of the workload can be placed, nil if there is none. most is how
+// many pods a domain may have. At that moment pods wait until a node is added, and if a budget counts them, the drain waits too.
 //
-// It is enough to count: where fewer pods than domains × most are placed, one of the domains has
-// room. Nodes are drained in the worst order, those with the most pods first; as many as the window
-// is wide are drained at once, and each that is removed is replaced, unless users have brought all nodes already.
+// Counting is enough: if fewer than domains × most pods are placed, one of the domains has room. Nodes are drained in the worst
+// order, the ones with the most pods first. As many nodes as the window allows are drained concurrently. Each removed node is
+// replaced, unless the users have added all nodes already.
 func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 	d := s.findDomains(w, key)
 	fenced, surge := d.fenced(), s.countSurged()
 	if key != corev1.LabelHostname && (surge >= len(fenced) || s.World.Request.TakesTurns() && surge > 0) {
-		return nil // each of them gets a new node before it is drained
+		return nil // each of them gets a new node before its drain
 	}
 	placed, worst := 0, (*crowding)(nil)
 	for domain := range d.open {
@@ -105,27 +103,27 @@ func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 	return worst
 }
 
-// hasAllNodes reports whether no node is taken to join the group: users bring them, and have brought some, or are not
-// waited for. Forecasts take it so, too.
+// hasAllNodes reports whether no more nodes are expected to join the group: users add them, and either have added some or the
+// upgrade does not wait for them. Forecasts assume the same.
 func (s *Scene) hasAllNodes() bool {
 	isCurrent := func(m nodegroup.Member) bool { return !m.Outdated }
 	return s.World.Group.Can.Refill == nodegroup.RefillByUser && (!s.World.Request.WaitReplacement || slices.ContainsFunc(s.World.Members, isCurrent))
 }
 
-// countSurged is how many nodes the upgrade adds before the first is drained.
+// countSurged returns how many nodes the upgrade adds before it drains the first one.
 func (s *Scene) countSurged() int {
 	if s.World.Request.Strategy.Traits().ByAutoscaler {
-		return len(s.outdated) // an autoscaler adds them for pods that wait
+		return len(s.outdated) // an autoscaler adds nodes for pods that wait
 	}
 	return s.World.Request.Surge
 }
 
-// describe says the crowding: "5 pods would have to share 2 nodes".
+// describe describes the crowding: "5 pods would have to share 2 nodes".
 func (c *crowding) describe(key string) string {
 	return fmt.Sprintf("%s would have to share %s", countThings(c.pods, "pod"), countThings(c.domains, nameDomain(key)))
 }
 
-// nameDomain is what people call a domain of the key.
+// nameDomain returns the word for a domain of the key.
 func nameDomain(key string) string {
 	switch {
 	case key == corev1.LabelHostname:
@@ -137,7 +135,7 @@ func nameDomain(key string) string {
 	}
 }
 
-// countThings writes a number of things: "1 node", "2 nodes", "2 values of rack".
+// countThings returns a number with its noun: "1 node", "2 nodes", "2 values of rack".
 func countThings(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -146,9 +144,8 @@ func countThings(n int, thing string) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %ss %s", n, head, rest))
 }
 
-// findExtremes names the domains with the most and with the fewest pods, among those in which the
-// workload may run, and how many each would have at most if they were spread evenly. Of nodes,
-// those without a pod are left out: they may be new ones.
+// findExtremes returns the domains with the most and with the fewest pods in which the workload may run. fair is the maximum in
+// each domain if the pods were spread evenly. Nodes without a pod are left out, because they may be new.
 func (d *domains) findExtremes(key string) (fullest, emptiest string, fair int) {
 	union := maps.Clone(d.open)
 	maps.Copy(union, d.outdated)

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// statefulRolloutRules are about how StatefulSets replace their pods.
+// statefulRolloutRules returns the rules about how StatefulSets replace their pods.
 func statefulRolloutRules() []Rule {
 	return []Rule{
 		{
@@ -21,7 +21,7 @@ func statefulRolloutRules() []Rule {
 	}
 }
 
-// findPendingTemplate is STR005.
+// findPendingTemplate implements rule STR005.
 func findPendingTemplate(_ *Scene, w *Workload) *Finding {
 	if w.StatefulSet == nil {
 		return nil
@@ -55,7 +55,7 @@ func findPendingTemplate(_ *Scene, w *Workload) *Finding {
 	}
 }
 
-// partitionOf is the ordinal from which on a rollout replaces pods.
+// partitionOf returns the ordinal from which a rollout replaces pods.
 func partitionOf(s *appsv1.StatefulSetUpdateStrategy) int {
 	if s.RollingUpdate == nil || s.RollingUpdate.Partition == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// systemRules are about workloads that all others, and the upgrade itself, need.
+// systemRules returns the rules about workloads that all others, and the upgrade itself, depend on.
 func systemRules() []Rule {
 	return []Rule{
 		{
@@ -27,14 +27,14 @@ func systemRules() []Rule {
 	}
 }
 
-// dnsLabel is the value of k8s-app on the pods of the cluster's DNS, whatever answers.
+// dnsLabel is the value of k8s-app on the pods of the cluster's DNS, whichever server it uses.
 const dnsLabel = "kube-dns"
 
 func isDNS(w *Workload) bool {
 	return w.Kind == "Deployment" && w.Namespace == metav1.NamespaceSystem && w.Model().Labels["k8s-app"] == dnsLabel
 }
 
-// findWeakDNS is SYS001.
+// findWeakDNS implements rule SYS001.
 func findWeakDNS(s *Scene, w *Workload) *Finding {
 	if !isDNS(w) {
 		return nil
@@ -46,7 +46,7 @@ func findWeakDNS(s *Scene, w *Workload) *Finding {
 	return f
 }
 
-// findWeakController is SYS002.
+// findWeakController implements rule SYS002.
 func findWeakController(s *Scene, w *Workload) *Finding {
 	name, work := describeController(w)
 	if name == "" {
@@ -60,8 +60,8 @@ func findWeakController(s *Scene, w *Workload) *Finding {
 	return f
 }
 
-// describeController names a controller that the upgrade needs and says what waits without it; ""
-// for other workloads.
+// describeController returns the name of a controller that the upgrade needs, and what waits
+// without it. It returns "" for other workloads.
 func describeController(w *Workload) (name, work string) {
 	if !w.IsScaled() {
 		return "", ""
@@ -89,8 +89,8 @@ func describeController(w *Workload) (name, work string) {
 	}
 }
 
-// findWeakness says why a drain may leave no one of the workload, and what helps; nil when it
-// cannot.
+// findWeakness returns why a drain may leave the workload without a ready pod, and the remedy. It
+// returns nil if it cannot.
 func (s *Scene) findWeakness(w *Workload) *Finding {
 	var faults, remedies, mends []string
 	note := func(fault, remedy, mend string) {

@@ -15,16 +15,18 @@ import (
 )
 
 const (
-	// leastShutdown is how long an application should have between SIGTERM and SIGKILL.
+	// leastShutdown is the shortest time that an application should have between SIGTERM and
+	// SIGKILL.
 	leastShutdown = 5 * time.Second
-	// usualShutdown is what is advised, and longStart what a start may sleep without a word.
+	// usualShutdown is the advised time for the shutdown. longStart is the shortest sleep in a
+	// postStart hook that is reported.
 	usualShutdown, longStart = 30 * time.Second, 10 * time.Second
-	// deregistrationLag is how long load balancers may still send to a pod that is deleted, and
-	// leastLag how long they nearly always do: until a controller has told them and they have taken note.
+	// deregistrationLag is how long load balancers may continue to send to a deleted pod. leastLag
+	// is how long they nearly always do, because a controller must first deregister the pod.
 	deregistrationLag, leastLag = 30 * time.Second, 10 * time.Second
 )
 
-// terminationRules are about how pods end.
+// terminationRules returns the rules about how pods stop.
 func terminationRules() []Rule {
 	return []Rule{
 		{
@@ -66,7 +68,7 @@ func terminationRules() []Rule {
 	}
 }
 
-// findCutSleep is TERM001.
+// findCutSleep implements rule TERM001.
 func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	grace := drain.GracePeriod(pod)
@@ -81,7 +83,7 @@ func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// findShortShutdown is TERM002.
+// findShortShutdown implements rule TERM002.
 func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	left := drain.GracePeriod(pod) - sleep
@@ -96,8 +98,8 @@ func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// findSleepingHook finds the preStop hook that sleeps longest: the containers' hooks run side by
-// side.
+// findSleepingHook returns the preStop hook that sleeps longest, because the containers' hooks run
+// concurrently.
 func findSleepingHook(pod *corev1.Pod) (container string, longest time.Duration) {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -115,12 +117,12 @@ func preStopOf(c *corev1.Container) *corev1.LifecycleHandler {
 	return c.Lifecycle.PreStop
 }
 
-// graceAround is the grace period that leaves the usual time after a sleep, rounded up to 10 s.
+// graceAround returns the grace period for a sleep and a usual shutdown, rounded up to 10 s.
 func graceAround(sleep time.Duration) time.Duration {
 	return (sleep + usualShutdown + 10*time.Second - 1).Truncate(10 * time.Second)
 }
 
-// findEarlyEnd is TERM003.
+// findEarlyEnd implements rule TERM003.
 func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	serving := servingContainers(w, pod)
@@ -143,8 +145,8 @@ func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// describeEarlyEnd says why a container may stop serving before load balancers know, "" where it does
-// not, or where how long its hook takes is not known.
+// describeEarlyEnd returns why a container may stop serving before load balancers know. It returns
+// "" if it does not, or if the duration of its hook is not known.
 func describeEarlyEnd(c *corev1.Container) string {
 	hook := preStopOf(c)
 	if hook == nil {
@@ -163,19 +165,19 @@ func describeEarlyEnd(c *corev1.Container) string {
 	}
 }
 
-// lengthenHook returns the change that has a container sleep before what else its hook does.
+// lengthenHook returns the change that makes a container sleep before its hook's other actions.
 func lengthenHook(s *Scene, hook *corev1.LifecycleHandler) fields {
 	if _, closer, _ := drain.ServingTime(hook); closer != "" {
 		return fields{"exec": fields{"command": sleepBefore(hook.Exec.Command)}}
 	}
 	change := sleepHook(s, deregistrationLag)
 	if hook != nil && hook.Exec != nil && change["exec"] == nil {
-		change["exec"] = nil // a hook is of one kind
+		change["exec"] = nil // a hook may have only one kind of action
 	}
 	return change
 }
 
-// sleepBefore returns a command that sleeps first, in the shell that the command has or in another.
+// sleepBefore returns a command that sleeps first. It uses the command's own shell, or /bin/sh.
 func sleepBefore(command []string) []string {
 	sleep := fmt.Sprintf("sleep %d; ", wholeSeconds(deregistrationLag))
 	if i := drain.ScriptIn(command); i > 0 {
@@ -190,7 +192,7 @@ func sleepBefore(command []string) []string {
 	return []string{"/bin/sh", "-c", sleep + strings.Join(words, " ")}
 }
 
-// changeContainer is the change of one container in a pod's spec.
+// changeContainer returns the change of one container in a pod's spec.
 func changeContainer(pod *corev1.Pod, c *corev1.Container, change fields) fields {
 	change["name"] = c.Name
 	list := "containers"
@@ -200,7 +202,7 @@ func changeContainer(pod *corev1.Pod, c *corev1.Container, change fields) fields
 	return fields{list: []fields{change}}
 }
 
-// sleepHook is a hook that sleeps: by itself where the cluster can.
+// sleepHook returns a hook that sleeps, without a program if the cluster supports that.
 func sleepHook(s *Scene, sleep time.Duration) fields {
 	if canSleep(s) {
 		return fields{"sleep": fields{"seconds": wholeSeconds(sleep)}}
@@ -208,13 +210,14 @@ func sleepHook(s *Scene, sleep time.Duration) fields {
 	return fields{"exec": fields{"command": []string{"sleep", fmt.Sprint(wholeSeconds(sleep))}}}
 }
 
-// canSleep reports whether hooks may sleep without a program, as they may since 1.30 (KEP-3960).
+// canSleep reports whether hooks can sleep without a program, which Kubernetes supports since 1.30
+// (KEP-3960).
 func canSleep(s *Scene) bool {
 	server, err := version.ParseGeneric(s.Facts.ServerVersion)
 	return err == nil && server.AtLeast(version.MajorMinor(1, 30))
 }
 
-// findLongDeregistration is TERM004.
+// findLongDeregistration implements rule TERM004.
 func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	where, delay := statedDelay(w)
 	if delay == 0 {
@@ -240,7 +243,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// findLongGrace is TERM005.
+// findLongGrace implements rule TERM005.
 func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	request, grace := &s.World.Request, drain.GracePeriod(pod)
 	limit := request.DrainTimeout.Duration
@@ -263,7 +266,7 @@ func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return f
 }
 
-// findSleepBinary is TERM006.
+// findSleepBinary implements rule TERM006.
 func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if !canSleep(s) {
 		return nil
@@ -289,7 +292,7 @@ func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// isOnlySleep reports whether a command does nothing but sleep, in a shell or not.
+// isOnlySleep reports whether a command only sleeps, with or without a shell.
 func isOnlySleep(command []string) bool {
 	words := strings.Fields(strings.Join(command, " "))
 	words = slices.DeleteFunc(words, func(word string) bool {
@@ -298,7 +301,7 @@ func isOnlySleep(command []string) bool {
 	return len(words) == 2 && drain.SleepIn(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
 }
 
-// findSlowStart is TERM007.
+// findSlowStart implements rule TERM007.
 func findSlowStart(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -314,11 +317,11 @@ func findSlowStart(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// wholeSeconds is a time in whole seconds, wholeMinutes in whole minutes, both rounded up.
+// wholeSeconds returns the time in seconds, wholeMinutes in minutes, both rounded up.
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 func wholeMinutes(d time.Duration) int64 { return int64((d + time.Minute - 1) / time.Minute) }
 
-// describeSpan says a time for people: "90 s", "15 min".
+// describeSpan returns a time for people: "90 s", "15 min".
 func describeSpan(d time.Duration) string {
 	if d >= 3*time.Minute && d%time.Minute == 0 {
 		return fmt.Sprintf("%d min", wholeMinutes(d))

@@ -18,11 +18,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// unreadyPatience is how long a pod may be unready before the budget that it keeps closed is said to
-// stay closed: most pods are ready sooner.
+// unreadyPatience is how long a pod may be unready before its closed budget counts as permanently closed. Most pods become ready
+// sooner.
 const unreadyPatience = 5 * time.Minute
 
-// ScalesOf returns how many pods the ReplicaSets and StatefulSets of the objects are to have, by UID.
+// ScalesOf returns how many pods the ReplicaSets and StatefulSets should have, by UID.
 func ScalesOf(o *inventory.Objects) map[types.UID]int {
 	scales := make(map[types.UID]int, len(o.ReplicaSets)+len(o.StatefulSets))
 	for _, set := range o.ReplicaSets {
@@ -34,8 +34,8 @@ func ScalesOf(o *inventory.Objects) map[types.UID]int {
 	return scales
 }
 
-// CountedIn returns how many pods the ReplicaSets and StatefulSets of a dump say that they have, by UID. Of a
-// cluster it is nil: there objects are read one after the other, so that it tells nothing.
+// CountedIn returns how many pods the ReplicaSets and StatefulSets of a dump report, by UID. It returns nil for a cluster: its
+// objects are read one after the other, so the numbers do not match the pods.
 func CountedIn(o *inventory.Objects) map[types.UID]int {
 	if !o.IsDump {
 		return nil
@@ -50,7 +50,7 @@ func CountedIn(o *inventory.Objects) map[types.UID]int {
 	return counted
 }
 
-// replicasOf is 1 where a controller does not say, which is the API's default.
+// replicasOf returns a controller's replicas, 1 by default.
 func replicasOf(replicas *int32) int {
 	if replicas == nil {
 		return 1
@@ -62,19 +62,19 @@ func replicasOf(replicas *int32) int {
 type coverage struct {
 	world *upgrade.World
 	facts *Facts
-	// budgets is filled in when the first budget is asked for.
+	// budgets is filled at the first call of of.
 	budgets map[types.NamespacedName]*covered
 }
 
-// covered are the pods of one budget that are to serve.
+// covered describes the living pods of one budget.
 type covered struct {
 	pods    int
 	unready []*corev1.Pod
-	// byOwner counts them by the UIDs of their controllers.
+	// byOwner is the number of these pods by the UID of their controller.
 	byOwner map[types.UID]int
 }
 
-// of returns the pods of the budget, as far as pods were read.
+// of returns the pods of the budget that were read.
 func (c *coverage) of(budget *drain.Budget) *covered {
 	if c.budgets == nil {
 		c.budgets = map[types.NamespacedName]*covered{}
@@ -83,7 +83,7 @@ func (c *coverage) of(budget *drain.Budget) *covered {
 	return cmp.Or(c.budgets[budget.Key()], &covered{})
 }
 
-// eachPod visits the pods of the cluster or, where no others were read, those of the group.
+// eachPod calls visit for each pod of the cluster or, if these were not read, for each pod of the group.
 func (c *coverage) eachPod(visit func(*corev1.Pod)) {
 	if c.facts.Pods != nil {
 		c.facts.Pods(func(pod *corev1.Pod) bool {
@@ -117,12 +117,12 @@ func (c *coverage) add(pod *corev1.Pod) {
 	}
 }
 
-// countMissing counts the pods of a budget that its controllers are about to make. Of controllers that
-// were not read the budget's status tells it.
+// countMissing returns how many pods of a budget its controllers have yet to create. If a controller was not read, it uses the
+// budget's status.
 func (c *coverage) countMissing(budget *drain.Budget) int {
 	of, missing, isKnown := c.of(budget), 0, true
 	if c.facts.Pods == nil {
-		return 0 // how many there are is not known
+		return 0 // the number of existing pods is not known
 	}
 	for owner, pods := range of.byOwner {
 		scale, read := c.facts.Scales[owner]
@@ -134,8 +134,8 @@ func (c *coverage) countMissing(budget *drain.Budget) int {
 	return max(missing, int(budget.Status.ExpectedPods)-of.pods)
 }
 
-// countUnseen counts the pods that controllers of a budget's pods have and that a dump lacks, if the
-// budget does not count them as healthy.
+// countUnseen returns how many pods of the budget's controllers the dump lacks. It returns 0 if the budget counts more healthy
+// pods than the dump has.
 func (c *coverage) countUnseen(budget *drain.Budget) (unseen int) {
 	of := c.of(budget)
 	if int(budget.Status.CurrentHealthy) > of.pods-len(of.unready) {
@@ -147,9 +147,9 @@ func (c *coverage) countUnseen(budget *drain.Budget) (unseen int) {
 	return unseen
 }
 
-// reconsider returns what is in the way of a pod once its controllers have the pods that they are to
-// have. The disruption controller counts the pods that there are where minAvailable is a number
-// (disruption.go, getExpectedPodCount), so that a budget needs every one of them while one is missing.
+// reconsider returns the obstacle that remains when the pod's controllers have created all of their pods. If minAvailable is a
+// number, the disruption controller counts only existing pods (disruption.go, getExpectedPodCount). So the budget needs every one
+// of them while a pod is missing.
 func (c *coverage) reconsider(pod *corev1.Pod, obstacle drain.Obstacle) drain.Obstacle {
 	covering := c.world.Budgets.Covering(pod)
 	if obstacle.Kind != drain.BudgetNever || len(covering) != 1 {
@@ -167,9 +167,9 @@ func (c *coverage) reconsider(pod *corev1.Pod, obstacle drain.Obstacle) drain.Ob
 	return obstacle
 }
 
-// tellUnready says which of its pods keep a budget closed that may open by itself (PDB006): until a
-// person repairs them where one is faulty, or has not been ready for long. It takes the finding's rule
-// away where no pod is missing or unready: the budget is spent for the moment.
+// tellUnready describes which pods keep a budget closed that may open by itself (PDB006). It stays closed until a person repairs
+// a pod that is faulty or has been unready for long. If no pod is missing or unready, it clears the finding's rule, because the
+// budget is closed only for the moment.
 func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
 	unready, missing, unseen := c.of(budget).unready, c.countMissing(budget), c.countUnseen(budget)
 	isSpent := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.CurrentHealthy > 0
@@ -199,8 +199,8 @@ func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding
 	}
 }
 
-// tellWorst names the pod that keeps the budget closed: a faulty one or, where there is none, the one
-// that has been unready for longest.
+// tellWorst describes the pod that keeps the budget closed: a faulty pod or, if there is none, the pod that has been unready for
+// longest.
 func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
 	oldest := func(pods []*corev1.Pod) *corev1.Pod {
 		return slices.MinFunc(pods, func(a, b *corev1.Pod) int {
@@ -225,7 +225,7 @@ func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
 	}
 }
 
-// offerUnready completes the remedy: only a pod that is itself unready may leave by another policy.
+// offerUnready completes the remedy. Another unhealthyPodEvictionPolicy helps only if the pod itself is unready.
 func offerUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
 	isAllowed := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 	if !drain.Ready(pod) && !isAllowed {

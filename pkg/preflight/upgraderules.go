@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// groupRules are about the group as a whole.
+// groupRules returns the rules about the group as a whole.
 func groupRules() []Rule {
 	return []Rule{
 		{
@@ -52,7 +52,8 @@ func groupRules() []Rule {
 	}
 }
 
-// keptPodRules are about pods that an upgrade cannot move, or that their owners ask to keep.
+// keptPodRules returns the rules about pods that an upgrade cannot move, or that their owners want
+// to keep.
 func keptPodRules() []Rule {
 	return []Rule{
 		upgradeRule("POD001", Block,
@@ -79,7 +80,7 @@ func keptPodRules() []Rule {
 	}
 }
 
-// upgradeRule is a rule of CheckUpgrade, which holds for every plan and every upgrade.
+// upgradeRule returns a rule of CheckUpgrade, which applies to every plan and every upgrade.
 func upgradeRule(id string, severity Severity, text, source string) Rule {
 	return Rule{ID: id, Severity: severity, Text: text, Source: source, find: func(s *Scene) []Finding {
 		var found []Finding
@@ -92,7 +93,8 @@ func upgradeRule(id string, severity Severity, text, source string) Rule {
 	}}
 }
 
-// findLocalTraffic is LB006, which for a plan is a warning.
+// findLocalTraffic implements rule LB006 for the catalogue, without the warning severity that plans
+// use.
 func findLocalTraffic(s *Scene) []Finding {
 	found := CheckServices(s.World.Members, &s.World.Request, s.Services)
 	for i := range found {
@@ -108,7 +110,7 @@ func findLocalTraffic(s *Scene) []Finding {
 	return found
 }
 
-// findMissingRights is RBAC001.
+// findMissingRights implements rule RBAC001.
 func findMissingRights(s *Scene) []Finding {
 	return slices.Concat(
 		nameLacking(s.Facts.MissingRights, Finding{
@@ -121,7 +123,7 @@ func findMissingRights(s *Scene) []Finding {
 	)
 }
 
-// findDeniedActions is IAM001.
+// findDeniedActions implements rule IAM001.
 func findDeniedActions(s *Scene) []Finding {
 	const policy = "docs/permissions/aws-operate.json"
 	return slices.Concat(
@@ -138,7 +140,7 @@ func findDeniedActions(s *Scene) []Finding {
 	)
 }
 
-// nameLacking puts the names of what is lacking into a finding's message; none without a name.
+// nameLacking returns the finding with the missing names in its message, none if there is no name.
 func nameLacking(names []string, f Finding) []Finding {
 	if len(names) == 0 {
 		return nil

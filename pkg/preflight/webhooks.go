@@ -17,9 +17,9 @@ const (
 	ofEvictions = "pods/eviction"
 )
 
-// webhookRules are about admission webhooks that pods or evictions wait for.
+// webhookRules returns the rules about admission webhooks for pods or evictions.
 func webhookRules() []Rule {
-	kinds := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} // a cluster may have of one alone
+	kinds := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} // a cluster may have only one of them
 	return []Rule{
 		{
 			ID: "WH001", Severity: Block, Tried: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
@@ -36,7 +36,7 @@ func webhookRules() []Rule {
 
 // admissionHook is a webhook of either kind.
 type admissionHook struct {
-	// config names its configuration as findings do.
+	// config is the name of its configuration in findings.
 	config string
 	admissionv1.ValidatingWebhook
 }
@@ -60,13 +60,13 @@ func listAdmissionHooks(s *Scene) []*admissionHook {
 	return hooks
 }
 
-// isFailing reports whether what is asked is refused where the webhook does not answer, which is
-// the default.
+// isFailing reports whether requests are refused if the webhook does not answer. That is the
+// default.
 func (h *admissionHook) isFailing() bool {
 	return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
 }
 
-// backing is the workload that answers, nil where none that has to leave does.
+// backing returns the workload that serves the webhook, nil if no workload that must move does.
 func (h *admissionHook) backing(s *Scene) *Workload {
 	for _, w := range s.Workloads {
 		for _, service := range w.Services {
@@ -78,17 +78,17 @@ func (h *admissionHook) backing(s *Scene) *Workload {
 	return nil
 }
 
-// isAskedAbout reports whether the webhook is asked about the making of the resource for a pod of
-// the workload.
+// isAskedAbout reports whether the webhook is called when the resource is created for a pod of the
+// workload.
 func (h *admissionHook) isAskedAbout(s *Scene, w *Workload, resource string) bool {
 	object := w.Model().Labels
 	if resource == ofEvictions {
-		object = nil // an eviction has none of the pod's labels
+		object = nil // an eviction does not have the pod's labels
 	}
 	return h.covers(resource) && hookSelects(h.NamespaceSelector, namespaceLabels(s, w.Namespace)) && hookSelects(h.ObjectSelector, object)
 }
 
-// covers reports whether a rule of the webhook covers the making of the resource.
+// covers reports whether a rule of the webhook covers the creation of the resource.
 func (h *admissionHook) covers(resource string) bool {
 	names := []string{"*", ofPods, "*/*"}
 	if resource == ofEvictions {
@@ -103,12 +103,12 @@ func listsOneOf[T comparable](all []T, wanted ...T) bool {
 	return slices.ContainsFunc(all, func(one T) bool { return slices.Contains(wanted, one) })
 }
 
-// hookSelects reports whether a webhook's selector selects the labels. Without one it selects all.
+// hookSelects reports whether a webhook's selector matches the labels. A nil selector matches all.
 func hookSelects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return selector == nil || selects(selector, set)
 }
 
-// namespaceLabels are the labels of a namespace, its name's among them.
+// namespaceLabels returns the labels of a namespace, including the label with its name.
 func namespaceLabels(s *Scene, name string) map[string]string {
 	set := labels.Set{corev1.LabelMetadataName: name}
 	if namespace := s.namespaces[name]; namespace != nil {
@@ -117,7 +117,7 @@ func namespaceLabels(s *Scene, name string) map[string]string {
 	return set
 }
 
-// findFailingWebhooks is WH001.
+// findFailingWebhooks implements rule WH001.
 func findFailingWebhooks(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
@@ -145,8 +145,8 @@ func findFailingWebhooks(s *Scene) []Finding {
 	return found
 }
 
-// describeSilence says why a webhook does not answer as the cluster is now, "" where it may. It is less
-// than a block where a pod of it has just been started.
+// describeSilence returns why a webhook does not answer in the cluster's current state, "" if it
+// may. If one of its pods has just been started, the severity is lower than Block.
 func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity) {
 	ref := h.ClientConfig.Service
 	if ref == nil {
@@ -160,7 +160,7 @@ func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity
 		return name + " is not there", Block
 	}
 	if len(s.Services[i].Spec.Selector) == 0 {
-		return "", "" // its endpoints are written by hand
+		return "", "" // its endpoints were written by hand
 	}
 	pods, young := 0, 0
 	for _, pod := range s.Pods {
@@ -185,8 +185,8 @@ func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity
 	}
 }
 
-// judgeSilentHook says what a webhook that does not answer keeps from happening, nil where that is
-// nothing an upgrade needs.
+// judgeSilentHook returns what a webhook without an answer prevents, nil if the upgrade does not
+// need that.
 func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severity) *Finding {
 	isAsked := func(resource string) bool {
 		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
@@ -212,8 +212,8 @@ func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severit
 	}
 }
 
-// judgeLonelyHook says what a webhook keeps from happening while its pods are away, nil where that
-// is nothing an upgrade needs.
+// judgeLonelyHook returns what a webhook prevents while its pods are moving, nil if the upgrade
+// does not need that.
 func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely string) *Finding {
 	isAsked := func(resource string) bool {
 		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
@@ -238,8 +238,8 @@ func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely st
 	return f
 }
 
-// describeLoneliness says how a drain may take all ready pods of a workload at once, "" where it
-// may not.
+// describeLoneliness returns how a drain may remove all ready pods of a workload together, "" if it
+// cannot.
 func describeLoneliness(s *Scene, w *Workload) string {
 	at := s.spreadReady(w)
 	if !at.isLeaving || isMovedFirst(s.World, w.Model()) {
@@ -247,7 +247,7 @@ func describeLoneliness(s *Scene, w *Workload) string {
 	}
 	for _, budget := range w.Budgets {
 		if budget.Status.DesiredHealthy > 0 {
-			return "" // one of them always stays
+			return "" // the budget always keeps one of them
 		}
 	}
 	switch window := s.World.Request.Window; {
@@ -264,7 +264,7 @@ func describeLoneliness(s *Scene, w *Workload) string {
 	}
 }
 
-// mendLoneliness has a workload of one pod have two.
+// mendLoneliness returns the command that gives a workload of one pod a second one.
 func mendLoneliness(w *Workload) string {
 	if w.Replicas() > 1 {
 		return ""
@@ -272,7 +272,7 @@ func mendLoneliness(w *Workload) string {
 	return w.patchReplicas(2)
 }
 
-// findEvictionWebhooks is WH002.
+// findEvictionWebhooks implements rule WH002.
 func findEvictionWebhooks(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {

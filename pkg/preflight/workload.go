@@ -19,39 +19,39 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// Workload is what brings pods back: a Deployment, a StatefulSet, a Job, another controller; or a
-// pod that nothing brings back, of kind Pod.
+// Workload is the controller that creates pods again: a Deployment, a StatefulSet, a Job or another
+// controller. A pod without a controller is a Workload of kind Pod.
 type Workload struct {
 	Namespace, Kind, Name string
-	// Pods are all of its pods that have not ended, Leaving those of them on outdated nodes that a
-	// drain has to move. There is at least one of these.
+	// Pods are all of its pods that have not ended. Leaving are those pods on outdated nodes that a
+	// drain must move, at least one.
 	Pods, Leaving []*corev1.Pod
-	// Budgets cover its pods, Services select them, Ingresses and Bindings name one of the
+	// Budgets cover its pods, and Services select them. Ingresses and Bindings name one of the
 	// services.
 	Budgets   []*drain.Budget
 	Services  []*corev1.Service
 	Ingresses []*networkingv1.Ingress
 	Bindings  []*inventory.TargetGroupBinding
-	// Deployment, StatefulSet and Job are set for a workload of that kind which was read, Scaler
-	// where an autoscaler changes its size.
+	// Deployment, StatefulSet or Job is set if the workload is of that kind and was read. Scaler is
+	// set if an autoscaler changes its size.
 	Deployment  *appsv1.Deployment
 	StatefulSet *appsv1.StatefulSet
 	Job         *batchv1.Job
 	Scaler      *autoscalingv2.HorizontalPodAutoscaler
 }
 
-// String names the workload as findings do: "Deployment shop/cart".
+// String returns the name of the workload in findings: "Deployment shop/cart".
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
-// Model is a pod that stands for all of the workload's: the newest.
+// Model returns the newest pod, which represents all pods of the workload.
 func (w *Workload) Model() *corev1.Pod {
 	return slices.MaxFunc(w.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 }
 
-// Replicas is how many pods the workload is to have: what its controller says or, where that was
-// not read, how many there are.
+// Replicas returns how many pods the workload should have according to its controller. If that was
+// not read, it returns the number of pods.
 func (w *Workload) Replicas() int {
 	switch {
 	case w.Deployment != nil && w.Deployment.Spec.Replicas != nil:
@@ -75,8 +75,8 @@ func (w *Workload) namedNode() string {
 	}
 }
 
-// IsScaled reports whether the workload has a number of replicas that serve together: it is a
-// Deployment, a ReplicaSet or a StatefulSet.
+// IsScaled reports whether the workload has replicas that serve together: it is a Deployment, a
+// ReplicaSet or a StatefulSet.
 func (w *Workload) IsScaled() bool {
 	return w.Kind == "Deployment" || w.Kind == "StatefulSet" || w.Kind == "ReplicaSet"
 }
@@ -84,7 +84,8 @@ func (w *Workload) IsScaled() bool {
 // IsServing reports whether a service selects the workload's pods.
 func (w *Workload) IsServing() bool { return len(w.Services) > 0 }
 
-// annotation is the value of an annotation of the workload, of one of its budgets or of its pods.
+// annotation returns the value of an annotation of the workload, of one of its budgets or of its
+// newest pod.
 func (w *Workload) annotation(key string) string {
 	var all []metav1.Object
 	switch {
@@ -106,14 +107,14 @@ func (w *Workload) annotation(key string) string {
 	return ""
 }
 
-// workloadIndex collects workloads by what identifies them.
+// workloadIndex finds workloads by their pods.
 type workloadIndex struct {
 	deployments  map[types.UID]*appsv1.Deployment
 	replicaSets  map[types.UID]*appsv1.ReplicaSet
 	statefulSets map[types.UID]*appsv1.StatefulSet
 	jobs         map[types.UID]*batchv1.Job
 	workloads    map[string]*Workload
-	// byOwner remembers the workload of a pod's controller.
+	// byOwner is the workload of a pod's controller.
 	byOwner map[types.UID]*Workload
 }
 
@@ -153,7 +154,7 @@ func indexBy[K comparable, P metav1.Object](objects []P, key func(metav1.Object)
 	return index
 }
 
-// workloadOf is the workload of a pod, a new one where it was not met before.
+// workloadOf returns the workload of a pod. It returns a new one if the index does not have it.
 func (x *workloadIndex) workloadOf(pod *corev1.Pod) *Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -181,7 +182,8 @@ func (x *workloadIndex) makeWorkload(pod *corev1.Pod, owner *metav1.OwnerReferen
 		}
 		return w
 	}
-	// ReplicaSets were not read: a Deployment's end in the hash that their pods carry.
+	// ReplicaSets were not read. The name of a Deployment's ReplicaSet ends with the hash in its
+	// pods' label.
 	if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
 		if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
 			w.Kind, w.Name = "Deployment", name
@@ -190,7 +192,7 @@ func (x *workloadIndex) makeWorkload(pod *corev1.Pod, owner *metav1.OwnerReferen
 	return w
 }
 
-// addNeighbours adds to each workload what covers, selects or scales its pods.
+// addNeighbours adds to each workload the objects that cover, select or scale its pods.
 func (x *workloadIndex) addNeighbours(s *Scene) {
 	services := map[string][]*corev1.Service{}
 	for _, service := range s.Services {
@@ -235,7 +237,7 @@ func (w *Workload) addExposure(s *Scene) {
 	}
 }
 
-// backendServices names the services that an ingress sends to.
+// backendServices returns the names of the services that an ingress sends to.
 func backendServices(ingress *networkingv1.Ingress) []string {
 	var names []string
 	add := func(backend *networkingv1.IngressBackend) {
