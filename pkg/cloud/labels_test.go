@@ -6,7 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 )
 
-// withBalancers is a provider that knows load balancers, and no more than that.
+// withBalancers is a provider that is a Balancer and nothing more.
 type withBalancers struct {
 	cloud.Provider
 	cloud.Balancer

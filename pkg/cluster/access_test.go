@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestAbortNeedsNoEvictions holds an abort to the rights that it needs.
+// TestAbortNeedsNoEvictions checks the permissions that an abort needs.
 func TestAbortNeedsNoEvictions(t *testing.T) {
 	request := record.Request{OnTimeout: record.Force}
 	texts := func(evicts bool) string {
@@ -57,7 +57,7 @@ func TestCronJobBindsThePublishedRoles(t *testing.T) {
 	}
 }
 
-// object is what bindings and roles have.
+// object is the part that bindings and roles have in common.
 type object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -65,7 +65,7 @@ type object struct {
 	Rules             []rbacv1.PolicyRule `json:"rules"`
 }
 
-// readObjects reads a file of objects, or the block of them on a page.
+// readObjects reads objects from a file, or from the code block on a page.
 func readObjects(t *testing.T, file string) []object {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -86,7 +86,7 @@ func readObjects(t *testing.T, file string) []object {
 	return objects
 }
 
-// TestShortfalls checks what is left out, and that the published roles grant each right that is missing then.
+// TestShortfalls checks which parts are left out, and that the published roles grant each permission that is missing then.
 func TestShortfalls(t *testing.T) {
 	granted := map[authorizationv1.ResourceAttributes]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
@@ -128,7 +128,7 @@ func TestShortfalls(t *testing.T) {
 	}
 }
 
-// TestDescribeShortfalls checks that each right that is missing is named, and each that the server does not tell.
+// TestDescribeShortfalls checks that each missing permission is named, and each permission for which the server gives no answer.
 func TestDescribeShortfalls(t *testing.T) {
 	answers := map[string]int{"list services": http.StatusForbidden, "get statefulsets": http.StatusForbidden, "list events": http.StatusTeapot}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

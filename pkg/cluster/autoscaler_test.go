@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// GKE G80: a status counts that is young and names the group, or whose autoscaler finds it by its tags.
+// TestFindMissing checks GKE G80: a recent status counts if it names the group, or if the group's
+// tags enable auto-discovery.
 func TestFindMissing(t *testing.T) {
 	now := time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 	young, old := "2026-01-02 15:00:00.123456789 +0000 UTC", "2026-01-02 14:00:00 +0000 UTC"

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestServerClock has the API server's clock and this machine's differ: what counts is the server's, and a difference that comes of whole
-// seconds and of slow answers is none.
+// TestServerClock uses an API server whose clock differs from this machine's. The server's clock counts. Differences that come
+// from truncated seconds and slow answers are ignored.
 func TestServerClock(t *testing.T) {
 	start := time.Now()
 	after := start.Add
@@ -43,7 +43,7 @@ func TestServerClock(t *testing.T) {
 	}
 }
 
-// TestConnectionTellsTheServersTime asks a server whose clock is an hour ahead, and then one that is an hour behind.
+// TestConnectionTellsTheServersTime uses a server whose clock is first an hour ahead, and then an hour behind.
 func TestConnectionTellsTheServersTime(t *testing.T) {
 	ahead := time.Hour
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -57,7 +57,7 @@ func TestConnectionTellsTheServersTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ahead = range []time.Duration{time.Hour, -time.Hour} {
-		_, _ = c.Client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}) // the answer is no node, and has a date
+		_, _ = c.Client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{}) // the answer is not a node, but has a date
 		if off := time.Until(c.Now()) - ahead; off.Abs() > 5*time.Second {
 			t.Errorf("with a server that is %s ahead it is off by %s", ahead, off)
 		}

@@ -64,7 +64,7 @@ func TestRetryReads(t *testing.T) {
 	cases := map[string]struct {
 		method, target string
 		status         int
-		asked          string // Retry-After as the server sends it
+		asked          string // Retry-After in the server's answer
 		want           string
 	}{
 		"a list that fails":              {http.MethodGet, "/api/v1/nodes?limit=1000", 500, "", "1"},

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// testReadController reads the scale of controllers whose pods a quota refuses, and why.
+// testReadController reads the scale of controllers whose pods a quota refuses, and the reason.
 func testReadController(t *testing.T, s *space) {
 	core, apps, ctx := s.client.CoreV1(), s.client.AppsV1(), t.Context()
 	_, err := core.ResourceQuotas(s.name).Create(ctx, &corev1.ResourceQuota{
@@ -30,7 +30,7 @@ func testReadController(t *testing.T, s *space) {
 	three, labels := int32(3), map[string]string{"app": "web"}
 	selector := &metav1.LabelSelector{MatchLabels: labels}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
-		// The other tests count the pods on their nodes: what a late quota lets through stays on this test's.
+		// Other tests count the pods on their nodes. If the quota takes effect late, the pods run only on this test's nodes.
 		NodeSelector: map[string]string{"space": s.name}, Containers: []corev1.Container{{Name: "app", Image: "app"}},
 	}}
 	meta := metav1.ObjectMeta{Name: "web"}

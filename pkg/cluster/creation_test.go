@@ -17,15 +17,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// TestCreations has an API server that admits pods as by default.
+// TestCreations uses an API server with the default admission plugins.
 func TestCreations(t *testing.T) {
 	t.Parallel()
 	c := controlplane.ForTest(t, controlplane.Options{ServiceAccounts: true})
 	t.Run("creation", func(t *testing.T) { testCreation(t, newSpace(t, c)) })
 }
 
-// testCreation asks about the pods of three kinds of controllers, of which the API server would create more, and then for one reason
-// after another would not. It stores none of them.
+// testCreation asks about the pods of three kinds of controllers. At first the API server would create more pods, and then it
+// refuses them for one reason after the other. No pod is stored.
 func testCreation(t *testing.T, s *space) {
 	var pods []*corev1.Pod
 	for app, create := range map[string]func(*testing.T, *space){"web": createWeb, "db": createStateful, "once": createJob} {
@@ -69,7 +69,8 @@ func testCreation(t *testing.T, s *space) {
 	}
 }
 
-// lacksRight asks as a user who may read, and may not create pods: that is no refusal of the pod, whatever would refuse it.
+// lacksRight asks as a user who may read but not create pods. The answer is then not a refusal of the pod, even if the server
+// would refuse it.
 func (s *space) lacksRight(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	client := s.clientOf(t, s.name)
@@ -78,7 +79,7 @@ func (s *space) lacksRight(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// answers waits until the API server refuses a pod like the one that is there in these words, or would create it.
+// answers waits until the API server refuses a pod like the existing one with this text, or would create it if refusal is empty.
 func (s *space) answers(t *testing.T, pod *corev1.Pod, refusal string) {
 	t.Helper()
 	var last Creation
@@ -93,7 +94,7 @@ func (s *space) answers(t *testing.T, pod *corev1.Pod, refusal string) {
 	})
 }
 
-// podOf waits for the one pod of an app.
+// podOf waits for the only pod of an app.
 func (s *space) podOf(t *testing.T, app string) (pod *corev1.Pod) {
 	t.Helper()
 	s.eventually(t, "a pod of "+app, func(ctx context.Context) (bool, error) {
@@ -107,7 +108,7 @@ func (s *space) podOf(t *testing.T, app string) (pod *corev1.Pod) {
 	return pod
 }
 
-// createWeb creates a Deployment whose pods have a ServiceAccount and a PriorityClass of their own.
+// createWeb creates a Deployment whose pods have their own ServiceAccount and PriorityClass.
 func createWeb(t *testing.T, s *space) {
 	s.createAccount(t)
 	s.createClass(t)
@@ -129,7 +130,7 @@ func (s *space) createClass(t *testing.T) {
 	must(t, err)
 }
 
-// createStateful creates a StatefulSet whose pods have a claim each.
+// createStateful creates a StatefulSet each of whose pods has a claim.
 func createStateful(t *testing.T, s *space) {
 	labels := map[string]string{"app": "db"}
 	container := corev1.Container{Name: "app", Image: "app", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}
@@ -145,7 +146,7 @@ func createStateful(t *testing.T, s *space) {
 	must(t, err)
 }
 
-// createJob creates a Job, of whose pod the copy is asked about.
+// createJob creates a Job. The test asks about a copy of its pod.
 func createJob(t *testing.T, s *space) {
 	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "once"}},
@@ -186,7 +187,7 @@ func deleteAccount(t *testing.T, s *space) (undo func()) {
 	return func() { s.createAccount(t) }
 }
 
-// askNothing has the API server ask a webhook about new pods that no one answers.
+// askNothing registers a webhook for new pods that does not answer.
 func askNothing(t *testing.T, s *space) (undo func()) {
 	none, url := admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
 	configs := s.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()

@@ -15,7 +15,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestDeniedRecordsHaveARemedy: a user who may not read or write records is told to ask for a role.
+// TestDeniedRecordsHaveARemedy checks that a user who may not read or write records is told to ask
+// for a role.
 func TestDeniedRecordsHaveARemedy(t *testing.T) {
 	for _, denied := range []string{http.MethodGet, http.MethodPut} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +26,7 @@ func TestDeniedRecordsHaveARemedy(t *testing.T) {
 				w.WriteHeader(http.StatusForbidden)
 				object = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: "it is forbidden"}
 			}
-			_ = json.NewEncoder(w).Encode(object) // the client reports what is missing
+			_ = json.NewEncoder(w).Encode(object) // if this fails, the client reports it
 		}))
 		defer server.Close()
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})

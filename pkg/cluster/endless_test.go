@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// connectTo connects to a server whose answers are made up, except for its version.
+// connectTo connects to a server whose answers come from the handler, except for its version.
 func connectTo(t *testing.T, answer http.HandlerFunc) Connection {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,8 +31,8 @@ func connectTo(t *testing.T, answer http.HandlerFunc) Connection {
 	return c
 }
 
-// TestWatchesThatFailAreTold has a server list all kinds and turn every watch away: each that watches hears of it, rather than that
-// client-go tries again without a word.
+// TestWatchesThatFailAreTold uses a server that lists all kinds and refuses every watch. Every watcher must get the error;
+// client-go would retry silently.
 func TestWatchesThatFailAreTold(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func TestWatchesThatFailAreTold(t *testing.T) {
 	}
 }
 
-// TestFirstViewThatFails has a server answer no list: why is returned long before the limit of a view that takes its time.
+// TestFirstViewThatFails uses a server that answers no list. The error must come long before the time limit of the first view.
 func TestFirstViewThatFails(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
@@ -79,8 +79,7 @@ func TestFirstViewThatFails(t *testing.T) {
 	}
 }
 
-// TestLeaseThatCannotBeWritten has each write of a free lease fail but the one that asks whether it may be made: the election ends with
-// the reason.
+// TestLeaseThatCannotBeWritten refuses each write of a free lease except the dry run. The election must end with the reason.
 func TestLeaseThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	const lease = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// webhooks makes a webhook of each kind that is asked about nothing there is, each with a service,
-// and a service of no webhook.
+// webhooks creates a webhook of each kind that matches no request, each with a service, and a
+// service without a webhook.
 func (s *space) webhooks(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"mutates", "validates", "serves"} {
@@ -48,7 +48,7 @@ func (s *space) webhooks(t *testing.T) {
 	must(t, err)
 }
 
-// tiers are those of a pod behind each of the services.
+// tiers returns the tier of a pod behind each of the services.
 func (s *space) tiers(facts drain.Facts) (tiers [3]drain.Tier) {
 	for i, app := range []string{"mutates", "validates", "serves"} {
 		tiers[i] = drain.TierOf(build.Pod(app, build.App(app), build.In(s.name)), facts)
@@ -56,7 +56,8 @@ func (s *space) tiers(facts drain.Facts) (tiers [3]drain.Tier) {
 	return tiers
 }
 
-// testFacts reads them with plans and with the first view alike, as far as the user may.
+// testFacts checks that plans and the first view read the same facts, as far as the user may read
+// them.
 func testFacts(t *testing.T, s *space) {
 	s.webhooks(t)
 	const mutating, validating = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"

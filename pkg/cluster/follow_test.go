@@ -17,7 +17,7 @@ func askedBy(who, run string) record.Asked {
 	return record.Asked{Verb: record.VerbPause, Run: run, By: who, At: epoch}
 }
 
-// until waits, by the Follower's own signal, for a request.
+// until waits for a request by the Follower's own signal.
 func (f *Follower) until(t *testing.T, want record.Asked) {
 	t.Helper()
 	limit := time.After(waitLimit)
@@ -30,7 +30,7 @@ func (f *Follower) until(t *testing.T, want record.Asked) {
 	}
 }
 
-// testAsk has another actor ask beside a holder who writes its record, and withdraw that.
+// testAsk sends and withdraws a request from another process while the holder writes its record.
 func testAsk(t *testing.T, s *space) {
 	holder, other := NewStore(s.client, s.name, testGroup), NewStore(s.Client(), s.name, testGroup)
 	if err := other.Ask(t.Context(), askedBy("bob", "r1")); !errors.Is(err, ErrNotRecorded) {
@@ -76,7 +76,8 @@ func testAsk(t *testing.T, s *space) {
 	}
 }
 
-// testFollowRecord sees what is written, and begins no earlier than what the store has read.
+// testFollowRecord checks that written records are seen, and that the Follower shows no state older
+// than the store's last read.
 func testFollowRecord(t *testing.T, s *space) {
 	store := NewStore(s.client, s.name, testGroup)
 	follower, err := store.Follow(t.Context())
@@ -102,7 +103,7 @@ func testFollowRecord(t *testing.T, s *space) {
 	}
 }
 
-// TestFollowerKeepsTheLatest has older states arrive late.
+// TestFollowerKeepsTheLatest delivers older states late.
 func TestFollowerKeepsTheLatest(t *testing.T) {
 	state := func(version, request string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Data: map[string]string{keyRequest: request}}
@@ -131,13 +132,13 @@ func TestFollowerKeepsTheLatest(t *testing.T) {
 	}
 }
 
-// testLeasePatient waits for a holder that is alive, and has the lease as soon as that gives it
-// back.
+// testLeasePatient waits for an active holder, and takes the lease as soon as the holder releases
+// it.
 func testLeasePatient(t *testing.T, s *space) {
 	first := s.hold(t, s.client, s.claim("ann"))
 	second := s.claim("bob")
 	second.Patient = true
-	times := leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp} // its own next try is far
+	times := leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp} // its own next try is far away
 	type answer struct {
 		hold *Hold
 		err  error
@@ -150,7 +151,7 @@ func testLeasePatient(t *testing.T, s *space) {
 	select {
 	case a := <-answers:
 		t.Fatalf("got the lease, or error %v, while it was held", a.err)
-	case <-time.After(2 * brief.duration): // for which its holder gives signs of life
+	case <-time.After(2 * brief.duration): // the holder renews the lease in this time
 	}
 	first.Release()
 	select {
@@ -164,7 +165,7 @@ func testLeasePatient(t *testing.T, s *space) {
 	}
 }
 
-// testLeasePatientStopped ends with its context.
+// testLeasePatientStopped ends the wait with the context.
 func testLeasePatientStopped(t *testing.T, s *space) {
 	s.hold(t, s.client, s.claim("ann"))
 	second := s.claim("bob")

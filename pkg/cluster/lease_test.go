@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// brief are a lease's times for tests; the API counts its duration in whole seconds.
+// brief are short lease times for tests. The API counts the duration in whole seconds.
 var brief = leaseTimes{duration: 2 * time.Second, renew: 250 * time.Millisecond, giveUp: 1500 * time.Millisecond}
 
 func (s *space) claim(identity string) Claim {
 	return Claim{Namespace: s.name, Group: testGroup, Identity: identity}
 }
 
-// hold acquires the lease and gives it back at the end.
+// hold acquires the lease and releases it at the end of the test.
 func (s *space) hold(t *testing.T, client kubernetes.Interface, claim Claim) *Hold {
 	t.Helper()
 	hold, err := acquireWithTimes(t.Context(), client, claim, brief)
@@ -42,7 +42,8 @@ func (s *space) lease(t *testing.T) *coordinationv1.Lease {
 	return lease
 }
 
-// wantLost holds the Hold to being lost within a time, and not to be lost when there is none.
+// wantLost checks that the Hold is lost within a time. If the time is zero, it checks that the Hold
+// is not lost.
 func wantLost(t *testing.T, hold *Hold, within time.Duration) {
 	t.Helper()
 	if within == 0 {
@@ -80,10 +81,10 @@ func testLease(t *testing.T, s *space) {
 		}
 		s.eventually(t, "the lease to be renewed", func(context.Context) (bool, error) { return s.lease(t).Spec.RenewTime.After(renewed), nil })
 		s.eventually(t, "the renewal to count", func(context.Context) (bool, error) {
-			return hold.Expires().Sub(expires) > brief.renew/2, nil // two clocks that differ by some nanoseconds are no renewal
+			return hold.Expires().Sub(expires) > brief.renew/2, nil // a difference of some nanoseconds between two clocks is not a renewal
 		})
 		if err := hold.RenewalError(); err != nil {
-			t.Errorf("of a lease that was renewed it is said: %v", err)
+			t.Errorf("the renewal error of a renewed lease: %v", err)
 		}
 		wantLost(t, hold, 0)
 		hold.Release()
@@ -116,7 +117,7 @@ func testLeaseHeld(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseRaced has two claims on a lease that no one holds yet.
+// testLeaseRaced makes two claims on a lease that has no holder yet.
 func testLeaseRaced(t *testing.T, s *space) {
 	type answer struct {
 		hold *Hold
@@ -146,7 +147,7 @@ func testLeaseRaced(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseLostAnswer has the lease made without us being told.
+// testLeaseLostAnswer loses the answer to the request that creates the lease.
 func testLeaseLostAnswer(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	lost := false
@@ -163,7 +164,7 @@ func testLeaseLostAnswer(t *testing.T, s *space) {
 	}
 }
 
-// dead writes a lease that no one renews.
+// dead writes a lease whose holder does not renew it.
 func (s *space) dead(t *testing.T) {
 	t.Helper()
 	identity, seconds, long := "dead", int32(brief.duration/time.Second), metav1.NewMicroTime(time.Now().Add(-time.Hour))
@@ -176,8 +177,8 @@ func (s *space) dead(t *testing.T) {
 	}
 }
 
-// testLeaseExpires watches a dead holder for the lease's whole duration, however old its last
-// renewal claims to be.
+// testLeaseExpires checks that a dead holder is watched for the lease's whole duration, however old
+// the renewal time in the lease is.
 func testLeaseExpires(t *testing.T, s *space) {
 	s.dead(t)
 	start := time.Now()
@@ -215,8 +216,8 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	wantLost(t, second, 0)
 }
 
-// testLeaseGivenBack waits for a lease that its holder gives back: the next holder knows that it
-// waited, and that the lease was held until then and not only until it was renewed.
+// testLeaseGivenBack waits for a lease that its holder releases. The next holder must know that it
+// waited, and that the lease was held until the release and not only until the last renewal.
 func testLeaseGivenBack(t *testing.T, s *space) {
 	seldom := leaseTimes{duration: time.Minute, renew: 20 * time.Second, giveUp: 40 * time.Second}
 	first, err := acquireWithTimes(t.Context(), s.client, s.claim("ann"), seldom)
@@ -225,7 +226,7 @@ func testLeaseGivenBack(t *testing.T, s *space) {
 	}
 	t.Cleanup(first.Release)
 	renewed := lastHeld(s.lease(t))
-	<-time.After(time.Until(renewed.Add(2 * time.Second))) // the server tells whole seconds
+	<-time.After(time.Until(renewed.Add(2 * time.Second))) // the server's times are whole seconds
 	claim := s.claim("bob")
 	claim.Patient, claim.Waiting = true, func(string) { go first.Release() }
 	second := s.hold(t, s.client, claim)
@@ -237,7 +238,7 @@ func testLeaseGivenBack(t *testing.T, s *space) {
 	}
 }
 
-// awaitExpired waits until the Hold has expired or no longer has.
+// awaitExpired waits until the Hold has expired or, if want is false, is valid again.
 func awaitExpired(t *testing.T, hold *Hold, want bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, waitLimit, true, func(context.Context) (bool, error) {
@@ -248,16 +249,16 @@ func awaitExpired(t *testing.T, hold *Hold, want bool) {
 	}
 }
 
-// testLeaseUnreachable has the API server fall silent for longer than the lease lasts. Nothing may
-// be written from then on, and once it answers again the lease is renewed, or lost if another actor
-// has taken it.
+// testLeaseUnreachable makes the API server unreachable for longer than the lease lasts. Nothing
+// may be written in that time. When the server answers again, the lease is renewed, or lost if
+// another process has taken it.
 func testLeaseUnreachable(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))
 	silence := func() (end func()) {
 		mended := make(chan struct{})
 		line.set(silent(mended))
-		awaitExpired(t, hold, true) // and renewing was given up before
+		awaitExpired(t, hold, true) // the renewals have stopped by then
 		if hold.RenewalError() == nil {
 			t.Error("it is not known why the lease was not renewed")
 		}
@@ -280,18 +281,18 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 	wantLost(t, bob, 0)
 }
 
-// testLeaseOvertaken has another actor take the lease and give it back while its holder hears
-// nothing: it is lost all the same, however free it is.
+// testLeaseOvertaken takes the lease for another process and releases it while the first holder
+// cannot reach the server. The first holder must lose the lease, although it is free.
 func testLeaseOvertaken(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))
 	mended := make(chan struct{})
 	line.set(silent(mended))
-	line.cutWatches() // which would tell at once; now only the renewal can
+	line.cutWatches() // a watch would report it immediately; now only the renewal can
 	taking := s.claim("bob")
 	taking.Takeover = true
 	s.hold(t, s.client, taking).Release()
-	renewed := hold.renewed.lastRenewal.Load() // Expires itself moves by what two clocks differ
+	renewed := hold.renewed.lastRenewal.Load() // Expires also changes by the difference between two clocks
 	line.set(nil)
 	close(mended)
 	wantLost(t, hold, waitLimit)
@@ -314,7 +315,7 @@ func testLeaseRefused(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseGivenUp has the user stop while a holder is being watched.
+// testLeaseGivenUp stops the process while it watches a holder.
 func testLeaseGivenUp(t *testing.T, s *space) {
 	s.dead(t)
 	ctx, cancel := context.WithCancel(t.Context())

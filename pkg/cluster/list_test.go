@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// encoded is a list of so many pods as the API server encodes it.
+// encoded returns a list of pods as the API server encodes it.
 func encoded(t *testing.T, pods int) []byte {
 	t.Helper()
 	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
@@ -34,11 +34,11 @@ func encoded(t *testing.T, pods int) []byte {
 	return text.Bytes()
 }
 
-// answering is a client of a server that gives every question the same answer.
+// answering returns a client of a server that always gives the same answer.
 func answering(t *testing.T, answer []byte) rest.Interface {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(answer) // the reader may have left
+		_, _ = w.Write(answer) // the reader may have stopped
 	}))
 	t.Cleanup(server.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
@@ -54,7 +54,7 @@ func listAll(ctx context.Context, client rest.Interface, resource string, keep f
 }
 
 func TestListReadsEveryAnswer(t *testing.T) {
-	const pods = 300 // of up to 300 bytes: more than is read at a time
+	const pods = 300 // up to 300 bytes each: more than the read buffer
 	unknownField := slices.Concat(encoded(t, 0), []byte{5<<3 | 2, 1, 'x'})
 	cases := map[string]struct {
 		answer []byte
@@ -82,11 +82,11 @@ func TestListReadsEveryAnswer(t *testing.T) {
 	}
 }
 
-// TestListOfAnAnswerThatIsCut returns an error wherever the cut is, so that no part of a cluster
-// passes for the whole.
+// TestListOfAnAnswerThatIsCut checks that a truncated answer leads to an error wherever it ends, so
+// that a part of a cluster is never taken for the whole.
 func TestListOfAnAnswerThatIsCut(t *testing.T) {
 	whole := encoded(t, 3)
-	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // behind it only fields that are empty
+	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // after this position there are only empty fields
 	for cut := range end {
 		client := answering(t, whole[:cut])
 		if err := listAll(context.Background(), client, "pods", func(metav1.Object) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// deployment creates a Deployment of one pod, which needs no place of its own.
+// deployment creates a Deployment of one pod without requests.
 func (s *space) deployment(t *testing.T, name string, change func(*appsv1.DeploymentSpec)) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app": name}
@@ -32,8 +32,8 @@ func (s *space) deployment(t *testing.T, name string, change func(*appsv1.Deploy
 	return d
 }
 
-// testMove moves the only pod of a Deployment by a rolling restart: asked for twice it is written
-// once, and at no time is there no ready pod.
+// testMove moves the only pod of a Deployment by a rolling restart. Two requests lead to one write,
+// and at every moment a pod is ready.
 func testMove(t *testing.T, s *space) {
 	s.node(t, "a")
 	d := s.deployment(t, "solo", func(*appsv1.DeploymentSpec) {})

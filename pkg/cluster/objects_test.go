@@ -19,7 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// background makes one object of each kind, and none that runs.
+// background creates one object of each kind. None of them runs pods.
 func (s *space) background(t *testing.T) {
 	t.Helper()
 	none := int32(0)
@@ -73,7 +73,7 @@ func inZoneA() *corev1.VolumeNodeAffinity {
 	}}
 }
 
-// own is the object of the space among those of all.
+// own returns the object with the name.
 func own[T metav1.Object](t *testing.T, name string, all []T) T {
 	t.Helper()
 	i := slices.IndexFunc(all, func(o T) bool { return o.GetName() == name })
@@ -83,7 +83,7 @@ func own[T metav1.Object](t *testing.T, name string, all []T) T {
 	return all[i]
 }
 
-// testBackground reads what plans look at, and nothing else of the objects.
+// testBackground checks that only the fields that plans need are read.
 func testBackground(t *testing.T, s *space) {
 	s.background(t)
 	b, err := ReadObjects(t.Context(), s.client, inventory.ForForecasts)
@@ -118,7 +118,7 @@ func testBackground(t *testing.T, s *space) {
 	}
 }
 
-// testBackgroundForbidden continues without what the user may not list.
+// testBackgroundForbidden checks that kinds which the user may not list are left out.
 func testBackgroundForbidden(t *testing.T, s *space) {
 	s.background(t)
 	client := s.clientOf(t, s.name)
@@ -138,8 +138,9 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 	}
 }
 
-// TestBackgroundOfAServerThatIsAway is an error, and not an empty background.
-func TestBackgroundOfAServerThatIsAway(t *testing.T) {
+// TestReadObjectsFromUnreachableServer checks that the result is an error, and not an empty
+// cluster.
+func TestReadObjectsFromUnreachableServer(t *testing.T) {
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
 	must(t, err)
 	if _, err := ReadObjects(t.Context(), client, inventory.ForForecasts); err == nil || apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing ") {

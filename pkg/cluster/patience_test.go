@@ -17,11 +17,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
-// TestRetryAfterOfYears has a server ask for ten years of patience, once for each request and in all answers but the first: the request
-// is repeated soon, or the server's answer is returned.
+// TestRetryAfterOfYears uses a server that asks for a pause of ten years, either once for each request or in every answer except
+// the first. The request must be repeated soon, or the server's answer returned.
 func TestRetryAfterOfYears(t *testing.T) {
 	requests := map[string]func(context.Context, Connection) error{
-		"the version": func(context.Context, Connection) error { return nil }, // Connect asked for it
+		"the version": func(context.Context, Connection) error { return nil }, // Connect has asked for it
 		"a read": func(ctx context.Context, c Connection) error {
 			_, err := c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
 			return err
@@ -69,7 +69,7 @@ func TestRetryAfterOfYears(t *testing.T) {
 	}
 }
 
-// impatient answers each request the first time with 429 and a Retry-After of ten years.
+// impatient answers the first try of each request with 429 and a Retry-After of ten years.
 type impatient struct {
 	mu    sync.Mutex
 	asked map[string]bool

@@ -21,7 +21,7 @@ type grant struct {
 	rule            rbacv1.PolicyRule
 }
 
-// String says the line as a missing right is said.
+// String returns the line in the form of a missing permission.
 func (g grant) String() string {
 	text := g.rule.Verbs[0] + " " + g.rule.Resources[0]
 	if g.namespace != "" {
@@ -30,7 +30,7 @@ func (g grant) String() string {
 	return text
 }
 
-// publishedGrants are the lines of files of docs/permissions.
+// publishedGrants returns the lines in files of docs/permissions.
 func publishedGrants(t *testing.T, files ...string) []grant {
 	t.Helper()
 	var all []grant
@@ -52,7 +52,8 @@ func publishedGrants(t *testing.T, files ...string) []grant {
 	return all
 }
 
-// TestReadRoleGrantsTheKinds compares the published role with the table of kinds; testPermissions shows that a server needs each line.
+// TestReadRoleGrantsTheKinds compares the published role with the table of kinds. testPermissions proves that a server requires
+// each line.
 func TestReadRoleGrantsTheKinds(t *testing.T) {
 	var granted, needed []string
 	for _, g := range publishedGrants(t, "kubernetes-read.yaml") {
@@ -68,8 +69,8 @@ func TestReadRoleGrantsTheKinds(t *testing.T) {
 	}
 }
 
-// testPermissions takes each single line of the published roles away: what is missing is that line, and nothing is missing when all
-// are there (RBAC001).
+// testPermissions removes each single line of the published roles. Exactly that line must be reported as missing, and nothing if
+// all are there (RBAC001).
 func testPermissions(t *testing.T, s *space) {
 	grants := publishedGrants(t, "kubernetes-read.yaml", "kubernetes-operate.yaml")
 	conn := Connection{Client: s.clientOf(t, s.name)}
@@ -95,7 +96,7 @@ func testPermissions(t *testing.T, s *space) {
 		s.eventually(t, "the server to tell "+strings.Join(want, "")+" missing, and nothing else", func(ctx context.Context) (bool, error) {
 			got = missing(ctx)
 			leftOut = conn.DescribeShortfalls(ctx, request)
-			return slices.Equal(got, want) && slices.EqualFunc(leftOut, shortfallsOf(want, request), strings.HasPrefix), ctx.Err() // questions that got no answer name nothing
+			return slices.Equal(got, want) && slices.EqualFunc(leftOut, shortfallsOf(want, request), strings.HasPrefix), ctx.Err() // questions without an answer report nothing
 		})
 	}
 	if needed := len(listReadRights("kube-system")) + len(listNeededRights(request, true, "kube-system")); len(grants) != needed {
@@ -103,7 +104,7 @@ func testPermissions(t *testing.T, s *space) {
 	}
 }
 
-// shortfallsOf returns how the lines begin that say what is left out without the rights.
+// shortfallsOf returns the beginnings of the lines that report what is left out without the permissions.
 func shortfallsOf(rights []string, request *record.Request) []string {
 	var lines []string
 	for _, s := range listShortfalls(request) {
@@ -131,7 +132,7 @@ func (s *space) bindAll(t *testing.T) {
 	must(t, err)
 }
 
-// grantAll makes the lines all that the space's user may do. Updating a role that is not there makes it.
+// grantAll limits the space's user to these lines. An update creates a role that does not exist.
 func (s *space) grantAll(t *testing.T, grants []grant) {
 	t.Helper()
 	rules := map[string][]rbacv1.PolicyRule{}

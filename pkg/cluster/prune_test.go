@@ -15,12 +15,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// What is pruned is what would be trimmed: the rest is the same for any pod and any node.
+// TestPruningLosesNothingThatIsKept checks that trimming a pruned pod gives the same result as
+// trimming the full pod.
 func TestPruningLosesNothingThatIsKept(t *testing.T) {
 	holdPruning(t, prunedPodFields(), trim.Object)
 }
 
-// Checks look at more of a pod.
+// TestPruningLosesNothingThatIsChecked checks the same for checks, which need more of a pod.
 func TestPruningLosesNothingThatIsChecked(t *testing.T) {
 	holdPruning(t, prunedCheckedPodFields(), trim.ForChecks)
 }
@@ -32,7 +33,7 @@ func holdPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
 	for range 300 {
 		full, pruned := &corev1.Pod{}, &corev1.Pod{}
 		fill.Fill(full)
-		full.Status.Conditions = []corev1.PodCondition{ // what is filled at random is of no type that is kept
+		full.Status.Conditions = []corev1.PodCondition{ // the random conditions have no type that is kept
 			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
 		}
 		full.Spec.Containers = append(full.Spec.Containers, corev1.Container{
@@ -50,7 +51,7 @@ func holdPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
 		if err := pruned.Unmarshal(kept); err != nil {
 			t.Fatal(err)
 		}
-		*full = corev1.Pod{} // times and empty lists are what they are when they are decoded
+		*full = corev1.Pod{} // decode the pod, because times and empty lists change by encoding
 		if err := full.Unmarshal(encoded); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func holdPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
 	}
 }
 
-// FuzzPrune holds that nothing is lost or made up of what is no message.
+// FuzzPrune checks that pruning neither loses nor invents data if the input is not a message.
 func FuzzPrune(f *testing.F) {
 	pod := &corev1.Pod{}
 	pod.Name, pod.ManagedFields = "web-0", nil

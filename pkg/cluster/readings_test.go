@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// readings answers each list with one object, and takes down which paths were asked for.
+// readings is a server that answers each list with one object, and records the requested paths.
 type readings struct {
 	mu    sync.Mutex
 	asked []string
-	// absent are paths that it does not have, forbidden those that it refuses.
+	// absent are paths that do not exist, forbidden are paths that it refuses.
 	absent, forbidden []string
 }
 
@@ -34,14 +34,14 @@ func (s *readings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 	case strings.Contains(r.URL.Path, "/namespaces/"):
 		_, _ = io.WriteString(w, object)
-	case !strings.Contains(r.Header.Get("Accept"), "application/json"): // as for custom resources
+	case !strings.Contains(r.Header.Get("Accept"), "application/json"): // custom resources have no protobuf either
 		w.WriteHeader(http.StatusNotAcceptable)
 	default:
 		_, _ = io.WriteString(w, `{"kind":"AnyList","metadata":{},"items":[`+object+`]}`)
 	}
 }
 
-// TestReadingsAskForEachKindOnce: a use reads each of its kinds in one request, and no other kind.
+// TestReadingsAskForEachKindOnce checks that a use reads each of its kinds with one request, and no other kind.
 func TestReadingsAskForEachKindOnce(t *testing.T) {
 	t.Parallel()
 	const apps, admission, policies = "/apis/apps/v1/", "/apis/admissionregistration.k8s.io/v1/", "/api/v1/namespaces/kube-system/configmaps/"
@@ -77,8 +77,8 @@ func TestReadingsAskForEachKindOnce(t *testing.T) {
 	}
 }
 
-// TestReadingsWithoutAKind: what may not be listed is unread where it is optional, and ends the reading where it is required; what the
-// cluster does not know has no objects.
+// TestReadingsWithoutAKind checks three cases: an optional kind that may not be listed is unread, a required one is an error, and
+// a kind that the cluster lacks has no objects.
 func TestReadingsWithoutAKind(t *testing.T) {
 	t.Parallel()
 	claims := "/api/v1/persistentvolumeclaims"

@@ -24,11 +24,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// waitLimit is far beyond what anything here takes on a busy machine.
+// waitLimit is much longer than any wait here on a busy machine.
 const waitLimit = time.Minute
 
-// TestOnAServer shows what no fake does: preconditions, conflicts, budgets and watches of a real
-// API server.
+// TestOnAServer tests what fakes do not have: preconditions, conflicts, budgets and watches of a
+// real API server.
 func TestOnAServer(t *testing.T) {
 	c := controlplane.ForTest(t, controlplane.Options{})
 	tests := map[string]func(*testing.T, *space){
@@ -78,7 +78,7 @@ func TestOnAServer(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // in a namespace and with nodes of its own
+			t.Parallel() // each has its own namespace and nodes
 			test(t, newSpace(t, c))
 		})
 	}
@@ -88,7 +88,7 @@ func TestOnAServer(t *testing.T) {
 type space struct {
 	*controlplane.Cluster
 	name string
-	// client signs its requests with the space's name.
+	// client sends its requests with the space's name.
 	client kubernetes.Interface
 }
 
@@ -139,8 +139,8 @@ func (s *space) node(t *testing.T, suffix string, change ...func(*controlplane.N
 	return node
 }
 
-// pods creates pods without a controller on a node, labelled app=web, and waits until they are
-// ready.
+// pods creates pods without a controller and with the label app=web on a node, and waits until they
+// are ready.
 func (s *space) pods(t *testing.T, node string, names ...string) []*corev1.Pod {
 	t.Helper()
 	client := s.Client().CoreV1().Pods(s.name)
@@ -179,8 +179,8 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// budget makes a PodDisruptionBudget of the pods labelled app=web and waits until it allows so many
-// disruptions.
+// budget creates a PodDisruptionBudget for the pods with the label app=web, and waits until it
+// allows this number of disruptions.
 func (s *space) budget(t *testing.T, minAvailable int, allowed int32) {
 	t.Helper()
 	least := intstr.FromInt(minAvailable)
@@ -223,7 +223,7 @@ func (s *space) watcher(t *testing.T) *Watcher {
 	return w
 }
 
-// until waits, by the Watcher's own signal, for a View in which the condition holds.
+// until waits, by the Watcher's own signal, for a View that satisfies the condition.
 func (w *Watcher) until(t *testing.T, what string, holds func(drain.Snapshot) bool) drain.Snapshot {
 	t.Helper()
 	limit := time.After(waitLimit)
@@ -239,8 +239,8 @@ func (w *Watcher) until(t *testing.T, what string, holds func(drain.Snapshot) bo
 	}
 }
 
-// requests are the space's own requests for changes that the server has answered, as "verb resource
-// code".
+// requests returns the space's own requests for changes that the server has answered, as "verb
+// resource code".
 func (s *space) requests(t *testing.T) []string {
 	t.Helper()
 	events, err := s.AuditEvents(t.Context())
@@ -256,12 +256,12 @@ func (s *space) requests(t *testing.T) []string {
 	return found
 }
 
-// switchable is a connection that a test can spoil.
+// switchable is a connection that a test can break.
 type switchable struct {
 	next  http.RoundTripper
 	spoil atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	watches []context.CancelFunc
 }
 
@@ -280,7 +280,7 @@ func (s *switchable) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
-// cutWatches ends the watches that are open.
+// cutWatches ends all open watches.
 func (s *switchable) cutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +289,7 @@ func (s *switchable) cutWatches() {
 	}
 }
 
-// set replaces the connection; nil mends it.
+// set replaces the connection; nil restores it.
 func (s *switchable) set(spoil func(*http.Request, http.RoundTripper) (*http.Response, error)) {
 	if spoil == nil {
 		s.spoil.Store(nil)
@@ -298,7 +298,7 @@ func (s *switchable) set(spoil func(*http.Request, http.RoundTripper) (*http.Res
 	s.spoil.Store(&spoil)
 }
 
-// spoilable is a client whose connection the test can spoil.
+// spoilable returns a client whose connection the test can break.
 func (s *space) spoilable(t *testing.T) (kubernetes.Interface, *switchable) {
 	t.Helper()
 	line := &switchable{}
@@ -308,7 +308,7 @@ func (s *space) spoilable(t *testing.T) (kubernetes.Interface, *switchable) {
 	return client, line
 }
 
-// loseAnswer carries the request out and reports that the connection was cut.
+// loseAnswer sends the request and then reports that the connection was cut.
 func loseAnswer(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	response, err := next.RoundTrip(r)
 	if err == nil {
@@ -317,7 +317,7 @@ func loseAnswer(r *http.Request, next http.RoundTripper) (*http.Response, error)
 	return nil, errors.New("the connection was cut")
 }
 
-// silent does not answer until the connection is mended; then it was cut.
+// silent does not answer until mended is closed; then it reports that the connection was cut.
 func silent(mended <-chan struct{}) func(*http.Request, http.RoundTripper) (*http.Response, error) {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		select {

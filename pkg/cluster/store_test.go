@@ -20,7 +20,7 @@ import (
 
 const testGroup = "Workers/1"
 
-// recordOf is a record that tells from others by what it has replaced.
+// recordOf returns a record that can be identified by its number of replaced nodes.
 func recordOf(replaced int) record.Record {
 	return record.Record{
 		Version: record.Version, Run: "r1", Started: epoch, Phase: record.PhaseUpgrade, Replaced: replaced,
@@ -36,7 +36,7 @@ func (s *space) save(t *testing.T, store *Store, replaced int) {
 	}
 }
 
-// stored is how many nodes the stored record says were replaced.
+// stored returns the number of replaced nodes in the stored record.
 func (s *space) stored(t *testing.T) int {
 	t.Helper()
 	record, err := NewStore(s.client, s.name, testGroup).LoadRecord(t.Context())
@@ -86,7 +86,8 @@ func testStoreOfManyGroups(t *testing.T, s *space) {
 	}
 }
 
-// testStoreContended tells another actor's record from what is merely beside it.
+// testStoreContended checks that another process's record is distinguished from changes beside the
+// record.
 func testStoreContended(t *testing.T, s *space) {
 	ours, theirs := NewStore(s.client, s.name, testGroup), NewStore(s.client, s.name, testGroup)
 	s.save(t, ours, 1)
@@ -123,8 +124,8 @@ func testStoreContended(t *testing.T, s *space) {
 	}
 }
 
-// testStoreLostAnswer has a write carried out and its answer lost, both when the object is made and
-// when it is changed.
+// testStoreLostAnswer loses the answer to a successful write, when the object is created and when
+// it is changed.
 func testStoreLostAnswer(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	store := NewStore(client, s.name, testGroup)
@@ -134,7 +135,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 			t.Fatalf("an answer that was lost: got error %v", err)
 		}
 		line.set(nil)
-		s.save(t, store, replaced) // as the runner tries again
+		s.save(t, store, replaced) // the runner retries, too
 		if got := s.stored(t); got != replaced {
 			t.Errorf("the record is number %d, want %d", got, replaced)
 		}

@@ -19,8 +19,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// offline is a Watcher that knows the objects and hears of no others: the state of things a moment
-// ago.
+// offline returns a Watcher that knows these objects and gets no updates.
 func offline(objects ...any) *Watcher {
 	w := &Watcher{index: newClusterIndex(), now: time.Now, changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	for _, object := range objects {
@@ -30,7 +29,7 @@ func offline(objects ...any) *Watcher {
 	return w
 }
 
-// told reports which of the two signals were given since it was asked last.
+// told reports which of the two signals were sent since the last call.
 func (w *Watcher) told() (changed, nodes bool) {
 	return len(empty(w.changed)) > 0, len(empty(w.nodes)) > 0
 }
@@ -46,7 +45,7 @@ func empty(c chan struct{}) (got []struct{}) {
 	}
 }
 
-// podsOf writes the pods of a View as "node: pod pod", nodes and pods in order.
+// podsOf returns the pods of a View as "node: pod pod", sorted by node and pod.
 func podsOf(v drain.Snapshot) string {
 	var lines []string
 	for _, node := range slices.Sorted(maps.Keys(v.Pods)) {
@@ -60,7 +59,7 @@ func podsOf(v drain.Snapshot) string {
 	return strings.Join(lines, "; ")
 }
 
-// successor is a pod of the same name after the one before is gone, as a StatefulSet makes them.
+// successor returns a new pod with the name of an old one, as a StatefulSet creates them.
 func successor(name, uid, node string) *corev1.Pod {
 	pod := build.Pod(name, build.On(node))
 	pod.UID = types.UID(uid)
@@ -103,8 +102,8 @@ func TestWatcherPods(t *testing.T) {
 	}
 }
 
-// TestReadinessThatFellIsRemembered: a pod that was ready and then was not counts as ready only after it has been
-// for half a minute, and no longer as one of a workload that it left.
+// TestReadinessThatFellIsRemembered checks that a pod which was unready in between counts as ready only after half a minute. It
+// does not count for a workload that it has left.
 func TestReadinessThatFellIsRemembered(t *testing.T) {
 	named := func(name string) drain.Workload {
 		return drain.Workload{Namespace: "shop", Kind: "StatefulSet", Name: name}
@@ -127,8 +126,8 @@ func TestReadinessThatFellIsRemembered(t *testing.T) {
 	}
 }
 
-// TestViewStays holds a view that was taken to what it said, whatever comes after.
-func TestViewStays(t *testing.T) {
+// TestViewsDoNotChange checks that later events do not change a View.
+func TestViewsDoNotChange(t *testing.T) {
 	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
 	before := w.View()
 	w.storeObject(build.Node("b", "a"), true)
@@ -145,7 +144,7 @@ func TestViewStays(t *testing.T) {
 	}
 }
 
-// Views share their nodes until one changes, so that who joined them once need not do it again.
+// TestViewsShareNodes checks that Views share their nodes until one changes, so that they need to be joined only once.
 func TestViewsShareNodes(t *testing.T) {
 	cases := map[string]struct {
 		happens func(*Watcher)
@@ -209,8 +208,8 @@ func TestWatcherBudgets(t *testing.T) {
 	}
 }
 
-// TestDisruptedPodsAreRemembered for as long as a budget's status could have shown an eviction and
-// shows it no more.
+// TestDisruptedPodsAreRemembered checks that a pod in disruptedPods is remembered for a while after a budget's status no longer
+// shows it.
 func TestDisruptedPodsAreRemembered(t *testing.T) {
 	x, at := newClusterIndex(), epoch
 	web := types.NamespacedName{Namespace: build.Namespace, Name: "web-0"}
@@ -251,7 +250,7 @@ func TestWatcherNamespaces(t *testing.T) {
 	}
 }
 
-// TestWatcherTellsOfNodes has what makes the cloud worth asking, and what does not.
+// TestWatcherTellsOfNodes checks which events are a reason to read the cloud.
 func TestWatcherTellsOfNodes(t *testing.T) {
 	a := build.Node("a", "a")
 	labelled, other := a.DeepCopy(), a.DeepCopy()
@@ -280,8 +279,8 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 	}
 }
 
-// What pods do elsewhere than on cordoned nodes changes nothing that is to be done, unless they
-// come or go: a step for each would be most of what an upgrade costs.
+// TestWatcherTellsOfPodsThatMatter checks that status changes of pods on nodes that are not cordoned cause no step. Such steps
+// would be most of the cost of an upgrade.
 func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
 	fenced := build.Node("fenced", "a")
 	fenced.Spec.Unschedulable = true

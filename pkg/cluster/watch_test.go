@@ -84,7 +84,7 @@ func testWatchDisruptedPods(t *testing.T, s *space) {
 	}
 }
 
-// testForbidden has a user who may read all kinds but one, for each kind in turn.
+// testForbidden uses a user who may read all kinds except one, for each kind in turn.
 func testForbidden(t *testing.T, s *space) {
 	kinds := map[string]string{"nodes": "", "pods": "", "namespaces": "", "poddisruptionbudgets": "policy"}
 	for kind := range kinds {
@@ -109,7 +109,7 @@ func testForbidden(t *testing.T, s *space) {
 	}
 }
 
-// clientOf is the client of a user without rights.
+// clientOf returns a client of a user without permissions.
 func (s *space) clientOf(t *testing.T, user string) kubernetes.Interface {
 	t.Helper()
 	path, err := s.KubeconfigFor(user)
@@ -120,7 +120,7 @@ func (s *space) clientOf(t *testing.T, user string) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.QPS = -1 // as the product's
+	config.QPS = -1 // the product has no limit either
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func (s *space) clientOf(t *testing.T, user string) kubernetes.Interface {
 	return client
 }
 
-// allow gives the user the rights, and waits until the API server knows of them.
+// allow grants the user the permissions, and waits until the API server knows them.
 func (s *space) allow(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	t.Helper()
 	meta, rbac := metav1.ObjectMeta{Name: user}, s.Client().RbacV1()
@@ -159,7 +159,7 @@ func (s *space) allow(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	})
 }
 
-// TestWatchOfAServerThatFails ends, and says what went wrong last.
+// TestWatchOfAServerThatFails checks that the wait ends with the last error.
 func TestWatchOfAServerThatFails(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
@@ -180,7 +180,7 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 	}
 }
 
-// readAll is Read with the pods.
+// readAll returns a View with its pods.
 func readAll(ctx context.Context, client kubernetes.Interface) (drain.Snapshot, error) {
 	v, err := ReadView(ctx, client, time.Now)
 	if err != nil {
@@ -199,7 +199,7 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := func(pods map[string][]*corev1.Pod) string { // others run on the same server
+	one := func(pods map[string][]*corev1.Pod) string { // other tests use the same server
 		return podsOf(drain.Snapshot{Pods: map[string][]*corev1.Pod{node.Name: pods[node.Name]}})
 	}
 	if g, w := one(got.Pods), one(want.Pods); g != w || len(got.Pods[node.Name]) != 2 {
@@ -217,7 +217,7 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 		t.Error("the pods are not trimmed")
 	}
 	others := slices.Collect(maps.Keys(want.Pods))
-	for len(others) <= fewNodes { // so many are not asked for one by one
+	for len(others) <= fewNodes { // more nodes are not listed one by one
 		others = append(others, fmt.Sprintf("no-%d", len(others)))
 	}
 	for _, wanted := range [][]string{{node.Name}, append(others[len(want.Pods):], node.Name)} {
@@ -235,7 +235,8 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 	}
 }
 
-// testReadPages has a server that gives two objects at a time, whatever it is asked for.
+// testReadPages uses a server that returns two objects at a time, whatever the limit of the request
+// is.
 func testReadPages(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	names := []string{"web-0", "web-1", "web-2", "web-3", "web-4"}
@@ -279,7 +280,7 @@ func testReadPages(t *testing.T, s *space) {
 	}
 }
 
-// TestReadOfAServerThatFails names the kind.
+// TestReadOfAServerThatFails checks that the error names the kind.
 func TestReadOfAServerThatFails(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods") {

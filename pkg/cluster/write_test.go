@@ -30,7 +30,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// testOwner is the upgrade that marks nodes in tests.
+// testOwner is the owner that tests write on nodes.
 var testOwner = nodemark.Owner{Namespace: "kube-system", Group: testGroup, Epoch: 3}
 
 func TestNodePatch(t *testing.T) {
@@ -60,8 +60,8 @@ func TestNodePatch(t *testing.T) {
 	}
 }
 
-// marksOf writes down what fencing and draining touch of a node, without what controllers come and
-// go with.
+// marksOf returns what fencing and draining change on a node. It leaves out what controllers add
+// and remove.
 func marksOf(node *corev1.Node) string {
 	node = node.DeepCopy()
 	delete(node.Annotations, "node.alpha.kubernetes.io/ttl")
@@ -74,7 +74,8 @@ func marksOf(node *corev1.Node) string {
 	return string(text)
 }
 
-// testFenceKeepsWhatIsForeign takes a node through a fence, a drain and back.
+// testFenceKeepsWhatIsForeign fences, drains and releases a node, and checks that foreign labels
+// and taints stay.
 func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 	node := s.node(t, "a", func(spec *controlplane.NodeSpec) {
 		spec.Labels = map[string]string{"team": "shop", "example.com/x": ""}
@@ -125,7 +126,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 			known, _ = w.currentNode(node.Name)
 			err := writer.Do(ctx, step.action(known))
 			if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
-				return false, nil // a controller wrote the node at the same time
+				return false, nil // a controller wrote the node at the same moment
 			}
 			return err == nil, err
 		})
@@ -136,7 +137,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 	}
 }
 
-// writerOf is a writer that knows the objects as they were and hears no news of them.
+// writerOf returns a writer that knows the objects as they were and gets no updates.
 func (s *space) writerOf(objects ...any) *Writer {
 	return NewWriter(s.client, offline(objects...), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 }
@@ -169,8 +170,8 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 	}
 }
 
-// testFenceAgainstAnotherWriter has an autoscaler taint the node, and the news of it not arrive
-// before the fence is sent.
+// testFenceAgainstAnotherWriter taints the node as an autoscaler does. The writer does not get this
+// update before it sends the fence.
 func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	before := s.node(t, "a")
 	foreign := []byte(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1","effect":"NoSchedule"}]}}`)
@@ -194,15 +195,15 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	}
 }
 
-// testFenceLeavesNothingToControllers has the node controller see a fence, and another node that
-// was only cordoned.
+// testFenceLeavesNothingToControllers compares a fenced node with a node that was only cordoned,
+// after the node controller has seen both.
 func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 	node, other := s.node(t, "a"), s.node(t, "b")
 	w := s.watcher(t)
 	s.eventually(t, "the fence to be written", func(ctx context.Context) (bool, error) {
 		known, _ := w.currentNode(node.Name)
 		if len(known.Spec.Taints) > 0 {
-			return false, nil // the node has only just become ready
+			return false, nil // the node became ready only now
 		}
 		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(ctx, nodemark.Fence{NodeVersion: nodemark.VersionOf(known)})
 		if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
@@ -228,7 +229,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 	}
 }
 
-// testTakeOver has the holder before send what it decided on before the takeover.
+// testTakeOver sends requests of the previous holder that were decided before the takeover.
 func testTakeOver(t *testing.T, s *space) {
 	before := s.node(t, "a")
 	in := map[string]types.UID{before.Name: before.UID, "gone": "x"}
@@ -282,8 +283,9 @@ func testEvictionThatIsNotSent(t *testing.T, s *space) {
 	}
 }
 
-// testEvictionOfAnotherUID documents why the cache is asked first: the budget is spent before the
-// UID is compared, and stays spent for two minutes although the pod stays (Kubernetes K01).
+// testEvictionOfAnotherUID documents why the watch is checked first. The API server spends the
+// budget before it compares the UID. The budget stays spent for two minutes although the pod stays
+// (Kubernetes K01).
 func testEvictionOfAnotherUID(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")[0]
 	s.budget(t, 1, 1)
@@ -317,8 +319,8 @@ func testRefusedEviction(t *testing.T, s *space) {
 	}
 }
 
-// TestEvictNamesTheUID: an eviction is for the pod that was judged, and not for another that has its name
-// by now.
+// TestEvictNamesTheUID checks that an eviction names the pod that was judged, and not a newer pod
+// with its name.
 func TestEvictNamesTheUID(t *testing.T) {
 	var sent policyv1.Eviction
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -344,8 +346,7 @@ func TestEvictNamesTheUID(t *testing.T) {
 	}
 }
 
-// TestEvictIsSentOnce has a server that asks to be asked again, which client-go would do by itself
-// ten times.
+// TestEvictIsSentOnce uses a server that asks for a retry, which client-go would do ten times.
 func TestEvictIsSentOnce(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		var asked atomic.Int32
@@ -424,7 +425,8 @@ func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
 	}
 }
 
-// TestWriterKeepsAnUnreadableFence refuses to undo what it cannot read, without a request.
+// TestWriterKeepsAnUnreadableFence checks that an unreadable fence is not undone, and that no
+// request is sent.
 func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node := build.Node("a", "a")
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}

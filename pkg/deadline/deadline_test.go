@@ -16,13 +16,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestLate sends requests whose time is over, or will be when the connection is there: none of them
-// arrives whole.
-func TestLate(t *testing.T) {
+// TestLateRequestsAreNotSent sends requests whose deadline has passed, or passes while the
+// connection is opened. None of them arrives completely.
+func TestLateRequestsAreNotSent(t *testing.T) {
 	cases := map[string]struct {
 		left time.Duration // until the deadline
-		slow bool          // the connection takes until then
-		wall bool          // the deadline is one of the wall clock alone
+		slow bool          // opening the connection takes until the deadline
+		wall bool          // only the wall clock reaches the deadline
 		sent bool
 	}{
 		"in time":                           {left: time.Hour, sent: true},
@@ -78,7 +78,7 @@ func TestLate(t *testing.T) {
 
 const text = "evict"
 
-// listener counts the requests that arrive whole.
+// listener counts the requests that arrive completely.
 type listener struct {
 	*httptest.Server
 	whole atomic.Int32

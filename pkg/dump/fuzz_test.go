@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// FuzzRead holds Read to its word: whatever comes in, there is a whole dump or one line of an
-// error, and the same one however the input is cut into reads.
+// FuzzRead checks that any input gives either a whole dump or an error of one line, and the same
+// result however the input is split into reads.
 func FuzzRead(f *testing.F) {
 	seeds := []string{
 		"", listJSON, listYAML, nodeJSON + podJSON, nodeYAML + "---\n" + podJSON, pack(listJSON, 1), pack(listJSON, 2), pack(listYAML, 1),

@@ -21,7 +21,7 @@ const (
 	podJSON  = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"},"spec":{"nodeName":"a"}}`
 
 	listJSON = `{"apiVersion":"v1","items":[` + nodeJSON + `,` + podJSON + `],"kind":"List","metadata":{"resourceVersion":""}}`
-	// listYAML is laid out as kubectl does it: dashes at the left, kind behind the items.
+	// listYAML has kubectl's layout: dashes without indentation, kind after the items.
 	listYAML = `apiVersion: v1
 items:
 - apiVersion: v1
@@ -50,7 +50,7 @@ func pack(text string, times int) string {
 	for range times {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
-		_, _ = w.Write([]byte(text)) // a buffer takes everything
+		_, _ = w.Write([]byte(text)) // writes to a buffer do not fail
 		_ = w.Close()
 		text = b.String()
 	}
@@ -166,7 +166,7 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 	}
 }
 
-// TestScriptIsTheCommand: both print the same kinds.
+// TestScriptIsTheCommand checks that both print the same kinds.
 func TestScriptIsTheCommand(t *testing.T) {
 	lines := strings.Split(Script(), "\n")
 	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
@@ -178,7 +178,7 @@ func TestScriptIsTheCommand(t *testing.T) {
 	}
 }
 
-// TestReadKnowsWhichKindsThereAre: a kind without an object is unknown unless there is an empty list of it.
+// TestReadKnowsWhichKindsThereAre checks that a kind without objects counts as unread unless the dump has an empty list of it.
 func TestReadKnowsWhichKindsThereAre(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
@@ -244,7 +244,7 @@ func TestReadCountsObjectsOneByOne(t *testing.T) {
 	}
 }
 
-// endlessLine is one line that never ends.
+// endlessLine is a reader of one line that never ends.
 type endlessLine byte
 
 func (e endlessLine) Read(p []byte) (int, error) {
@@ -339,13 +339,13 @@ func flip(packed string) string {
 	return string(b)
 }
 
-// before is the text up to the first mention of the mark.
+// before returns the text before the first occurrence of the mark.
 func before(text, mark string) string {
 	head, _, _ := strings.Cut(text, mark)
 	return head
 }
 
-// TestReadRefusesWhatGrows: a small file must not take much time or memory.
+// TestReadRefusesWhatGrows checks that a small file does not need much time or memory.
 func TestReadRefusesWhatGrows(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "YAML aliases expand"},
@@ -365,7 +365,7 @@ func TestReadRefusesWhatGrows(t *testing.T) {
 	}
 }
 
-// TestReadTakesAliases of a size that people write.
+// TestReadTakesAliases checks that aliases of normal size are accepted.
 func TestReadTakesAliases(t *testing.T) {
 	d, err := Read(strings.NewReader("apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &l {pool: w}, annotations: *l}\n"), Limits{}, trim.Object)
 	if err != nil || d.Nodes[0].Labels["pool"] != "w" {
@@ -373,7 +373,7 @@ func TestReadTakesAliases(t *testing.T) {
 	}
 }
 
-// TestOtherVersionsAreNamed: objects of a kind in a version that is not read are not the same as no objects.
+// TestOtherVersionsAreNamed checks that objects in an unsupported version are not treated as if there were none.
 func TestOtherVersionsAreNamed(t *testing.T) {
 	const node = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}`
 	const again = ", which is not read: write it again with kubectl get "

@@ -7,8 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// TestKindsFillObjects keeps one object of each kind: each has a list of Objects of its own, no list is without a kind, and no two kinds
-// are the same.
+// TestKindsFillObjects stores one object of each kind. Each kind must have its own list in Objects, and each list a kind. No two
+// kinds may be the same.
 func TestKindsFillObjects(t *testing.T) {
 	objects, seen := &inventory.Objects{}, map[string]bool{}
 	for _, kind := range inventory.Kinds() {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// G41: free addresses are looked at before nodes are added. There are three outdated nodes and a current one in zone a, of
-// which the first two have two pods with addresses of the subnet, and one outdated node in zone b.
+// TestCheckAddresses checks free addresses before nodes are added (G41). Zone a has three outdated nodes and a current one. Each
+// of the first two has two pods with addresses of the subnet. Zone b has one outdated node.
 func TestCheckAddresses(t *testing.T) {
 	subnet := func(zone, cidr string, free int) nodegroup.Subnet {
 		return nodegroup.Subnet{Zone: zone, CIDR: netip.MustParsePrefix(cidr), Free: free}

@@ -29,7 +29,7 @@ import (
 
 var shared = map[string]string{"app": "web"}
 
-// draw makes three objects of a kind, of which nothing is certain but that they belong together.
+// draw returns three random objects of a kind that are related to each other.
 func draw[T any, P interface {
 	*T
 	metav1.Object
@@ -45,7 +45,7 @@ func draw[T any, P interface {
 	return all
 }
 
-// TestRulesTakeAnyObjects: whatever there is in a cluster, a plan gets an answer.
+// TestRulesTakeAnyObjects checks that a plan gets an answer for any objects.
 func TestRulesTakeAnyObjects(t *testing.T) {
 	found := map[string]bool{}
 	for seed := range int64(400) {
@@ -72,7 +72,7 @@ func TestRulesTakeAnyObjects(t *testing.T) {
 	}
 }
 
-// relate has the objects select, own and hold each other.
+// relate makes the objects select, own and use each other.
 func relate(o *inventory.Objects) {
 	deployment, replicaSet := appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	for i, pod := range o.Pods {

@@ -12,10 +12,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestRulesAreNoNoise holds the catalogue to testdata/apps, applications as charts of wide use render them when nothing is set. What a
-// rule says of more than half of them above Note tells no one what to do first, so its condition is too wide or its severity too high.
-// A StatefulSet's pods are given their claim in the template, which is where a real controller puts it: all of one set have the same.
-func TestRulesAreNoNoise(t *testing.T) {
+// TestRulesAreNotNoisy applies the catalogue to testdata/apps, the default output of widely used charts. If a rule has findings
+// above Note for more than half of them, the user does not know where to start. Then its condition is too wide or its severity
+// too high. In these files the claims of a StatefulSet are in the pod template, where a real controller puts them, so all pods of
+// one set have the same claim.
+func TestRulesAreNotNoisy(t *testing.T) {
 	files, err := filepath.Glob("testdata/apps/*.yaml")
 	if err != nil || len(files) != 20 {
 		t.Fatalf("testdata/apps has %d files: %v", len(files), err)
@@ -35,13 +36,13 @@ func TestRulesAreNoNoise(t *testing.T) {
 	t.Logf("rule and severity, of how many of %d files:\n%s", len(files), &table)
 	for _, rule := range preflight.Catalogue() {
 		if loud := listLoud(firing, rule.ID); 2*len(loud) > len(files) {
-			t.Errorf("%s says more than %s of %d of %d applications: %s", rule.ID, preflight.Note, len(loud), len(files), strings.Join(loud, ", "))
+			t.Errorf("%s has findings above %s in %d of %d applications: %s", rule.ID, preflight.Note, len(loud), len(files), strings.Join(loud, ", "))
 		}
 	}
 }
 
-// listFiring lists the rules that find something in the file, each with the severity of what it finds. Set NOISE to a word in the
-// file's name to have all of it logged.
+// listFiring returns the rules with findings in the file, with the severity of each finding. Set NOISE to a word in the file's
+// name to log all of them.
 func listFiring(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -63,7 +64,7 @@ func listFiring(t *testing.T, file string) []string {
 	return slices.Compact(kinds)
 }
 
-// listLoud lists the files in which the rule finds something above Note.
+// listLoud returns the files in which the rule has findings above Note.
 func listLoud(firing map[string][]string, id string) []string {
 	var loud []string
 	for kind, files := range firing {

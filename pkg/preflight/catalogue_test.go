@@ -24,9 +24,9 @@ import (
 
 var update = flag.Bool("update", false, "Write what the rules find into testdata/rules")
 
-// TestRules holds each rule of the catalogue to manifests as people write them: testdata/rules/PDB001.yaml, of which the lines
-// "# finds: …" say what the rule finds, and testdata/rules/PDB001.pass.yaml, near misses in which it finds nothing. More files of
-// a rule have a word between: PDB001.percent.yaml. Lines "# request: …" are settings of the upgrade; see readRequest.
+// TestRules applies each rule of the catalogue to realistic manifests. In testdata/rules/PDB001.yaml the lines "# finds: …" are
+// the expected findings. testdata/rules/PDB001.pass.yaml has near misses without findings. More files of a rule have a word in
+// between: PDB001.percent.yaml. Lines "# request: …" are settings of the upgrade; see readRequest.
 func TestRules(t *testing.T) {
 	files, err := filepath.Glob("testdata/rules/*.yaml")
 	if err != nil {
@@ -58,7 +58,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestEveryRuleHasManifests: one file in which it finds something, and one with near misses.
+// TestEveryRuleHasManifests checks that each rule has a file with findings and a file with near misses.
 func TestEveryRuleHasManifests(t *testing.T) {
 	for _, rule := range preflight.Catalogue() {
 		for _, pattern := range []string{rule.ID + "*.yaml", rule.ID + ".pass*.yaml"} {
@@ -71,7 +71,8 @@ func TestEveryRuleHasManifests(t *testing.T) {
 	}
 }
 
-// TestRulesReadKindsOfTheTable: a check reads every kind that a rule names, so that a misspelled kind is not taken for one that was read.
+// TestRulesReadKindsOfTheTable checks that a check reads every kind that a rule names. A misspelled kind would otherwise count as
+// read.
 func TestRulesReadKindsOfTheTable(t *testing.T) {
 	for _, rule := range preflight.Catalogue() {
 		for _, resource := range slices.Concat(rule.Reads, rule.More) {
@@ -97,7 +98,7 @@ func describeFindings(found []preflight.Finding) []string {
 	return lines
 }
 
-// linesAfter are the rests of the lines that begin so.
+// linesAfter returns the rest of each line that begins with the prefix.
 func linesAfter(text []byte, prefix string) []string {
 	var rests []string
 	for line := range strings.Lines(string(text)) {
@@ -123,7 +124,7 @@ func writeFindings(t *testing.T, file string, text []byte, found []string) {
 	}
 }
 
-// readScene makes the cluster of the manifests: nodes without the label image=v2 are outdated.
+// readScene builds the cluster of the manifests. Nodes without the label image=v2 are outdated.
 func readScene(t *testing.T, text []byte) *preflight.Scene {
 	t.Helper()
 	d, err := manifest.Read(text)
@@ -154,8 +155,8 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 	return preflight.NewScene(w, facts, &d.Objects)
 }
 
-// readRequest reads the settings: "# request: window 3", surge, drain-timeout, strategy; "# request: kubelet v1.35.0" and the like
-// are of the group.
+// readRequest reads the settings of the request: "# request: window 3", surge, drain-timeout, strategy. Settings like "# request:
+// kubelet v1.35.0" change the group.
 func readRequest(t *testing.T, text []byte, w *upgrade.World) record.Request {
 	t.Helper()
 	r := record.Request{Group: "workers", Strategy: record.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: record.Duration{Duration: 15 * time.Minute}, OnTimeout: record.Fail}
@@ -185,7 +186,7 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) record.Request {
 			w.Group.Wanted.Kubernetes = value
 		case "zones":
 			w.Group.Zones = strings.Fields(value)
-		case "missing", "denied", "denied-read", "unverified", "delay": // of which facts tell
+		case "missing", "denied", "denied-read", "unverified", "delay": // facts read these
 		case "refusal":
 			w.Group.Refusal = value
 		default:

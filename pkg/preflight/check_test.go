@@ -22,7 +22,7 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// group is a node group of an outdated node "old" and a current node "new".
+// group returns a node group with an outdated node "old" and a current node "new".
 func group(provider string) *upgrade.World {
 	return &upgrade.World{
 		Now: start, Group: nodegroup.Group{Name: "workers", Provider: provider},
@@ -30,7 +30,7 @@ func group(provider string) *upgrade.World {
 	}
 }
 
-// on puts pods on the member of the name.
+// on puts pods on the member with the name.
 func on(w *upgrade.World, name string, pods ...*corev1.Pod) *upgrade.World {
 	for i := range w.Members {
 		if w.Members[i].Name() == name {
@@ -40,7 +40,7 @@ func on(w *upgrade.World, name string, pods ...*corev1.Pod) *upgrade.World {
 	return w
 }
 
-// codes writes findings as "rule severity node object".
+// codes returns the findings as "rule severity node object".
 func codes(found []preflight.Finding) []string {
 	var all []string
 	for _, f := range found {
@@ -84,7 +84,7 @@ func TestVersion(t *testing.T) {
 				t.Fatalf("got %q, want %q", got, want)
 			}
 			if c.refused && (!strings.Contains(found[0].Message, c.target) || !strings.Contains(found[0].Message, c.server)) {
-				t.Errorf("%q names not both versions", found[0].Message)
+				t.Errorf("%q does not name both versions", found[0].Message)
 			}
 		})
 	}
@@ -152,8 +152,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// everything tolerates all taints, cordon that of a cordon alone, and fence the fence's own of a
-// provider.
+// everything tolerates all taints, cordon only the taint of a cordon, and fence the fence's taint of a provider.
 var everything = build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})
 
 func cordon(pod *corev1.Pod) {
@@ -164,7 +163,7 @@ func fence(provider string) func(*corev1.Pod) {
 	return build.Tolerating(corev1.Toleration{Key: nodegroup.FenceTaint(provider).Key, Operator: corev1.TolerationOpExists})
 }
 
-// podCase is one pod on the outdated node of a group, under budgets.
+// podCase is one pod on the outdated node of a group, with its budgets.
 type podCase struct {
 	pod     []func(*corev1.Pod)
 	budgets []*policyv1.PodDisruptionBudget
@@ -240,7 +239,7 @@ func podCases() map[string]podCase {
 	return cases
 }
 
-// closedBudgetCases are those of budgets that cannot be computed, or that count none or one.
+// closedBudgetCases returns the cases of budgets that cannot be computed, or that count no pods or one pod.
 func closedBudgetCases() map[string]podCase {
 	type pods = []func(*corev1.Pod)
 	type pdbs = []*policyv1.PodDisruptionBudget
@@ -262,17 +261,18 @@ func closedBudgetCases() map[string]podCase {
 	}
 }
 
-// wishing gives the pod Cluster API's label.
+// wishing sets Cluster API's label on the pod.
 func wishing(value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
 }
 
-// annotated gives the pod an annotation.
+// annotated sets an annotation on the pod.
 func annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestWishesSayWhatHappens to the pod, and name it as the blocker only where it is waited for.
+// TestWishesSayWhatHappens checks that the finding says what happens to the pod, and names the pod as the blocker only if the
+// drain waits for it.
 func TestWishesSayWhatHappens(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
 		"skip":           {"stays and goes down with its node", ""},
@@ -289,9 +289,9 @@ func TestWishesSayWhatHappens(t *testing.T) {
 	}
 }
 
-// TestCloudsLookAtNoWishes: a cloud that drains nodes itself evicts pods whose owners ask for another drain, and
-// the finding says so. It advises no label, which that cloud does not read.
-func TestCloudsLookAtNoWishes(t *testing.T) {
+// TestCloudDrainsIgnoreWishes checks the finding about pods whose owners ask for a special drain, if a cloud drains the nodes
+// itself and evicts them like any other. The finding advises no label, because that cloud does not read it.
+func TestCloudDrainsIgnoreWishes(t *testing.T) {
 	for _, value := range []string{"skip", "wait-completed"} {
 		w := podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old")
 		w.Group.Provider, w.Request.Strategy = "aws", record.Delegated
@@ -303,8 +303,8 @@ func TestCloudsLookAtNoWishes(t *testing.T) {
 	}
 }
 
-// TestProtectionSaysWhatHappens to a pod whose owner asks autoscalers not to disrupt it: by its
-// annotation and, only where it is waited for, as the blocker.
+// TestProtectionSaysWhatHappens checks the finding about a pod whose owner asks autoscalers not to disrupt it. It names the
+// annotation, and the pod as the blocker only if the drain waits for it.
 func TestProtectionSaysWhatHappens(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},
@@ -319,7 +319,7 @@ func TestProtectionSaysWhatHappens(t *testing.T) {
 	}
 }
 
-// syncFailed has the disruption controller fail to compute the budget's status.
+// syncFailed sets the status that the disruption controller writes if it cannot compute the budget.
 func syncFailed(message string) func(*policyv1.PodDisruptionBudget) {
 	return func(budget *policyv1.PodDisruptionBudget) {
 		budget.Status.DisruptionsAllowed = 0
@@ -329,7 +329,7 @@ func syncFailed(message string) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// neverSeen is a budget whose status the disruption controller has never computed.
+// neverSeen sets the status of a budget that the disruption controller has never computed.
 func neverSeen(budget *policyv1.PodDisruptionBudget) { budget.Status.ObservedGeneration = 0 }
 
 func static(pod *corev1.Pod) {
@@ -346,8 +346,8 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestCurrentNodesAreNotChecked has every case once more on the current node, which stays: what
-// cannot be drained there is no one's trouble (AKS#4805).
+// TestCurrentNodesAreNotChecked runs every case on the current node, which stays. Pods that cannot be drained there do not matter
+// (AKS#4805).
 func TestCurrentNodesAreNotChecked(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
@@ -358,8 +358,8 @@ func TestCurrentNodesAreNotChecked(t *testing.T) {
 	}
 }
 
-// TestFindingsAreForPeople holds each finding to a message, an object and what to do.
-func TestFindingsAreForPeople(t *testing.T) {
+// TestFindingsNameObjectAndRemedy checks that each finding has a message, an object and a remedy.
+func TestFindingsNameObjectAndRemedy(t *testing.T) {
 	for name, c := range podCases() {
 		for _, f := range preflight.CheckUpgrade(c.world("old"), preflight.Facts{}) {
 			if f.Message == "" || f.Object == "" || f.Remedy == "" || f.String() != f.Object+": "+f.Message+": "+f.Remedy {

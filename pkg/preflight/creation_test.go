@@ -7,8 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestRefusedCreations has the words of the API server, as TestCreations of pkg/cluster reads them. A quota that one more pod exceeds
-// refuses for good only where the new pod comes first, or where more is used than is allowed already.
+// TestRefusedCreations uses the API server's messages, which TestCreations of pkg/cluster reads from a real one. If one more pod
+// would exceed a quota, the refusal is permanent only if the new pod comes first, or if more is used than allowed already.
 func TestRefusedCreations(t *testing.T) {
 	quota := func(used, limited string) string {
 		return `pods "web-x" is forbidden: exceeded quota: q, requested: pods=1,requests.cpu=500m, used: ` + used + ", limited: " + limited

@@ -63,8 +63,8 @@ func TestFitStrategy(t *testing.T) {
 	}
 }
 
-// TestPlanNamesTheStrategyThatFits: a plan names a better strategy if the one that was asked for does not suit
-// the pods. It names none if the group cannot be upgraded by the better one, or if that is surge.
+// TestPlanNamesTheStrategyThatFits checks that a plan names a better strategy if the requested one does not suit the pods. It
+// names none if the group does not support the better one, or if the better one is surge.
 func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 	twoHours := int64(7200)
 	slow := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &twoHours }

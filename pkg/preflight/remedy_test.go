@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// advised are the flags of remedies, and what they set.
+// advised are the flags in remedies and their effect on the settings.
 var advised = map[string]func(*upgrade.Settings, string){
 	"max-surge":              func(s *upgrade.Settings, _ string) { s.MaxSurge = &nodegroup.Quantity{N: 3} },
 	"settle":                 func(s *upgrade.Settings, _ string) { s.Settle = new(time.Minute) },
@@ -27,17 +27,17 @@ var advised = map[string]func(*upgrade.Settings, string){
 	"implicit-budgets":       func(s *upgrade.Settings, _ string) { s.NoImplicitBudgets = true },
 	"update-strategy":        func(s *upgrade.Settings, value string) { s.UpdateStrategy = value },
 	"strategy":               func(s *upgrade.Settings, value string) { s.Strategy = record.Strategy(value) },
-	"update-config":          func(*upgrade.Settings, string) {}, // of the cloud's own command, with the two that name the group
+	"update-config":          func(*upgrade.Settings, string) {}, // an option of the cloud's command, like the two below
 	"cluster-name":           func(*upgrade.Settings, string) {},
 	"nodegroup-name":         func(*upgrade.Settings, string) {},
-	"force":                  func(*upgrade.Settings, string) {}, // of kubectl
+	"force":                  func(*upgrade.Settings, string) {}, // an option of kubectl
 	"previous":               func(*upgrade.Settings, string) {},
 }
 
 var flagForm = regexp.MustCompile(`--([a-z-]+)(?:=([a-z0-9]+))?`)
 
-// TestRemediesNameFlagsThatAreTaken: no rule advises a flag that the upgrade would refuse, whatever
-// upgrades the group and in whichever way.
+// TestRemediesNameFlagsThatAreTaken checks that no rule advises a flag that the upgrade would
+// refuse, for every provider and strategy.
 func TestRemediesNameFlagsThatAreTaken(t *testing.T) {
 	managed := nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}, DrainTimeout: 15 * time.Minute, Settle: time.Minute, ChangeWidth: "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=NUMBER"}
 	minimal := managed
@@ -112,7 +112,7 @@ func checkAdvice(t *testing.T, where, remedy string, flag []int, settings upgrad
 		t.Errorf("%s: the test does not know --%s", where, name)
 		return
 	}
-	if strings.HasSuffix(remedy[:flag[0]], "leave ") || strings.HasSuffix(remedy[:flag[0]], "without ") { // what was passed
+	if strings.HasSuffix(remedy[:flag[0]], "leave ") || strings.HasSuffix(remedy[:flag[0]], "without ") { // the remedy names a flag that was passed
 		return
 	}
 	if strings.Contains(remedy, "without --update-strategy=minimal") {

@@ -13,7 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// G21: externalTrafficPolicy: Local does not go with nodes that are drained side by side.
+// TestCheckServices checks G21: with externalTrafficPolicy: Local, several nodes must not be
+// drained concurrently.
 func TestCheckServices(t *testing.T) {
 	const local = corev1.ServiceExternalTrafficPolicyLocal
 	cases := map[string]struct {

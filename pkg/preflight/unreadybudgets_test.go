@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// unreadyFor makes a pod that has not been ready for so long.
+// unreadyFor makes a pod unready for this duration.
 func unreadyFor(d time.Duration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		build.Unready(pod)
@@ -25,7 +25,7 @@ func unreadyFor(d time.Duration) func(*corev1.Pod) {
 	}
 }
 
-// waiting has the first container of an unready pod wait for a reason.
+// waiting sets the reason why the first container of an unready pod waits.
 func waiting(reason string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		unreadyFor(time.Second)(pod)
@@ -33,7 +33,7 @@ func waiting(reason string) func(*corev1.Pod) {
 	}
 }
 
-// refused makes a pod for which the scheduler has just found no node.
+// refused makes a pod that the scheduler has just tried to place without success.
 func refused(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.CreationTimestamp = "", metav1.Time{Time: start}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
@@ -49,8 +49,8 @@ func needing(pods int32) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// TestClosedBudgets has a ready pod on the outdated node, and others of its budget elsewhere in the cluster:
-// what they are like decides whether the budget opens by itself (PDB001, PDB006, PDB007).
+// TestClosedBudgets uses a ready pod on the outdated node, and other pods of its budget elsewhere in the cluster. The state of
+// these pods decides whether the budget opens by itself (PDB001, PDB006, PDB007).
 func TestClosedBudgets(t *testing.T) {
 	type change = func(*corev1.Pod)
 	spent := build.Counts(3, 2, 2)
@@ -129,7 +129,8 @@ func TestClosedBudgets(t *testing.T) {
 	}
 }
 
-// TestNeedsAllObjects: an open budget does not, so that an upgrade starts without reading all pods, and a pod with a claim does.
+// TestNeedsAllObjects checks that a pod with a claim needs all objects, and a pod with an open budget does not. So an upgrade
+// with open budgets starts without reading all pods.
 func TestNeedsAllObjects(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	directory := build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// asker is what others ask of a site's upgrade.
+// asker is the requests to a site's upgrade.
 type asker struct {
 	mu      sync.Mutex
 	asked   record.Asked
@@ -33,8 +33,8 @@ func (a *asker) ask(verb record.Verb, run string) {
 	signal(a.changed)
 }
 
-// TestAskedIsObeyedAtOnce has an upgrade wait for a budget when another actor asks something of it.
-func TestAskedIsObeyedAtOnce(t *testing.T) {
+// TestRequestsAreObeyedImmediately sends a request to an upgrade that waits for a budget.
+func TestRequestsAreObeyedImmediately(t *testing.T) {
 	const when = 5 * time.Second
 	cases := map[string]struct {
 		verb   record.Verb
@@ -55,7 +55,7 @@ func TestAskedIsObeyedAtOnce(t *testing.T) {
 				s := newSite(t, 2)
 				r, asks := s.runner(), &asker{changed: make(chan struct{}, 1)}
 				r.Asks = asks
-				if c.result != record.Paused { // a pause lets the node finish that was started
+				if c.result != record.Paused { // a pause lets a started node finish
 					s.budgets = spent()
 				}
 				s.addPods("old-1", 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestOneClock carries an upgrade out on a machine whose clock is ahead of the server's, and behind it: what is on record goes by the
-// server's, and the upgrade takes as long as on a machine whose clock is right. A drain that is stuck is given up at its end.
+// TestOneClock carries out an upgrade on a machine whose clock is ahead of the server's or behind it. The times in the record
+// must be the server's, and the upgrade must take as long as with a right clock. Its last drain is stuck until the timeout.
 func TestOneClock(t *testing.T) {
 	for _, wrong := range []time.Duration{0, time.Hour, -time.Hour, 30 * 24 * time.Hour} {
 		t.Run(wrong.String(), func(t *testing.T) {

@@ -22,12 +22,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// apiServer answers for Deployments, whose scale is the number in their name, and notes which were asked for. Answers wait until
-// gate is closed.
+// apiServer answers for Deployments, whose scale is the number in their name, and records which were requested. Answers wait
+// until gate is closed.
 type apiServer struct {
 	gate chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	asked []string
 }
 
@@ -48,10 +48,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // a client that went away fails the test by itself
+	_ = json.NewEncoder(w).Encode(answer) // if the client has gone, the test fails anyway
 }
 
-// takeAsked returns what was asked for since it was called last, by name.
+// takeAsked returns the requested names since the last call, sorted.
 func (a *apiServer) takeAsked() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *apiServer) takeAsked() []string {
 	return asked
 }
 
-// newControllerRun is a run that reads controllers from an API server.
+// newControllerRun returns a run that reads controllers from an API server.
 func newControllerRun(t *testing.T) (*run, *apiServer) {
 	t.Helper()
 	api := &apiServer{gate: make(chan struct{})}
@@ -82,7 +82,7 @@ func newControllerRun(t *testing.T) (*run, *apiServer) {
 	}, api
 }
 
-// workloads are Deployments of 1, 2, … pods.
+// workloads returns Deployments of 1, 2, … pods.
 func workloads(n int) []drain.Workload {
 	var all []drain.Workload
 	for i := range n {
@@ -91,7 +91,7 @@ func workloads(n int) []drain.Workload {
 	return all
 }
 
-// book books so many answers.
+// book records n answers.
 func (s *run) book(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -104,7 +104,8 @@ func (s *run) book(t *testing.T, n int) {
 	}
 }
 
-// TestControllersAreReadFourAtOnce: no more are read at the same time, none is read twice meanwhile, and the others come later.
+// TestControllersAreReadFourAtOnce checks that at most four are read concurrently, none is read twice in that time, and the
+// others follow later.
 func TestControllersAreReadFourAtOnce(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(6)}
@@ -134,9 +135,9 @@ func TestControllersAreReadFourAtOnce(t *testing.T) {
 	}
 }
 
-// TestControllersHaveTheirTime: a controller is read when its workload has lacked pods for a second, and not for each pod that
-// moves.
-func TestControllersHaveTheirTime(t *testing.T) {
+// TestControllersAreReadAfterASecond checks that a controller is read only if its workload has lacked pods for a second, and not
+// for each pod that moves.
+func TestControllersAreReadAfterASecond(t *testing.T) {
 	s, api := newControllerRun(t)
 	close(api.gate)
 	clear(s.controllers.since)
@@ -162,13 +163,14 @@ func TestControllersHaveTheirTime(t *testing.T) {
 	}
 }
 
-// TestControllersAreReadAgain: an answer counts for five seconds from when it was asked for, and is forgotten once no one asks.
+// TestControllersAreReadAgain checks that an answer is valid for five seconds from its request, and is forgotten when no step
+// asks for it.
 func TestControllersAreReadAgain(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(2)}
 	before := time.Now().Round(0)
 	s.readControllers(t.Context(), step)
-	time.Sleep(50 * time.Millisecond) // the answer is later than the question
+	time.Sleep(50 * time.Millisecond) // the answer must come later than the request
 	after := time.Now()
 	close(api.gate)
 	s.book(t, 2)
@@ -190,13 +192,13 @@ func TestControllersAreReadAgain(t *testing.T) {
 		t.Errorf("asked again for %v, want %s, whose answer is five seconds old", asked, second.Name)
 	}
 	step.Unscaled = step.Unscaled[:1]
-	s.adoptStep(step) // the workload of the other may be scaled meanwhile
+	s.adoptStep(step) // the workload of the other one may be scaled in between
 	if known := slices.Collect(maps.Keys(s.controllers.known)); !slices.Equal(known, []drain.Workload{first}) {
 		t.Errorf("known are %v, want only the one that is still asked for", known)
 	}
 }
 
-// TestControllersWithoutReader: without a reader nothing is asked, and nothing is due.
+// TestControllersWithoutReader checks that nothing is read or due without a reader.
 func TestControllersWithoutReader(t *testing.T) {
 	s, _ := newControllerRun(t)
 	s.Controllers = nil

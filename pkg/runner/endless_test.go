@@ -15,9 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestFailuresEnd has what an upgrade reads again and again fail from some time on, with an answer that invites to try again: it is told
-// soon, and the upgrade ends.
-func TestFailuresEnd(t *testing.T) {
+// TestPermanentFailuresEndTheUpgrade makes reads of a running upgrade fail from some time on, with an answer that suggests a
+// retry. The user must be told soon, and the upgrade must end.
+func TestPermanentFailuresEndTheUpgrade(t *testing.T) {
 	const from = time.Minute
 	cases := map[string]struct {
 		arrange func(*site, *Runner)
@@ -53,7 +53,7 @@ func TestFailuresEnd(t *testing.T) {
 				s.addPods("old-2", 1)
 				r := s.runner(surge(1), func(r *record.Request) { r.BootTimeout = record.Duration{Duration: 24 * time.Hour} })
 				s.onDo = func(_ context.Context, action nodegroup.Action) error {
-					if _, launch := action.(nodegroup.AddCapacity); launch { // and the upgrade waits for what comes of it
+					if _, launch := action.(nodegroup.AddCapacity); launch { // the upgrade then waits for its result
 						return &cloud.Error{Outcome: nodegroup.OutcomeUnclear, Err: errors.New("no answer from AWS in time")}
 					}
 					return nil

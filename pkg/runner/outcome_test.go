@@ -27,16 +27,16 @@ var (
 	budgets = schema.GroupResource{Group: "policy", Resource: "poddisruptionbudget"}
 )
 
-// overBudget is how the eviction API refuses (eviction.go, checkAndDecrement): Retry-After 0 is
-// none.
+// overBudget returns the refusal of the eviction API (eviction.go, checkAndDecrement). A
+// Retry-After of 0 means none.
 func overBudget(why string, retryAfter int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
 	return err
 }
 
-// endingNamespace is how admission refuses to create anything there
-// (namespace/lifecycle/admission.go).
+// endingNamespace returns the refusal of admission to create anything in a namespace that is being
+// deleted (namespace/lifecycle/admission.go).
 func endingNamespace() error {
 	err := apierrors.NewForbidden(pods, "web-0", errors.New("unable to create new content in namespace shop because it is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
@@ -45,7 +45,7 @@ func endingNamespace() error {
 	return err
 }
 
-// twoBudgets is the one status that the eviction API writes by hand, without a reason.
+// twoBudgets returns the only status that the eviction API builds by hand, without a reason.
 func twoBudgets() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
@@ -53,7 +53,8 @@ func twoBudgets() error {
 	}}
 }
 
-// deniedByWebhook has the code and reason that the webhook chose (webhook/errors/statuserror.go).
+// deniedByWebhook returns an answer with the code and reason that the webhook chose
+// (webhook/errors/statuserror.go).
 func deniedByWebhook(code int32, reason metav1.StatusReason) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason,
@@ -61,7 +62,7 @@ func deniedByWebhook(code int32, reason metav1.StatusReason) error {
 	}}
 }
 
-// deniedByPolicy is a ValidatingAdmissionPolicy's answer with the reason it has by default
+// deniedByPolicy returns the answer of a ValidatingAdmissionPolicy with the default reason
 // (policy/validating/dispatcher.go).
 func deniedByPolicy() error {
 	err := apierrors.NewForbidden(pods, "web-0",
@@ -70,15 +71,15 @@ func deniedByPolicy() error {
 	return err
 }
 
-// throttled is what client-go makes of the plain text with which priority and fairness refuses.
+// throttled returns client-go's error for the plain text with which priority and fairness refuses.
 func throttled() error {
 	return apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "post", pods, "web-0", "Too many requests, please try again later.", 1, true)
 }
 
 func cut(err error) error { return &url.Error{Op: "Post", URL: "https://10.0.0.1/api/v1", Err: err} }
 
-// TestSortEvictions has a case for each row of the table of answers (Kubernetes K10).
-func TestSortEvictions(t *testing.T) {
+// TestClassifyEvictionAnswers has a case for each row of the table of answers (Kubernetes K10).
+func TestClassifyEvictionAnswers(t *testing.T) {
 	uid := errors.New("the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated")
 	cases := map[string]struct {
 		err   error
@@ -115,8 +116,8 @@ func TestSortEvictions(t *testing.T) {
 	}
 }
 
-// TestSortOthers has the answers that any request may get.
-func TestSortOthers(t *testing.T) {
+// TestClassifyOtherAnswers has the answers that any request may get.
+func TestClassifyOtherAnswers(t *testing.T) {
 	cases := map[string]struct {
 		err   error
 		want  nodegroup.Outcome
@@ -217,8 +218,9 @@ func TestBackoffBounds(t *testing.T) {
 	})
 }
 
-// TestBackoffIsDrawn holds waits apart: many nodes refused at once must not come back at once.
-func TestBackoffIsDrawn(t *testing.T) {
+// TestBackoffIsJittered checks that pauses differ, so that many nodes that were refused together
+// are not retried together.
+func TestBackoffIsJittered(t *testing.T) {
 	for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeRefused, nodegroup.OutcomeLater} {
 		waits := map[time.Duration]bool{}
 		for range 20 {

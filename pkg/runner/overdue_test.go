@@ -14,8 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// leased has the site's runner hold a lease that is renewed every ten seconds, but not from gap to
-// again.
+// leased gives the site's runner a lease that is renewed every ten seconds, except between gap and again.
 func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
 	const every, duration = 10 * time.Second, time.Minute
 	r.Expires = func() time.Time {
@@ -28,7 +27,7 @@ func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
 	return r
 }
 
-// told are the moments at which the API server was first said to be waited for, and first no more, and what was said.
+// told is when the status first and last said that it waits for the API server, and its text.
 type told struct {
 	from, to time.Duration
 	text     string
@@ -50,7 +49,7 @@ func (s *site) listen(r *Runner) *told {
 	return heard
 }
 
-// TestAnOverdueLeaseIsTold has nothing change while the API server is out of reach.
+// TestAnOverdueLeaseIsTold checks the status while the API server cannot be reached and nothing else changes.
 func TestAnOverdueLeaseIsTold(t *testing.T) {
 	const gap, again = 32 * time.Second, 70 * time.Second // the last renewal is at 30s
 	cases := map[string]func(*site){
@@ -64,7 +63,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 			}
 			s.onDo = func(_ context.Context, a nodegroup.Action) error {
 				if _, ok := a.(schedule.Eviction); ok && time.Since(s.began) < gap {
-					time.Sleep(gap - time.Since(s.began)) // after it there is something to write
+					time.Sleep(gap - time.Since(s.began)) // after the gap the record must be written
 				}
 				return nil
 			}
@@ -108,7 +107,7 @@ func TestALeaseThatIsRenewedCostsFewSteps(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
 			before := len(s.steps)
-			signal(s.changed) // one more step; the runner comes after what was just read
+			signal(s.changed) // causes one more step, so that the runner is past its last read
 			time.Sleep(5 * time.Minute)
 			synctest.Wait()
 			if steps := len(s.steps) - before; steps > 5*6+10 {
@@ -116,7 +115,7 @@ func TestALeaseThatIsRenewedCostsFewSteps(t *testing.T) {
 			}
 		})
 		if heard.from != 0 {
-			t.Errorf("the API server was said to be waited for after %s", heard.from)
+			t.Errorf("the status said after %s that it waits for the API server", heard.from)
 		}
 	})
 }

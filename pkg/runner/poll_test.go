@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// observe runs an upgrade for a while, lets the test look at it, and stops it.
+// observe runs an upgrade for a while, calls look, and stops the upgrade.
 func (s *site) observe(t *testing.T, r *Runner, look func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -27,10 +27,10 @@ func (s *site) observe(t *testing.T, r *Runner, look func()) {
 	<-ended
 }
 
-// lastTwo are the last two questions.
+// lastTwo returns the last two readings.
 func lastTwo(at []time.Duration) []time.Duration { return at[len(at)-2:] }
 
-// pauses are the times between one question and the next, from the given moment on.
+// pauses returns the times between readings, from the given moment on.
 func pauses(at []time.Duration, from time.Duration) []time.Duration {
 	var between []time.Duration
 	for i := 1; i < len(at); i++ {
@@ -49,7 +49,7 @@ func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.instances["i-stuck"] = nodegroup.Instance{ID: "i-stuck", Zone: "a", State: nodegroup.InstancePending}
-				return cut(errors.New("no answer")) // it is there, and it never becomes a node
+				return cut(errors.New("no answer")) // the instance exists and never becomes a node
 			}
 			return nil
 		}
@@ -66,8 +66,8 @@ func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget: nothing is under way in
-// the cloud.
+// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget, while nothing is in
+// progress in the cloud.
 func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -96,8 +96,8 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 	})
 }
 
-// TestCloudIsAskedAfterAChange has a launch: the cloud is asked as soon as it was answered, and a
-// second later, since it may not have shown it at once.
+// TestCloudIsAskedAfterAChange checks that the cloud is read right after a launch was answered, and
+// again a second later, because the first reading may not show the launch.
 func TestCloudIsAskedAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -121,7 +121,8 @@ func TestCloudIsAskedAfterAChange(t *testing.T) {
 	})
 }
 
-// TestNodesThatChangeAllTheTime must not put the question off for ever.
+// TestNodesThatChangeAllTheTime checks that constant changes of nodes do not delay the next reading
+// forever.
 func TestNodesThatChangeAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -159,7 +160,7 @@ func TestSilentCloud(t *testing.T) {
 		}
 		finish(t, r)
 		if time.Since(s.began) < to {
-			t.Errorf("ended after %s without the cloud's word", time.Since(s.began))
+			t.Errorf("ended after %s without an answer of the cloud", time.Since(s.began))
 		}
 		failed := 0
 		for _, err := range s.polled {
@@ -168,7 +169,7 @@ func TestSilentCloud(t *testing.T) {
 			}
 		}
 		if failed < 10 || failed == len(s.polled) {
-			t.Errorf("%d of %d polls were told to have failed", failed, len(s.polled))
+			t.Errorf("%d of %d polls were reported as failed", failed, len(s.polled))
 		}
 	})
 }
@@ -192,11 +193,12 @@ func TestPollsDoNotOverlap(t *testing.T) {
 			return nil
 		}
 		finish(t, s.runner(surge(1)))
-		time.Sleep(long) // the last one may outlive the upgrade
+		time.Sleep(long) // the last reading may end after the upgrade
 	})
 }
 
-// TestQuestionsMayFollowEachOther for a moment, not for long.
+// TestQuestionsMayFollowEachOther checks that readings may follow each other without a pause only
+// for a moment.
 func TestQuestionsMayFollowEachOther(t *testing.T) {
 	now := time.Now()
 	ago := func(ages ...time.Duration) (asks []time.Time) {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// logbook notes the pods whose evictions it is asked for, in the order in which it is.
+// logbook records the pods in the order in which it is asked to evict them.
 type logbook struct {
 	sync.Mutex
 	pods []string
@@ -27,9 +27,9 @@ func (l *logbook) Do(_ context.Context, action nodegroup.Action) error {
 	return nil
 }
 
-// The most urgent eviction is decided first and has to be the first that the API server gets.
-// Whoever is preempted in the moment of sending may be overtaken, so one burst of several has to be
-// in order.
+// TestRequestsGoOutAsDecided checks that the API server gets the most urgent eviction first, in the
+// order of the decisions. A goroutine that is preempted while it sends may be overtaken, so only
+// one of several bursts must be in order.
 func TestRequestsGoOutAsDecided(t *testing.T) {
 	var sent []string
 	for range 20 {

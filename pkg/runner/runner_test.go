@@ -22,12 +22,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// spent is a budget over the pods of a site that allows nothing for now.
+// spent returns a budget over the pods of a site that allows no eviction at the moment.
 func spent() []*policyv1.PodDisruptionBudget {
 	return []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 2, 2))}
 }
 
-// finish runs an upgrade that must reach its goal.
+// finish runs an upgrade that must succeed.
 func finish(t *testing.T, r *Runner) record.Record {
 	t.Helper()
 	rec, err := r.Run(t.Context())
@@ -37,8 +37,8 @@ func finish(t *testing.T, r *Runner) record.Record {
 	return rec
 }
 
-// TestRunReplacesEveryNode goes through a whole upgrade. The site holds the runner to storing the
-// record before each action that rests on it.
+// TestRunReplacesEveryNode runs a whole upgrade. The site checks that the runner stores the record before each action that
+// depends on it.
 func TestRunReplacesEveryNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
@@ -75,8 +75,8 @@ func TestRunWithNothingToDo(t *testing.T) {
 	})
 }
 
-// TestActionInFlightIsNotBegunAgain lets much happen while answers are out; the site notices what
-// is begun twice.
+// TestActionInFlightIsNotBegunAgain makes many events happen while answers are missing. The site reports actions that begin
+// twice.
 func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -109,8 +109,8 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
-// What there is no room for at once is sent as soon as there is: of nodes that are empty together
-// the last is terminated after the first, not when it is noticed that nothing came of it.
+// TestRequestsWaitForRoom checks that requests above the limit are sent as soon as others end. If many nodes are empty, the last
+// one is terminated right after the first, and not only when a timeout is noticed.
 func TestRequestsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = toCloud + 1
@@ -129,7 +129,7 @@ func TestRequestsWaitForRoom(t *testing.T) {
 	})
 }
 
-func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
+func TestFailedSaveIsRetriedBeforeActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		left := 4
@@ -151,9 +151,9 @@ func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
 	})
 }
 
-// TestDecisionsThatWereStoredLate are made again before anything is done: what they rest on may have changed, or the user has
-// asked for an end.
-func TestDecisionsThatWereStoredLate(t *testing.T) {
+// TestLateStoredDecisionsAreDropped checks that a decision whose record was stored late is made again. The cluster may have
+// changed in between, or the user may have interrupted the upgrade.
+func TestLateStoredDecisionsAreDropped(t *testing.T) {
 	for name, interrupted := range map[string]bool{"and went on": false, "and was interrupted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestDecisionsThatWereStoredLate(t *testing.T) {
 				defer interrupt()
 				s.onSave = func(_ context.Context, record record.Record) error {
 					if record.Begun > 0 && len(s.times("start draining")) == 0 && len(s.budgets) == 0 {
-						s.budgets = spent() // nothing may be evicted any more
+						s.budgets = spent() // no pod may be evicted any more
 						if interrupted {
 							interrupt()
 						}
@@ -183,8 +183,7 @@ func TestDecisionsThatWereStoredLate(t *testing.T) {
 	}
 }
 
-// TestSaveThatFails has the answers after which the record is not written again, and nothing is
-// done.
+// TestSaveThatFails has the answers after which the record is not written again and no action is sent.
 func TestSaveThatFails(t *testing.T) {
 	forbidden := apierrors.NewForbidden(nodes, "x", errors.New("no"))
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -246,8 +245,8 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnrenewedLeaseHoldsRequestsBack has the lease not renewed for a while, as when a laptop has
-// slept: until it is, another actor may have taken it, and nothing is sent.
+// TestUnrenewedLeaseHoldsRequestsBack stops the renewals of the lease for a while, as when a laptop sleeps. Another process may
+// then have taken the lease, so nothing may be sent until it is renewed.
 func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
@@ -276,7 +275,7 @@ func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 	})
 }
 
-// TestRequestsEndBeforeTheLease gives a request no more time than is left of the lease.
+// TestRequestsEndBeforeTheLease checks that a request gets at most the time that is left of the lease.
 func TestRequestsEndBeforeTheLease(t *testing.T) {
 	s := &run{Runner: &Runner{Unrenewed: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
 	if got := s.requestTimeout(); got != requestLimit {
@@ -301,8 +300,7 @@ func TestLostLeaseEndsASave(t *testing.T) {
 	})
 }
 
-// interrupted runs an upgrade that the user stops after a while, and returns how long it took from
-// then on.
+// interrupted runs an upgrade and interrupts it after a while. It returns how long it took to stop.
 func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (record.Record, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -317,7 +315,7 @@ func TestInterruptComesToRest(t *testing.T) {
 		s.addPods("old-1", 1)
 		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
-				time.Sleep(8 * time.Second) // it is out when the user stops, and its answer is waited for
+				time.Sleep(8 * time.Second) // in flight when the user interrupts; the runner waits for its answer
 			}
 			return ctx.Err()
 		}
@@ -385,8 +383,7 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestFatalAnswerEndsTheUpgrade waits for the answers that are still out, and takes no step
-// meanwhile.
+// TestFatalAnswerEndsTheUpgrade waits for missing answers, and decides no step in that time.
 func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -431,7 +428,7 @@ func TestBurstIsOneStep(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			synctest.Wait()
-			// Whatever falls between two looks is one more look, never one for each change.
+			// All changes between two steps lead to one more step, never to one for each change.
 			if steps := len(s.steps) - before; steps < bursts || steps > 3*bursts {
 				t.Errorf("%d steps for %d bursts of %d changes", steps, bursts, each)
 			}
@@ -439,7 +436,7 @@ func TestBurstIsOneStep(t *testing.T) {
 	})
 }
 
-func TestRefusedEvictionIsBelieved(t *testing.T) {
+func TestRefusedEvictionIsNotRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 1)
@@ -463,7 +460,7 @@ func TestRefusedEvictionIsBelieved(t *testing.T) {
 	})
 }
 
-// TestLostAnswerIsNotAskedForAgain has an eviction carried out and its answer lost.
+// TestLostAnswerIsNotAskedForAgain loses the answer of a successful eviction.
 func TestLostAnswerIsNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)

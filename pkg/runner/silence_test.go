@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestSilentRecordIsTold has an admission webhook hold each write of the record until the API server gives up on it: that is told while the
-// first is under way, and who interrupts the upgrade reads what held it.
+// TestSilentRecordIsTold uses an admission webhook that delays each write of the record until the API server gives up. The user
+// must be told during the first write. If the user interrupts the upgrade, the error must name the cause.
 func TestSilentRecordIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -46,8 +46,8 @@ func TestSilentRecordIsTold(t *testing.T) {
 	})
 }
 
-// TestRightsTakenAway has rights end in the middle of a drain that would take long: the run ends, says which right, and which nodes are
-// left fenced.
+// TestRightsTakenAway removes permissions during a long drain. The run must end and name the permission and the nodes that remain
+// fenced.
 func TestRightsTakenAway(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("leases"), "workers", errors.New(`User "carol" cannot update resource "leases"`))
 	const gone = time.Minute
@@ -77,7 +77,7 @@ func TestRightsTakenAway(t *testing.T) {
 			}
 		}, "cannot watch"},
 		"to write the record": {func(s *site, _ *Runner) {
-			time.AfterFunc(gone+time.Second, func() { // else there is nothing to write
+			time.AfterFunc(gone+time.Second, func() { // otherwise there is nothing to write
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.budgets = nil

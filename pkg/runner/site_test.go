@@ -31,9 +31,9 @@ const (
 	leaves = 4 * time.Second
 )
 
-// site is a cluster, its cloud and its memory, as the runner's interfaces see them. It is used
-// inside a synctest bubble, so that its times cost nothing. Whatever is asked of it is noted with
-// the time since the start.
+// site is a cluster, its cloud and its store, as the runner's interfaces see them. It is used
+// inside a synctest bubble, so that waiting costs no time. It records each request with the time
+// since the start.
 type site struct {
 	t     *testing.T
 	began time.Time
@@ -53,27 +53,27 @@ type site struct {
 
 	changed, nodesChanged chan struct{}
 
-	// onDo and onSave stand in for the server until they return; an error is the answer, and
-	// nothing is done.
+	// onDo and onSave replace the server until they return. If they return an error, it is the
+	// answer and nothing is done.
 	onDo   func(context.Context, nodegroup.Action) error
 	onSave func(context.Context, record.Record) error
-	// onObserve stands in for the cloud in the same way.
+	// onObserve replaces the cloud in the same way.
 	onObserve func() error
 	// lost is closed by the test.
 	lost chan struct{}
-	// steps are all that were decided, polled the answers to all questions to the cloud.
+	// steps are all decided steps, polled are the results of all readings of the cloud.
 	steps  []upgrade.Step
 	polled []error
 }
 
-// note is one thing that was asked for: "save", "observe" or an action.
+// note is one recorded request: "save", "observe" or an action.
 type note struct {
 	what string
 	at   time.Duration
 }
 
-// newSite has outdated nodes old-1, old-2, … in one zone, each an instance of an Auto Scaling
-// group's kind.
+// newSite returns a site with the outdated nodes old-1, old-2, … in one zone, each an instance of a
+// group like an Auto Scaling group.
 func newSite(t *testing.T, outdated int) *site {
 	s := &site{
 		t: t, began: time.Now(), desired: outdated, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
@@ -100,7 +100,7 @@ func (s *site) addPods(node string, n int) {
 	}
 }
 
-// signal tells of a change as an observer does: without waiting.
+// signal reports a change without waiting, as an observer does.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -112,7 +112,7 @@ func (s *site) note(what string) {
 	s.notes = append(s.notes, note{what, time.Since(s.began)})
 }
 
-// times are the moments at which something was asked for whose name begins so.
+// times returns when requests with this prefix were recorded.
 func (s *site) times(what string) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,8 @@ func (s *site) do(ctx context.Context, action nodegroup.Action) error {
 	return nil
 }
 
-// begin notes an action, and holds the runner to what it owes the record and itself.
+// begin records an action. It fails the test if the action begins twice, or if the stored record
+// lacks what the action depends on.
 func (s *site) begin(action nodegroup.Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +212,7 @@ func (s *site) begin(action nodegroup.Action) {
 	}
 }
 
-// unwritten says what the stored record lacks that the action rests on.
+// unwritten returns what the action depends on and the stored record lacks.
 func unwritten(saved *record.Record, action nodegroup.Action) string {
 	var node string
 	var states []record.NodeState
@@ -262,7 +263,7 @@ func (s *site) mark(name string, change func(*corev1.Node) error) {
 	s.nodes[name] = node
 }
 
-// launch brings an instance up at once and its node after its boot.
+// launch creates an instance immediately, and its node after the boot time.
 func (s *site) launch(name string) {
 	s.instances["i-"+name] = nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstancePending}
 	time.AfterFunc(boots, func() {
@@ -274,7 +275,7 @@ func (s *site) launch(name string) {
 	})
 }
 
-// terminate takes the machine and then its node away.
+// terminate removes the machine and then its node.
 func (s *site) terminate(a nodegroup.Terminate) {
 	instance := s.instances[a.Instance]
 	instance.State = nodegroup.InstanceLeaving
@@ -350,7 +351,7 @@ func (c sky) Do(ctx context.Context, group string, action nodegroup.Action) erro
 	return c.do(ctx, action)
 }
 
-// runner is a Runner of the site whose request adds no node and drains one node at a time.
+// runner returns a Runner of the site. Its request adds no node and drains one node at a time.
 func (s *site) runner(with ...func(*record.Request)) *Runner {
 	request := record.Request{
 		Group: "workers", To: "7", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
@@ -369,5 +370,5 @@ func (s *site) runner(with ...func(*record.Request)) *Runner {
 
 func surge(n int) func(*record.Request) { return func(r *record.Request) { r.Surge = n } }
 
-// last is what was decided last.
+// last returns the last step.
 func (s *site) last() upgrade.Step { return s.steps[len(s.steps)-1] }

@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// errEnded is the cloud's answer to credentials that have ended.
+// errEnded is the cloud's answer to expired credentials.
 var errEnded = &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: errors.New("the credentials have expired")}
 
-// TestCloudThatRefusesForGood ends an upgrade that waits for what the cloud will not tell, and no
-// other.
+// TestCloudThatRefusesForGood checks that an upgrade ends only if it waits for a reading that the
+// cloud refuses.
 func TestCloudThatRefusesForGood(t *testing.T) {
 	refuse := func(from, to time.Duration, err error) func(*site) {
 		return func(s *site) {
@@ -79,14 +79,14 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 	}
 }
 
-// TestOutageIsTold has requests without an answer, by a write that is tried again or by watches
-// alone.
+// TestOutageIsTold loses the answers to requests, either to a write that is retried or only to
+// watches.
 func TestOutageIsTold(t *testing.T) {
 	silence := cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
 	const gone = time.Minute
 	cases := map[string]struct {
-		// at are the moments at which a watch fails, from the first on; lasts is how long the
-		// record cannot be written.
+		// at are the times at which a watch fails, counted from the first one. lasts is how long
+		// the record cannot be written.
 		at    []time.Duration
 		lasts time.Duration
 		want  time.Duration

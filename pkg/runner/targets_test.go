@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// harbor is the site's cloud with a load balancer: it takes a machine out when it is first asked about it, and the
-// machine drains for a while.
+// harbor is the site's cloud with a load balancer. It deregisters a machine at the first request about it, and the machine then
+// drains for a while.
 type harbor struct {
 	sky
 	drains time.Duration
@@ -44,7 +44,7 @@ func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids 
 	return all, h.err
 }
 
-// follow is a runner of the site that follows the harbor's load balancer.
+// follow returns a runner of the site that watches the harbor's load balancer.
 func (h *harbor) follow(delay time.Duration) *Runner {
 	r := h.runner(func(r *record.Request) { r.Settle.Duration = 0 })
 	r.Cloud = h
@@ -52,8 +52,8 @@ func (h *harbor) follow(delay time.Duration) *Runner {
 	return r
 }
 
-// TestTargetsAreFollowed has a machine that drains in its load balancer for two minutes: it is not terminated before, and a
-// moment later it is.
+// TestTargetsAreFollowed uses a machine whose target drains for two minutes. The machine must be terminated right after that and
+// not before.
 func TestTargetsAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -74,8 +74,9 @@ func TestTargetsAreFollowed(t *testing.T) {
 	})
 }
 
-// TestTargetsThatCannotBeRead keep an empty node, since nobody knows what is sent to it; the error is told, and the upgrade stops when new
-// nodes would be given up. It ends at once where reading them is refused for good.
+// TestTargetsThatCannotBeRead checks that an empty node stays while its targets cannot be read, because it may still get
+// requests. The error is reported, and the upgrade stops at the time limit for new nodes. If the read is refused, the upgrade
+// ends immediately.
 func TestTargetsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)

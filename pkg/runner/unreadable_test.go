@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestUnreadableMarkEndsTheUpgrade has a node's annotation be none that this program writes: what was added is given back at once, and
-// the node is named with the remedy.
+// TestUnreadableMarkEndsTheUpgrade uses a node with an annotation that this program never writes. Added capacity must be removed
+// immediately, and the message must name the node and the remedy.
 func TestUnreadableMarkEndsTheUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listing is a cloud whose group has the nodes of its instances, and no others.
+// listing is a cloud whose group has only the nodes of its instances.
 type listing struct{ sky }
 
 // Belongs implements cloud.Provider.
@@ -22,9 +22,9 @@ func (listing) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
-// The members are joined again when a node changes, when the cloud was read, and when a drain was
-// begun or is over; a node whose drain was begun stays a member whatever becomes of its labels.
-func TestRosterIsMadeAnew(t *testing.T) {
+// TestMembersAreJoinedAgain checks that the members are joined again when a node changes, when the cloud was read, and when a
+// drain begins or ends. A node whose drain has begun stays a member, whatever its labels are.
+func TestMembersAreJoinedAgain(t *testing.T) {
 	fenced := func(s *site, name string) {
 		s.mark(name, func(n *corev1.Node) error { return nodemark.SetFence(n, "r1", nodegroup.FenceTaint("aws")) })
 	}
@@ -78,7 +78,7 @@ func TestRosterIsMadeAnew(t *testing.T) {
 	}
 }
 
-// TestRestartsAreRemembered: the pod that a restarted Deployment moves may stay for long, and the restart is not asked for again.
+// TestRestartsAreRemembered checks that a restart is not repeated while the pod that it moves stays for long.
 func TestRestartsAreRemembered(t *testing.T) {
 	s := newSite(t, 1)
 	long := time.Now().Add(-2 * attemptMemory)

@@ -38,7 +38,7 @@ func TestHiddenCharactersAreNumbers(t *testing.T) {
 	}
 }
 
-// TestStubSeesAnUnquotedWord shows that the test above can fail.
+// TestStubSeesAnUnquotedWord proves that the tests above can fail.
 func TestStubSeesAnUnquotedWord(t *testing.T) {
 	if got := stub.RunCommands(t, "kubectl get a b"); slices.Equal(got[0], []string{"kubectl", "get", "a b"}) {
 		t.Errorf("two words passed for one: %q", got)

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// TestForPlansKeepsBoth: of controllers and volumes it keeps what forecasts look at beside what rules look at.
+// TestForPlansKeepsBoth checks that for controllers and volumes both the fields for forecasts and the fields for rules are kept.
 func TestForPlansKeepsBoth(t *testing.T) {
 	one := int32(1)
 	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{NodeSelector: map[string]string{"pool": "a"}}}

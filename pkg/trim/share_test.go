@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestSharingChangesNoPod draws pods of a few controllers; each says after all were shared what it
-// said before.
+// TestSharingChangesNoPod generates pods of a few controllers, and checks that sharing does not
+// change their content.
 func TestSharingChangesNoPod(t *testing.T) {
 	changes := podChanges()
 	rapid.Check(t, func(t *rapid.T) {
@@ -65,8 +65,8 @@ func TestPodsOfAControllerShare(t *testing.T) {
 	}
 }
 
-// TestTrimmingAgainWritesNothing lets trimmed pods that share be trimmed again, as informers may
-// do, while others read them.
+// TestTrimmingAgainWritesNothing trims shared pods again, as informers may do, while other
+// goroutines read them.
 func TestTrimmingAgainWritesNothing(t *testing.T) {
 	s := NewSharer()
 	pods := []*corev1.Pod{build.Pod("a", weight), build.Pod("b", weight)}

@@ -19,7 +19,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// weight adds what makes a pod heavy and no decision looks at.
+// weight adds large fields that no decision needs.
 func weight(pod *corev1.Pod) {
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	pod.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "shop"}
@@ -27,7 +27,7 @@ func weight(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app"}}
 }
 
-// podChanges are what may be said of a pod, each of which some decision looks at.
+// podChanges returns changes of a pod. Some decision depends on each of them.
 func podChanges() []func(*corev1.Pod) {
 	grace := int64(90)
 	return []func(*corev1.Pod){
@@ -44,7 +44,7 @@ func podChanges() []func(*corev1.Pod) {
 	}
 }
 
-// decision is all that is decided about one pod.
+// decision is everything that is decided about one pod.
 type decision struct {
 	judged, judgedLost, judgedFree drain.Verdict
 	predicted, predictedEnding     drain.Prediction
@@ -71,7 +71,8 @@ func decide(pod *corev1.Pod) decision {
 	return d
 }
 
-// TestTrimChangesNoDecision draws pods and decides about them before and after they were trimmed.
+// TestTrimChangesNoDecision generates pods, and compares the decisions about them before and after
+// trimming.
 func TestTrimChangesNoDecision(t *testing.T) {
 	changes := podChanges()
 	rapid.Check(t, func(t *rapid.T) {
@@ -88,7 +89,7 @@ func TestTrimChangesNoDecision(t *testing.T) {
 	})
 }
 
-func TestTrimTakesTheWeight(t *testing.T) {
+func TestTrimRemovesUnusedFields(t *testing.T) {
 	pod := build.Pod("web-0", weight, build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
 	kept := pod.ObjectMeta.DeepCopy()
 	kept.ManagedFields = nil
@@ -139,8 +140,8 @@ func TestTrimOthers(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsWhatTellsOfMissingPods: why a ReplicaSet has fewer pods than it should, and what the
-// claims of a StatefulSet's pods are called.
+// TestTrimKeepsWhatTellsOfMissingPods checks that two things are kept: why a ReplicaSet has too few
+// pods, and the names of the claims of a StatefulSet's pods.
 func TestTrimKeepsWhatTellsOfMissingPods(t *testing.T) {
 	for name, trim := range map[string]func(any){"for forecasts": Object, "for checks": ForChecks} {
 		set := &appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{Replicas: 3, Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}}}

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrimmedPodTellsWhereItMayGo holds trim to what a forecast needs, and to no more than that.
+// TestTrimmedPodTellsWhereItMayGo checks that trim keeps exactly the fields that a forecast needs.
 func TestTrimmedPodTellsWhereItMayGo(t *testing.T) {
 	asks := func(cpu string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse("1")}}
@@ -62,8 +62,8 @@ func TestPodThatAsksForNothingIsTrimmedToNothing(t *testing.T) {
 	}
 }
 
-// TestAddressOfTheNodeIsNotThePods: a pod in its node's network takes no address of a subnet beside
-// its node's (NG004).
+// TestAddressOfTheNodeIsNotThePods checks that a pod in its node's network has no address of its
+// own (NG004).
 func TestAddressOfTheNodeIsNotThePods(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
 	trimPod(pod)

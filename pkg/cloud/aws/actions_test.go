@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// lose makes the answer to the next call of the operation get lost after its effect.
+// lose drops the answer to the next call of the operation after the call has taken effect.
 func (s *site) lose(operation string) {
 	s.Fault(awscloud.Fault{Operation: operation, AfterEffect: true})
 }
@@ -53,8 +53,8 @@ func TestSetRevisionLeavesAnAliasThatIsThere(t *testing.T) {
 	}
 }
 
-// TestSetRevisionToAnImage makes a new version of the template with the image (EKS E02), and points the
-// group at it (EKS E03).
+// TestSetRevisionToAnImage checks that a new template version with the image is added (EKS E02), and that the group is pointed at
+// it (EKS E03).
 func TestSetRevisionToAnImage(t *testing.T) {
 	cases := map[string]struct {
 		group   func(*awscloud.GroupSpec)
@@ -105,7 +105,7 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 }
 
-// TestImageTargetCrashed is a crash between the new version and the group: another process
+// TestImageTargetCrashed simulates a crash after the new version was added and before the group is pointed at it. Another process
 // continues with the same token.
 func TestImageTargetCrashed(t *testing.T) {
 	s := start(t, quick())
@@ -243,7 +243,7 @@ func TestAddCapacityAnywhere(t *testing.T) {
 	}
 }
 
-// TestTerminate asks the Auto Scaling group to terminate a node (EKS E48).
+// TestTerminate terminates a node through the Auto Scaling group (EKS E48).
 func TestTerminate(t *testing.T) {
 	cases := map[string]struct {
 		shrink  bool
@@ -270,7 +270,7 @@ func TestTerminate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, awscloud.Options{Terminate: time.Hour})
 			s.workers(func(g *awscloud.GroupSpec) { g.Min = c.min })
-			s.observe("workers", "") // only an instance that was seen in the group is terminated
+			s.observe("workers", "") // only an instance that was seen in the group may be terminated
 			if c.fault != (awscloud.Fault{}) {
 				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"
 				s.Fault(c.fault)
@@ -318,8 +318,8 @@ func TestActionsThatAreNotTheClouds(t *testing.T) {
 	}
 }
 
-// TestRecordedRevisions are pointers that a record may hold and that no reading of the group shows: the group goes back
-// to a version of its own template, and to nothing that whoever wrote the record chose (S36).
+// TestRecordedRevisions uses pointers that a record may contain and that no reading of the group returns. The group may go back
+// to a version of its own template, and to nothing else that the author of the record chose (S36).
 func TestRecordedRevisions(t *testing.T) {
 	s := start(t, quick())
 	own := s.workers()
@@ -345,8 +345,8 @@ func TestRecordedRevisions(t *testing.T) {
 	}
 }
 
-// TestTerminateNamesAMember: AWS is not told the group of an instance that it is to terminate, so that of another group
-// is refused here.
+// TestTerminateNamesAMember checks that an instance of another group is refused, because the request to AWS does not name the
+// group.
 func TestTerminateNamesAMember(t *testing.T) {
 	s := start(t, quick())
 	id := s.workers()

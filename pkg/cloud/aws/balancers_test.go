@@ -14,7 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// balanced is a stand-in with the group workers in one target group, and with two that objects of the cluster would name.
+// balanced returns a stand-in whose group workers is in one target group, and two more target groups that objects of the cluster
+// would name.
 func balanced(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
 	s = start(t, o)
 	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, Said: 300 * time.Second})
@@ -25,7 +26,7 @@ func balanced(t *testing.T, o awscloud.Options) (s *site, own, web, pods string)
 	return s, own, web, pods
 }
 
-// awaitTargets waits until so many targets are registered.
+// awaitTargets waits until n targets are registered.
 func (s *site) awaitTargets(arn string, n int) {
 	s.t.Helper()
 	if err := s.Wait(s.t.Context(), "workers", func(awscloud.GroupStatus) bool { return len(s.Cloud.Targets(arn)) == n }); err != nil {
@@ -33,7 +34,8 @@ func (s *site) awaitTargets(arn string, n int) {
 	}
 }
 
-// TestTargetGroups finds those of the Auto Scaling group and those that are bound, with their delays, each asked once.
+// TestTargetGroups checks that the target groups of the Auto Scaling group and the bound ones are found, with their delays. Each
+// delay is read once.
 func TestTargetGroups(t *testing.T) {
 	s, own, web, pods := balanced(t, quick())
 	foreign := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999"})
@@ -64,7 +66,7 @@ func TestTargetGroups(t *testing.T) {
 	}
 }
 
-// TestTargetGroupsThatMayNotBeRead are named by the action that it takes, and nothing is followed.
+// TestTargetGroupsThatMayNotBeRead checks that the missing action is named and no target group is watched.
 func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 	for _, operation := range []string{"DescribeTargetGroupAttributes", "DescribeTargetHealth"} {
 		t.Run(operation, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestTargets reads those of the groups that have one in question: registered, draining, gone.
+// TestTargets checks that only groups with one of the IDs are read: while it is registered, draining and gone.
 func TestTargets(t *testing.T) {
 	s, _, web, pods := balanced(t, quick())
 	group := s.observe("workers", "")
@@ -141,7 +143,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTrafficSources are target groups, too; those of other services are not.
+// TestTrafficSources checks that traffic sources of type elbv2 are target groups, and that others are not.
 func TestTrafficSources(t *testing.T) {
 	s, own, web, _ := balanced(t, quick())
 	s.add(awscloud.GroupSpec{
@@ -154,7 +156,8 @@ func TestTrafficSources(t *testing.T) {
 	}
 }
 
-// TestGroupWaitsForItsOwnTargets has the stand-in terminate as Auto Scaling does: the machine stops when its load balancers have let go.
+// TestGroupWaitsForItsOwnTargets checks that the stand-in terminates as Auto Scaling does: after the machine's targets have
+// drained.
 func TestGroupWaitsForItsOwnTargets(t *testing.T) {
 	o := quick()
 	s, own, _, _ := balanced(t, o)
@@ -162,7 +165,7 @@ func TestGroupWaitsForItsOwnTargets(t *testing.T) {
 	began := time.Now()
 	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
 	if slices.Contains(s.Cloud.Targets(own), instance) {
-		t.Error("it is still sent to")
+		t.Error("the machine still gets requests")
 	}
 	gone := func(g awscloud.GroupStatus) bool {
 		return !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.ID == instance })

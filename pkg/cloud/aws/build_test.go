@@ -10,7 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// newGroup builds a group that may be driven: template workers (lt-0a) version 7, no instances.
+// newGroup returns a group that may be upgraded: version 7 of template workers (lt-0a), no
+// instances.
 func newGroup(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 	g := &at.AutoScalingGroup{
 		AutoScalingGroupName: sdk.String("workers"),
@@ -24,8 +25,8 @@ func newGroup(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 	return g
 }
 
-// template specifies a launch template as AWS describes it, with ID and name; lt-0a is called
-// workers.
+// template returns a launch template specification with ID and name, as AWS reports it. The name of
+// lt-0a is workers.
 func template(id, version string) *at.LaunchTemplateSpecification {
 	names := map[string]string{"lt-0a": "workers", "lt-0b": "arm"}
 	return &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(id), LaunchTemplateName: sdk.String(names[id]), Version: sdk.String(version)}
@@ -62,7 +63,7 @@ func tagged(key, value string) func(*at.AutoScalingGroup) {
 	}
 }
 
-// newInstance builds an instance in service, launched from version 7 of workers.
+// newInstance returns an instance in service that was launched from version 7 of workers.
 func newInstance(id string, change ...func(*at.Instance)) at.Instance {
 	i := at.Instance{
 		InstanceId: sdk.String(id), AvailabilityZone: sdk.String("us-east-1a"), InstanceType: sdk.String("m6i.large"),
@@ -84,22 +85,21 @@ func inState(s at.LifecycleState) func(*at.Instance) {
 
 func protected(i *at.Instance) { i.ProtectedFromScaleIn = sdk.Bool(true) }
 
-// numbers is a launch template with its version numbers.
+// numbers returns a launch template with its version numbers.
 func numbers(id string, defaultVersion, latestVersion int64) et.LaunchTemplate {
 	return et.LaunchTemplate{LaunchTemplateId: sdk.String(id), DefaultVersionNumber: sdk.Int64(defaultVersion), LatestVersionNumber: sdk.Int64(latestVersion)}
 }
 
-// outside is what AWS says beside a group.
+// outside is what AWS reports besides a group.
 type outside struct {
 	templates []et.LaunchTemplate
-	// written are the images of versions as the template has them; resolved what the aliases among
-	// them stand for.
+	// written are the images of versions as the template has them. resolved are the AMIs that their
+	// aliases stand for.
 	written, resolved map[versionKey]string
 	machines          map[string]string
 }
 
-// judged goes the way from a description of a group to package upgrade's, as a Provider does,
-// without asking anybody.
+// judged describes a group for package upgrade as a Provider does, but without any requests.
 func judged(t *testing.T, g *at.AutoScalingGroup, o outside, to string) nodegroup.Group {
 	t.Helper()
 	out, err := tryJudged(g, o, to)

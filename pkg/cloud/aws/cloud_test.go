@@ -17,16 +17,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// site is a stand-in of AWS and a Provider that talks to it through the environment, as the program
-// does.
+// site is a stand-in for AWS and a Provider that connects to it through the environment, as the
+// program does.
 type site struct {
 	*awscloud.Cloud
 	*aws.Provider
 	t    *testing.T
-	seen int // requests that were looked at
+	seen int // the number of requests that were already checked
 }
 
-// quick makes everything of the stand-in happen at once.
+// quick makes everything in the stand-in happen immediately.
 func quick() awscloud.Options {
 	return awscloud.Options{
 		Boot: time.Nanosecond, Terminate: time.Nanosecond, NodeReady: time.Nanosecond, HealthCheck: time.Nanosecond, Tick: time.Millisecond,
@@ -55,8 +55,8 @@ func start(t *testing.T, o awscloud.Options) *site {
 	return &site{Cloud: c, Provider: p, t: t}
 }
 
-// workers adds a group of one node in each of three zones: template workers, versions 1 and 2 with
-// ami-1 and ami-2, the group on version 2 and its instances of version 1.
+// workers adds a group with one node in each of three zones. Template workers has version 1 with
+// ami-1 and version 2 with ami-2. The group is on version 2, and its instances are of version 1.
 func (s *site) workers(change ...func(*awscloud.GroupSpec)) string {
 	s.t.Helper()
 	id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}, awscloud.TemplateVersion{Image: "ami-2", InstanceType: "m6i.large"})
@@ -107,7 +107,7 @@ func (s *site) status() awscloud.GroupStatus {
 	return g
 }
 
-// requests are the operations since the last call, in order.
+// requests returns the requests since the last call, in order.
 func (s *site) requests() []awscloud.Request {
 	all := s.Requests()
 	news := all[s.seen:]
@@ -115,7 +115,7 @@ func (s *site) requests() []awscloud.Request {
 	return news
 }
 
-// calls names them, sorted.
+// calls returns the operations of these requests, sorted.
 func (s *site) calls() string {
 	var names []string
 	for _, r := range s.requests() {
@@ -125,7 +125,7 @@ func (s *site) calls() string {
 	return strings.Join(names, " ")
 }
 
-// changes are those of them that asked for a change.
+// changes returns those operations that change something.
 func (s *site) changes() []string {
 	var names []string
 	for _, r := range s.requests() {
@@ -136,7 +136,7 @@ func (s *site) changes() []string {
 	return names
 }
 
-// nodes are the Nodes that the instances of the groups would have.
+// nodes returns the Nodes that the instances of the groups would have.
 func (s *site) nodes(groups ...string) []*corev1.Node {
 	s.t.Helper()
 	var nodes []*corev1.Node
@@ -159,7 +159,7 @@ func node(zone, instance string) *corev1.Node {
 	}
 }
 
-// wantOutcome checks how an answer was sorted, and that it says the words.
+// wantOutcome checks the outcome of an error, and that its text contains the words.
 func (s *site) wantOutcome(err error, want nodegroup.Outcome, words ...string) {
 	s.t.Helper()
 	var sorted *cloud.Error

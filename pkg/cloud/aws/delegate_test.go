@@ -48,8 +48,8 @@ func TestUpgradeOfANodeGroup(t *testing.T) {
 	}
 }
 
-// TestFailedUpgradeIsExplained holds that a failure is told with its cause, and that the next request
-// begins a new update (EKS E31, E42, E52).
+// TestFailedUpgradeIsExplained checks that a failure is reported with its cause, and that the next
+// request starts a new update (EKS E31, E42, E52).
 func TestFailedUpgradeIsExplained(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")
@@ -78,8 +78,8 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatEKSLoses holds that a reading tells of the newest update that EKS knows, and of one that
-// it knows again.
+// TestUpdatesThatEKSLoses checks that a reading returns the newest update that EKS knows, also if
+// EKS forgets an update and finds it again.
 func TestUpdatesThatEKSLoses(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()
@@ -103,7 +103,7 @@ func TestUpdatesThatEKSLoses(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgrades holds how EKS's answers are sorted.
+// TestRefusedUpgrades checks the outcomes of EKS's answers.
 func TestRefusedUpgrades(t *testing.T) {
 	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"
 	cases := map[string]struct {
@@ -132,7 +132,7 @@ func TestRefusedUpgrades(t *testing.T) {
 	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{}), nodegroup.OutcomeFatal, "reading what the revision is")
 }
 
-// TestAnswerOfAnUpgradeIsLost holds that a request that is repeated begins one update.
+// TestAnswerOfAnUpgradeIsLost checks that a repeated request starts only one update.
 func TestAnswerOfAnUpgradeIsLost(t *testing.T) {
 	s := startManaged(t)
 	s.BlockDrains()

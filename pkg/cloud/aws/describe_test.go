@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func TestZonal(t *testing.T) {
+func TestSupportsZonalLaunch(t *testing.T) {
 	purchase := func(d *at.InstancesDistribution) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) {
 			mixed("7")(g)
@@ -43,7 +43,8 @@ func TestZonal(t *testing.T) {
 	}
 }
 
-// TestSpot tells groups of Spot instances alone, by their policy and by their template (GKE G23).
+// TestSpot checks that groups with only Spot instances are recognised by their policy and by their
+// template (GKE G23).
 func TestSpot(t *testing.T) {
 	buying := func(percentage, base int32) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) {
@@ -78,7 +79,7 @@ func TestSpot(t *testing.T) {
 	}
 }
 
-func TestOutline(t *testing.T) {
+func TestDescribeGroup(t *testing.T) {
 	g := describeGroup(newGroup(
 		tagged("k8s.io/cluster-autoscaler/node-template/label/pool", "a"),
 		tagged("k8s.io/cluster-autoscaler/node-template/label/example.com/tier", ""),
@@ -147,7 +148,7 @@ func TestUnknownImages(t *testing.T) {
 	}
 }
 
-func TestMissing(t *testing.T) {
+func TestLacksInstances(t *testing.T) {
 	asked := func(n int32) func(*at.AutoScalingGroup) {
 		return func(g *at.AutoScalingGroup) { g.DesiredCapacity = sdk.Int32(n) }
 	}

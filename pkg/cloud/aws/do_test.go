@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// outcome is how an error is sorted; OutcomeDone for none.
+// outcome returns the outcome of an error, OutcomeDone for nil.
 func outcome(t *testing.T, err error) nodegroup.Outcome {
 	t.Helper()
 	if err == nil {
@@ -73,7 +73,7 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
-func TestGrow(t *testing.T) {
+func TestSizesWithAddedCapacity(t *testing.T) {
 	action := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6}
 	if got, err := (groupSizes{desired: 3, max: 6}).withAdded(action); err != nil || got != (groupSizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
@@ -86,8 +86,8 @@ func TestGrow(t *testing.T) {
 	}
 }
 
-// TestClientTokens holds tokens to the form that AWS takes: different ones stay different, and
-// those that fit stay readable.
+// TestClientTokens checks that tokens have the form that AWS accepts, that different tokens stay
+// different, and that valid tokens stay unchanged.
 func TestClientTokens(t *testing.T) {
 	if got := clientToken("run-us-east-1a-1"); got != "run-us-east-1a-1" {
 		t.Errorf("a token that fits became %s", got)
@@ -135,7 +135,7 @@ func TestLaunchProblems(t *testing.T) {
 	}
 }
 
-func TestRepoint(t *testing.T) {
+func TestNewUpdateInput(t *testing.T) {
 	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
 	intel := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6i.large"), ImageId: sdk.String("ami-o")}
 	byID := func(id, version string) *at.LaunchTemplateSpecification {

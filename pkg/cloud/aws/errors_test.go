@@ -21,7 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// answered is an error answer as the clients return it.
+// answered returns an error answer as the clients return it.
 func answered(status int, api error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: &awshttp.ResponseError{
 		RequestID: "0ea5f0da",
@@ -35,13 +35,13 @@ func coded(status int, code, message string) error {
 	return answered(status, &smithy.GenericAPIError{Code: code, Message: message})
 }
 
-// unsent is an error of a request to which no answer came.
+// unsent returns the error of a request that got no answer.
 func unsent(cause error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: fmt.Errorf("https response error StatusCode: 0, %w",
 		&smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: "https://autoscaling.us-east-1.amazonaws.com/", Err: cause}})}
 }
 
-// unidentified is an error of a request whose credentials could not be renewed.
+// unidentified returns the error of a request whose credentials could not be renewed.
 func unidentified(cause error) error {
 	return &smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: get credentials: failed to refresh cached credentials, %w", cause)}
 }
@@ -148,7 +148,7 @@ func TestExplainKeepsWhatIsSorted(t *testing.T) {
 	}
 }
 
-// The error of a chain of credentials does not show the requests of its links, which are many lines of one event.
+// TestLogCredentialError checks that the error of a credential chain does not show the requests of its links.
 func TestLogCredentialError(t *testing.T) {
 	long := errors.New("failed to refresh cached credentials, no EC2 IMDS role found, operation error ec2imds: GetMetadata, request canceled")
 	err := logCredentialError(long)

@@ -8,8 +8,8 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// TestEveryCodeIsExplained holds that each code that EKS gives a failed update or an unhealthy node
-// group has a cause and a remedy (EKS E33, E34, E35). Those of add-ons are no node group's.
+// TestEveryCodeIsExplained checks that each code of a failed update or an unhealthy node group has
+// a cause and a remedy (EKS E33, E34, E35). Codes of add-ons do not belong to node groups.
 func TestEveryCodeIsExplained(t *testing.T) {
 	unexplained := explanationOf("x")
 	ofAddOns := []string{
@@ -50,7 +50,7 @@ func TestExplainUpdate(t *testing.T) {
 		text     string
 		ids      string
 	}{
-		// EKS E42, E52: the node is named and the pod is not.
+		// EKS E42, E52: EKS names the node but not the pod.
 		"drain": {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", tired, "ip-1.ec2.internal")},
 			code:     "PodEvictionFailure",

@@ -33,7 +33,7 @@ func TestOutdated(t *testing.T) {
 		outside  outside
 		to       string
 		instance at.Instance
-		want     string // what differs; empty for a current instance
+		want     string // the difference; empty for a current instance
 	}{
 		"1 launch configuration: same name": {group: newGroup(configured("v2")), instance: newInstance("i-1", byConfiguration("v2"))},
 		"1 launch configuration: other name": {
@@ -119,7 +119,7 @@ func TestOutdated(t *testing.T) {
 	}
 }
 
-// TestStates is point 6 of the list: only known states are mapped.
+// TestStates checks point 6 of the list: only known states are mapped.
 func TestStates(t *testing.T) {
 	want := map[at.LifecycleState]nodegroup.InstanceState{
 		"Pending": nodegroup.InstancePending, "Pending:Wait": nodegroup.InstancePending, "Pending:Proceed": nodegroup.InstancePending,

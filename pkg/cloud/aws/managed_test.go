@@ -16,13 +16,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// ofNodegroup has an Auto Scaling group be that of node group web.
+// ofNodegroup makes an Auto Scaling group the one of node group web.
 func ofNodegroup(g *at.AutoScalingGroup) {
 	tagged("eks:nodegroup-name", "web")(g)
 	tagged("eks:cluster-name", "shop")(g)
 }
 
-// factsOf are the facts of a node group that is to have release 1.33.4-20261201 with ami-2.
+// factsOf returns the facts of a node group whose wanted release is 1.33.4-20261201 with ami-2.
 func factsOf(g *kt.Nodegroup, change ...func(*managedFacts)) *managedFacts {
 	f := &managedFacts{nodegroup: *g, own: ownRevision(g)}
 	f.wanted = f.own.withRelease(g.AmiType, "1.33", "1.33.4-20261201", "ami-2")
@@ -58,7 +58,7 @@ func TestDescribeManaged(t *testing.T) {
 	}
 }
 
-// TestDescribeManagedInstances judges the machines of a node group by their AMI.
+// TestDescribeManagedInstances checks that the machines of a node group are judged by their AMI.
 func TestDescribeManagedInstances(t *testing.T) {
 	g := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.machines = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	one, two := g.Instances[0], g.Instances[1]
@@ -70,7 +70,8 @@ func TestDescribeManagedInstances(t *testing.T) {
 	}
 }
 
-// TestManagedRules holds the numbers by which EKS upgrades a node group (EKS E05, E21, E40, E41, E44).
+// TestManagedRules checks the numbers that EKS uses to upgrade a node group (EKS E05, E21, E40,
+// E41, E44).
 func TestManagedRules(t *testing.T) {
 	m := describedManaged(factsOf(newNodegroup())).Managed
 	if m.MaxUnavailable.N != 1 || m.ResolveSurge(9, 3, 1) != 6 || m.ResolveSurge(9, 1, 5) != 5 {
@@ -81,8 +82,8 @@ func TestManagedRules(t *testing.T) {
 	}
 }
 
-// TestWidth holds what updateConfig says (EKS E04, E05, E07, E09).
-func TestWidth(t *testing.T) {
+// TestUpdateConfig checks how updateConfig is read (EKS E04, E05, E07, E09).
+func TestUpdateConfig(t *testing.T) {
 	cases := map[string]struct {
 		config  *kt.NodegroupUpdateConfig
 		want    string
@@ -99,7 +100,7 @@ func TestWidth(t *testing.T) {
 			t.Errorf("%s: got %s, %v", name, got, g.Managed.TerminateFirst)
 		}
 		first := ""
-		if c.minimal { // a config names a width always: it stays
+		if c.minimal { // an update config always needs a width, so the command repeats it
 			first = "aws eks update-nodegroup-config --cluster-name shop --nodegroup-name web --update-config maxUnavailablePercentage=25,updateStrategy=DEFAULT"
 		}
 		if g.Managed.AddFirst != first {
@@ -130,8 +131,8 @@ func TestJudgeImage(t *testing.T) {
 	}
 }
 
-// TestLabelsOfATemplateVersion holds that nodes of another version of the user's template are
-// outdated, whatever their AMI (EKS E29).
+// TestLabelsOfATemplateVersion checks that nodes of another version of the user's template are
+// outdated, whatever their AMI is (EKS E29).
 func TestLabelsOfATemplateVersion(t *testing.T) {
 	g := describedManaged(factsOf(newNodegroup(ofOwnAMI), func(f *managedFacts) { f.wanted = f.own; f.wanted.Version = 8 }))
 	want := map[string]string{"eks.amazonaws.com/sourceLaunchTemplateId": "lt-0a", "eks.amazonaws.com/sourceLaunchTemplateVersion": "8"}
@@ -164,7 +165,7 @@ func TestJudgeByLabel(t *testing.T) {
 	}
 }
 
-// newUpdate is update u-1 of a node group's version.
+// newUpdate returns update u-1, which changes a node group's version.
 func newUpdate(status kt.UpdateStatus, params map[kt.UpdateParamType]string) *kt.Update {
 	u := &kt.Update{Id: sdk.String("u-1"), Type: kt.UpdateTypeVersionUpdate, Status: status}
 	for _, key := range slices.Sorted(maps.Keys(params)) {
@@ -230,7 +231,7 @@ func TestRefusalsOfNodeGroups(t *testing.T) {
 	cases := map[string]struct {
 		facts  *managedFacts
 		change func(*at.AutoScalingGroup)
-		says   string // nothing: the group may be upgraded
+		says   string // empty if the group may be upgraded
 	}{
 		"active":               {facts: status("ACTIVE")},
 		"updating":             {facts: status("UPDATING")},
@@ -305,7 +306,8 @@ func TestChooseNodegroup(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreRemembered holds that what is over is not asked for again, and what is newest.
+// TestUpdatesAreRemembered checks that updates which have ended are not read again, and which
+// update is the newest.
 func TestUpdatesAreRemembered(t *testing.T) {
 	m, name := &managedMemory{}, managedName{"shop", "web"}
 	update := func(id string, minute int, s kt.UpdateStatus) *kt.Update {

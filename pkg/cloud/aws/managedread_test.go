@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// The releases of the tests; node group web starts with the first.
+// The releases in these tests. Node group web starts with the first.
 const (
 	release133  = "1.33.2-20260901"
 	release133b = "1.33.4-20261101"
 	release134  = "1.34.1-20261101"
 )
 
-// managedSite is a site with cluster shop of version 1.34 and its node group web.
+// managedSite is a site with cluster shop of Kubernetes 1.34 and its node group web.
 type managedSite struct {
 	*site
 	asg string
 }
 
-// startManaged starts a stand-in with node group web: three nodes in two zones, each of release133.
+// startManaged starts a stand-in with node group web: three nodes of release133 in two zones.
 func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) *managedSite {
 	t.Helper()
 	o := quick()
@@ -53,8 +53,8 @@ func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) 
 	return s
 }
 
-// ofTemplate has node group web be made from version 1 of the user's template, which has a version
-// for each image; "" leaves the image to EKS.
+// ofTemplate creates node group web from version 1 of the user's template. The template has one version for each image; "" leaves
+// the choice of the image to EKS.
 func ofTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
 	return func(s *site, spec *awscloud.NodegroupSpec) {
 		var versions []awscloud.TemplateVersion
@@ -73,7 +73,7 @@ func (s *managedSite) look(to string) nodegroup.Group {
 	return s.observe("web", to)
 }
 
-// outdated counts the outdated instances of the group.
+// outdated returns the number of outdated instances in the group.
 func outdated(g *nodegroup.Group) int {
 	n := 0
 	for _, i := range g.Instances {
@@ -84,7 +84,7 @@ func outdated(g *nodegroup.Group) int {
 	return n
 }
 
-// upgrade asks for an upgrade of node group web to what g wants.
+// upgrade requests an upgrade of node group web to g's wanted revision.
 func (s *managedSite) upgrade(g *nodegroup.Group, token string, force bool) error {
 	return s.Do(s.t.Context(), "web", nodegroup.Delegate{To: g.Wanted, Token: token, Force: force})
 }
@@ -107,7 +107,7 @@ func (s *managedSite) await(ok func(awscloud.UpdateState) bool) awscloud.UpdateS
 	return u
 }
 
-// atControl135 has the control plane be two Kubernetes versions ahead of the node group.
+// atControl135 sets the control plane two Kubernetes versions ahead of the node group.
 func atControl135(s *site, _ *awscloud.NodegroupSpec) {
 	s.AddCluster("shop", "1.35")
 	if err := s.PublishRelease("1.35.1-20261101", "ami-135"); err != nil {
@@ -115,8 +115,8 @@ func atControl135(s *site, _ *awscloud.NodegroupSpec) {
 	}
 }
 
-// TestTargetsOfNodeGroups holds what is wanted, by target: never past the control plane (EKS E10),
-// nor back (EKS E11).
+// TestTargetsOfNodeGroups checks the wanted revision for each target. It is never newer than the control plane (EKS E10) and
+// never older than the current one (EKS E11).
 func TestTargetsOfNodeGroups(t *testing.T) {
 	cases := map[string]struct {
 		group      func(*site, *awscloud.NodegroupSpec)
@@ -124,9 +124,9 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		wanted     string // name, AMI and Kubernetes version
 		outdated   int
 		refusal    string
-		labelValue string // of the template's version
-		absent     bool   // it is known that there is no such target
-		unverified string // why it is not known whether there is one
+		labelValue string // the template version in the labels of current nodes
+		absent     bool   // the target is known not to exist
+		unverified string // why it is not known whether the target exists
 	}{
 		"newest":              {wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
 		"its own":             {to: release133, wanted: "release:1.33.2-20260901 ami-133 v1.33.2"},
@@ -213,8 +213,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 	}
 }
 
-// TestAnotherActorsUpdateIsSeen holds that an update is found that was begun elsewhere, whichever
-// were before it.
+// TestAnotherActorsUpdateIsSeen checks that an update is found that another process started, whatever updates came before.
 func TestAnotherActorsUpdateIsSeen(t *testing.T) {
 	s := startManaged(t)
 	elsewhere, err := aws.New(t.Context(), aws.Options{})
@@ -242,7 +241,7 @@ func TestAnotherActorsUpdateIsSeen(t *testing.T) {
 	s.mustNotChange()
 }
 
-// mustNotChange checks that observing asked for no change of anything.
+// mustNotChange checks that observing sent no request that changes something.
 func (s *managedSite) mustNotChange() {
 	s.t.Helper()
 	for _, operation := range s.changes() {
@@ -252,7 +251,7 @@ func (s *managedSite) mustNotChange() {
 	}
 }
 
-// TestRequestsForNodeGroups holds the package comment to its word.
+// TestRequestsForNodeGroups checks the requests that the package comment lists.
 func TestRequestsForNodeGroups(t *testing.T) {
 	s := startManaged(t)
 	look := func(to, want string) {
@@ -283,7 +282,8 @@ func TestRequestsForNodeGroups(t *testing.T) {
 	look("", always+" DescribeNodegroup ListUpdates")
 }
 
-// TestPlansNeedNoListOfUpdates: whoever may not list updates plans all the same while none is under way, and is told.
+// TestPlansNeedNoListOfUpdates checks that a user without permission to list updates can plan while no update is running, and is
+// told what is unknown.
 func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	s := startManaged(t)
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
@@ -295,7 +295,7 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 		t.Errorf("%q is said to be unread", group.Unread)
 	}
 	g := s.look("")
-	s.BlockDrains() // or it may be over before it is looked at
+	s.BlockDrains() // otherwise the update may end before it is observed
 	defer s.UnblockDrains()
 	s.mustUpgrade(&g, "run/1")
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
@@ -304,12 +304,13 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	}
 }
 
-// TestUpdatesAreFollowedWithoutAList: whoever may not list updates sees the end of the one that was begun.
+// TestUpdatesAreFollowedWithoutAList checks that a user without permission to list updates sees the end of the update that this
+// Provider started.
 func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
-	s.BlockDrains() // or it may be over before it is looked at
+	s.BlockDrains() // otherwise the update may end before it is observed
 	s.mustUpgrade(&g, "run/1")
 	s.look("")
 	s.UnblockDrains()
@@ -319,7 +320,7 @@ func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
 	}
 }
 
-// TestUnreadImagesAreTold holds that groups whose images may not be read are judged all the same, and say what is not known.
+// TestUnreadImagesAreTold checks that groups whose images may not be read are still judged, and report what is unknown.
 func TestUnreadImagesAreTold(t *testing.T) {
 	s := startManaged(t)
 	s.workers(func(*awscloud.GroupSpec) {})
@@ -335,8 +336,7 @@ func TestUnreadImagesAreTold(t *testing.T) {
 	}
 }
 
-// TestDeniedNodeGroupsAreListed holds that a group of which too little may be read is listed, with
-// the action and the resource.
+// TestDeniedNodeGroupsAreListed checks that a group is listed even if reading it is denied, with the action and the resource.
 func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	for operation, service := range map[string]string{"DescribeNodegroup": "eks", "GetParameters": "ssm"} {
 		t.Run(operation, func(t *testing.T) {
@@ -357,8 +357,8 @@ func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	}
 }
 
-// TestNodeGroupsOfOneName holds that the group is that of the cluster whose nodes were listed, or
-// whose name the user gives.
+// TestNodeGroupsOfOneName checks which of two node groups with the same name is used: that of the cluster whose nodes were
+// listed, or of the cluster that the user names.
 func TestNodeGroupsOfOneName(t *testing.T) {
 	s := startManaged(t)
 	s.AddCluster("bank", "1.34")
@@ -398,7 +398,7 @@ func TestNodeGroupsOfOneName(t *testing.T) {
 	}
 }
 
-// TestSurveyOfANodeGroup holds that the past of its Auto Scaling group is read.
+// TestSurveyOfANodeGroup checks that the history of the node group's Auto Scaling group is read.
 func TestSurveyOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")
@@ -408,8 +408,7 @@ func TestSurveyOfANodeGroup(t *testing.T) {
 	}
 }
 
-// TestOutdatedNodesOfANodeGroup holds that a node without a machine is judged by the AMI that EKS
-// has written on it (EKS E28).
+// TestOutdatedNodesOfANodeGroup checks that a node without a machine is judged by the AMI in the label that EKS sets (EKS E28).
 func TestOutdatedNodesOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")

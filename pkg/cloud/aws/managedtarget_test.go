@@ -8,7 +8,7 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// newNodegroup builds node group web of cluster shop: Amazon Linux 2023, release 1.33.4-20261101.
+// newNodegroup returns node group web of cluster shop: Amazon Linux 2023, release 1.33.4-20261101.
 func newNodegroup(change ...func(*kt.Nodegroup)) *kt.Nodegroup {
 	g := &kt.Nodegroup{
 		ClusterName: sdk.String("shop"), NodegroupName: sdk.String("web"), Status: kt.NodegroupStatusActive,
@@ -20,12 +20,12 @@ func newNodegroup(change ...func(*kt.Nodegroup)) *kt.Nodegroup {
 	return g
 }
 
-// ofTemplate has a node group be made from version 7 of the user's template workers, lt-0a.
+// ofTemplate sets version 7 of the user's template workers, lt-0a.
 func ofTemplate(g *kt.Nodegroup) {
 	g.LaunchTemplate = &kt.LaunchTemplateSpecification{Id: sdk.String("lt-0a"), Name: sdk.String("workers"), Version: sdk.String("7")}
 }
 
-// ofOwnAMI has the template bring its own AMI.
+// ofOwnAMI sets a template with its own AMI.
 func ofOwnAMI(g *kt.Nodegroup) {
 	ofTemplate(g)
 	g.AmiType, g.ReleaseVersion, g.Version = kt.AMITypesCustom, sdk.String("ami-1"), nil
@@ -57,7 +57,7 @@ func TestParseManagedTarget(t *testing.T) {
 	}
 }
 
-// TestRevisionsOfNodeGroups holds the forms that records and --to rest on.
+// TestRevisionsOfNodeGroups checks the formats that records and --to depend on.
 func TestRevisionsOfNodeGroups(t *testing.T) {
 	both := newNodegroup(ofTemplate)
 	byTemplate := ownRevision(both)
@@ -126,9 +126,9 @@ func TestRefusedSortsOfTargets(t *testing.T) {
 	}
 }
 
-// TestSteps holds which moves EKS takes: not past the control plane (EKS E10), and never back (EKS
-// E11).
-func TestSteps(t *testing.T) {
+// TestCheckStep checks which moves EKS accepts: never past the control plane (EKS E10) and never
+// back (EKS E11).
+func TestCheckStep(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, control, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
 		"same":                    {"1.33", "1.33.4-20261101", "", ""},

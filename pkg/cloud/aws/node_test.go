@@ -68,7 +68,7 @@ func FuzzParseProviderID(f *testing.F) {
 	})
 }
 
-// A node's zone alone tells its region, or nothing does.
+// FuzzRegionOfZone checks that only a node's zone determines its region.
 func FuzzRegionOfZone(f *testing.F) {
 	for _, zone := range []string{"us-east-1a", "us-gov-west-1b", "us-east-1-bos-1a", "us-east-1-wl1-bos-wlz-1", "eusc-de-east-1a", "a", ""} {
 		f.Add(zone)

@@ -32,13 +32,13 @@ type statement struct {
 	Condition        map[string]map[string]string `json:",omitempty"`
 }
 
-// published is a policy of docs/permissions with the actions that keep takes, for all groups.
+// published returns a policy of docs/permissions, for all groups, with only the actions that keep accepts.
 func published(t *testing.T, file string, keep func(action string) bool) policy {
 	t.Helper()
 	return publishedFor(t, file, keep, "GROUP", "*", "TEMPLATE", "*", "CLUSTER", "*")
 }
 
-// publishedFor is that with names in place of those that users fill in.
+// publishedFor is published with the given names in place of the names that users fill in.
 func publishedFor(t *testing.T, file string, keep func(action string) bool, names ...string) policy {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../../docs/permissions", file))
@@ -72,7 +72,7 @@ func without(t *testing.T, file, missing string) policy {
 	return published(t, file, func(action string) bool { return action != missing })
 }
 
-// actionsIn are the actions of a published policy, sorted.
+// actionsIn returns the actions of a published policy, sorted.
 func actionsIn(t *testing.T, file string) []string {
 	t.Helper()
 	var actions []string
@@ -86,7 +86,7 @@ func actionsIn(t *testing.T, file string) []string {
 	return actions
 }
 
-// limit holds the caller to policies.
+// limit gives the caller only these policies.
 func (s *site) limit(who awscloud.Caller, policies ...policy) {
 	s.t.Helper()
 	for _, p := range policies {
@@ -101,8 +101,8 @@ func (s *site) limit(who awscloud.Caller, policies ...policy) {
 	}
 }
 
-// TestMissingRightIsDeniedBeforehand takes each single line of aws-operate.json away: it is named before anything is
-// changed, and nothing else is (IAM001).
+// TestMissingRightIsDeniedBeforehand removes each single line of aws-operate.json. Exactly that action is reported as denied
+// before anything is changed (IAM001).
 func TestMissingRightIsDeniedBeforehand(t *testing.T) {
 	for _, action := range actionsIn(t, operatePolicy) {
 		t.Run(action, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestMissingRightIsDeniedBeforehand(t *testing.T) {
 	}
 }
 
-// reader reads of an account what commands read, and notes what cannot be read.
+// reader reads from an account what commands read, and records the errors.
 type reader struct {
 	*site
 	problems []string
@@ -137,7 +137,7 @@ func (r *reader) note(err error) {
 	}
 }
 
-// look observes a group, with a survey of it.
+// look observes and surveys a group.
 func (r *reader) look(name, to string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: to})
 	r.note(err)
@@ -148,7 +148,7 @@ func (r *reader) look(name, to string) {
 	r.note(err)
 }
 
-// balance reads the load balancers of a group; what may not be read is told beforehand.
+// balance reads the load balancers of a group. A denied read is reported before an upgrade.
 func (r *reader) balance(name string, bound string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: "ami-3"})
 	r.note(err)
@@ -161,8 +161,8 @@ func (r *reader) balance(name string, bound string) {
 	r.note(err)
 }
 
-// TestMissingReadIsNamed takes each single line of aws-read.json away: what needs it fails by an error that names it.
-// With all of them nothing fails.
+// TestMissingReadIsNamed removes each single line of aws-read.json. The reads that need it fail with an error that names it. With
+// all lines nothing fails.
 func TestMissingReadIsNamed(t *testing.T) {
 	for _, action := range append(actionsIn(t, readPolicy), "") {
 		t.Run(action, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestMissingReadIsNamed(t *testing.T) {
 			r.balance("workers", balanced)
 			all := strings.Join(r.problems, "\n")
 			switch {
-			case action == "eks:ListUpdates" || action == "eks:DescribeUpdate": // they are needed while an update is under way
+			case action == "eks:ListUpdates" || action == "eks:DescribeUpdate": // needed only while an update is running
 				if all != "" {
 					t.Errorf("without an update under way: %s", all)
 				}
@@ -199,8 +199,8 @@ func TestMissingReadIsNamed(t *testing.T) {
 	}
 }
 
-// TestPublishedPoliciesAreEnough has a group of each kind upgraded under aws-read.json and aws-operate.json alone: they
-// are enough, and each of their lines is used.
+// TestPublishedPoliciesAreEnough upgrades a group of each kind with only aws-read.json and aws-operate.json. They are enough, and
+// each of their lines is used.
 func TestPublishedPoliciesAreEnough(t *testing.T) {
 	s := startManaged(t)
 	s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
@@ -241,8 +241,8 @@ func TestPublishedPoliciesAreEnough(t *testing.T) {
 	}
 }
 
-// TestPublishedPolicyKeepsToItsGroup has one who may operate a group, by aws-operate.json with its names, aim at
-// another group, another template and another cluster.
+// TestPublishedPolicyKeepsToItsGroup checks that a user with aws-operate.json for one group cannot change another group, another
+// template or another cluster.
 func TestPublishedPolicyKeepsToItsGroup(t *testing.T) {
 	s := startManaged(t)
 	id := s.workers()
@@ -269,8 +269,7 @@ func TestPublishedPolicyKeepsToItsGroup(t *testing.T) {
 	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "1").Wanted, Token: "run/3"}, "ec2:RunInstances")
 }
 
-// TestRightsThatIAMCannotTell holds what IAM says for sure against what it does not: a refusal that need not be one is
-// unverified (IAM001).
+// TestRightsThatIAMCannotTell checks that a refusal by IAM is unverified if it is not certain (IAM001).
 func TestRightsThatIAMCannotTell(t *testing.T) {
 	const account, updates, launches = "123456789012", "autoscaling:UpdateAutoScalingGroup", "ec2:CreateFleet"
 	session := "arn:aws:sts::" + account + ":assumed-role/operator/alice"
@@ -284,7 +283,7 @@ func TestRightsThatIAMCannotTell(t *testing.T) {
 	cases := map[string]struct {
 		caller     awscloud.Caller
 		statements []statement
-		// updates and launches are what is said of the two actions, as saidOf has it.
+		// updates and launches are the expected verdicts about the two actions, as saidOf returns them.
 		updates, launches string
 	}{
 		"allowed for the group":         {awscloud.Caller{}, allow(own, nil), "", "denied"},
@@ -317,7 +316,7 @@ func TestRightsThatIAMCannotTell(t *testing.T) {
 	}
 }
 
-// saidOf is what the rights say of an action: "denied", "unverified" or nothing.
+// saidOf returns the verdict about an action: "denied", "unverified" or "".
 func saidOf(r cloud.Rights, action string) string {
 	switch {
 	case slices.Contains(r.Denied, action):

@@ -40,11 +40,12 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentLate has the deadline of a request pass unnoticed.
+// TestNothingIsSentLate checks that no request is sent after its deadline, even if the context has
+// not noticed it.
 func TestNothingIsSentLate(t *testing.T) {
 	s := start(t, quick())
 	before := len(s.requests())
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // for the pauses between its tries
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // time for the pauses between its tries
 	defer cancel()
 	if _, err := s.Account(build.Unnoticed(ctx, time.Now())); err == nil || len(s.requests()) != before {
 		t.Errorf("%d requests were sent, and the error was %v", len(s.requests())-before, err)
@@ -158,7 +159,7 @@ func TestGroupsInTheWrongRegion(t *testing.T) {
 	}
 }
 
-func TestTroubleOfOneGroupIsItsOwn(t *testing.T) {
+func TestErrorOfOneGroupKeepsTheOthers(t *testing.T) {
 	s := start(t, quick())
 	id := s.workers()
 	s.add(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
@@ -178,13 +179,13 @@ func TestTroubleOfOneGroupIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestRequestsPerObservation holds the package comment to its word.
+// TestRequestsPerObservation checks the requests that the package comment lists.
 func TestRequestsPerObservation(t *testing.T) {
 	const always = "DescribeAutoScalingGroups DescribeInstanceRefreshes"
 	cases := map[string]struct {
 		group        func(s *site, g *awscloud.GroupSpec)
 		to           string
-		first, later string // beside those that are always sent
+		first, later string // besides the requests that are always sent
 	}{
 		"a number": {first: "DescribeImages DescribeLaunchTemplateVersions"},
 		"$Latest": {
@@ -269,7 +270,7 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 	}
 }
 
-// record has the libraries' logs, of level 1, until the test is over.
+// record captures the libraries' logs of level 1 until the test ends.
 func record(t *testing.T) *strings.Builder {
 	t.Helper()
 	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
@@ -291,14 +292,14 @@ func record(t *testing.T) *strings.Builder {
 	return &log
 }
 
-// TestTheSDKIsSilent has each answer end with a byte missing, of which the SDK warns.
+// TestTheSDKIsSilent cuts a byte from the end of each answer, which makes the SDK log a warning.
 func TestTheSDKIsSilent(t *testing.T) {
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func(was *os.File) { os.Stderr = was }(os.Stderr)
-	os.Stderr = stderr // the SDK looks where it goes when it is configured
+	os.Stderr = stderr // the SDK chooses its log output when it is configured
 	s := start(t, quick())
 	there, err := url.Parse(s.URL())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestRemediesNameTheGroup runs the commands of refusals in a real shell.
+// TestRemediesNameTheGroup runs the commands in refusals in a real shell.
 func TestRemediesNameTheGroup(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		named := func(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
@@ -60,7 +60,7 @@ func TestRefusals(t *testing.T) {
 	cases := map[string]struct {
 		group   *at.AutoScalingGroup
 		refresh at.InstanceRefreshStatus
-		says    []string // nothing: the group may be driven
+		says    []string // empty if the group may be upgraded
 	}{
 		"ordinary group": {group: newGroup(with(newInstance("i-1", old)))},
 		"being deleted":  {group: newGroup(func(g *at.AutoScalingGroup) { g.Status = sdk.String("Delete in progress") }), says: []string{"deleted"}},

@@ -38,7 +38,7 @@ func TestReleaseParameters(t *testing.T) {
 	}
 }
 
-// TestEveryAMITypeHasASeries holds that a new AMI type of EKS is noticed.
+// TestEveryAMITypeHasASeries fails if EKS has a new AMI type.
 func TestEveryAMITypeHasASeries(t *testing.T) {
 	for _, amiType := range kt.AMITypes("").Values() {
 		none := amiType == kt.AMITypesCustom || strings.HasPrefix(string(amiType), "WINDOWS_")

@@ -11,8 +11,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// purse is a credentials provider that gives one session after the other, the last one for ever; ""
-// is an error.
+// purse is a credentials provider that returns one session after the other, and the last one
+// forever. "" is an error.
 type purse struct {
 	sessions []string
 	asked    int
@@ -83,8 +83,8 @@ func TestSessionsAreRenewed(t *testing.T) {
 
 var errDenied = coded(403, "AccessDenied", "no")
 
-// TestEveryClientRenews wants credentials renewed before the step that chooses how a request is
-// signed, for each try of it.
+// TestEveryClientRenews checks that credentials are renewed before the step that chooses how a
+// request is signed, for each try.
 func TestEveryClientRenews(t *testing.T) {
 	p := &purse{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}

@@ -9,13 +9,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestAskRights asks EC2 by a dry run, and leaves all else unverified where IAM may not be asked (IAM001).
+// TestAskRights checks that EC2 is asked by a dry run, and that everything else is unverified if IAM may not be asked (IAM001).
 func TestAskRights(t *testing.T) {
 	const adds, launches = "ec2:CreateLaunchTemplateVersion", "autoscaling:LaunchInstances"
 	const asked = "GetCallerIdentity SimulatePrincipalPolicy"
 	cases := map[string]struct {
 		to, code, calls string
-		// denied and unverified are whether adding a version is.
+		// denied and unverified are the expected verdicts about adding a version.
 		denied, unverified bool
 	}{
 		"to a version":           {"", "", asked, false, false},
@@ -51,7 +51,8 @@ func TestAskRights(t *testing.T) {
 	}
 }
 
-// TestActionsThatIAMRefusesTogether leaves the actions of one request unverified, and asks for the others.
+// TestActionsThatIAMRefusesTogether checks that the actions of a refused request are unverified, and that the other requests are
+// still sent.
 func TestActionsThatIAMRefusesTogether(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
@@ -64,8 +65,8 @@ func TestActionsThatIAMRefusesTogether(t *testing.T) {
 	}
 }
 
-// TestRightToLaunchFromATemplate asks for it where the group is to be pointed at another version, and names it where
-// Auto Scaling only says that the template may not be used.
+// TestRightToLaunchFromATemplate checks that ec2:RunInstances is asked for if the group must be pointed at another version, and
+// is named if Auto Scaling only answers that the template may not be used.
 func TestRightToLaunchFromATemplate(t *testing.T) {
 	const launches = "ec2:RunInstances"
 	s := start(t, quick())

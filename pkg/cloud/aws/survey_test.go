@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestSurvey reads off a group of which one machine has gone what its cloud tells of it.
+// TestSurvey checks a survey of a group from which one machine was terminated.
 func TestSurvey(t *testing.T) {
 	o := quick()
 	o.Terminate = 300 * time.Millisecond
@@ -51,7 +51,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestSurveyThatMayNotBeRead tells what may be read, and what may not.
+// TestSurveyThatMayNotBeRead checks that a survey returns what may be read, and names what may not.
 func TestSurveyThatMayNotBeRead(t *testing.T) {
 	cases := map[string]struct {
 		operation, service string

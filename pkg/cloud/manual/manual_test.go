@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// node builds a node with labels written KEY=VALUE.
+// node returns a node with labels in the form KEY=VALUE.
 func node(pairs ...string) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
 	for _, pair := range pairs {
@@ -54,7 +54,7 @@ func TestGroupOfANode(t *testing.T) {
 		selector     string
 		typed        string
 		controlPlane bool
-		want         string // empty: no group
+		want         string // empty for no group
 	}{
 		"no label":                        {labels: []string{"kubernetes.io/hostname=x"}},
 		"empty label":                     {labels: []string{"eks.amazonaws.com/nodegroup="}},
@@ -181,7 +181,7 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-func TestNothingIsDone(t *testing.T) {
+func TestEveryActionIsUnsupported(t *testing.T) {
 	p := manual.New(manual.Options{})
 	for _, action := range []nodegroup.Action{
 		nodegroup.SetRevision{}, nodegroup.Quiesce{}, nodegroup.Resume{}, nodegroup.RaiseMax{}, nodegroup.LowerMax{}, nodegroup.AddCapacity{}, nodegroup.Terminate{Instance: "i-1"},
