@@ -21,8 +21,7 @@ import (
 type Provider interface {
 	// Name is "aws", "gke" or "manual".
 	Name() string
-	// Account returns a text for people that names the account and the place of the credentials: "account 123456789012,
-	// us-east-1".
+	// Account returns the account and region of the credentials, for people: "account 123456789012, us-east-1".
 	Account(ctx context.Context) (string, error)
 	// Groups lists the groups that the nodes belong to, sorted by name. Their Wanted ignores --to. Groups that must not be
 	// upgraded carry a Refusal.

@@ -82,8 +82,8 @@ func (h *Hold) Expires() time.Time {
 	return clockSafeNow(*h.renewed.lastRenewal.Load(), time.Now()).Add(h.times.duration)
 }
 
-// clockSafeNow returns now minus the time since since, by the monotonic or the wall clock,
-// whichever shows more.
+// clockSafeNow returns now minus the time that has passed since an earlier moment, by the monotonic
+// or the wall clock, whichever shows more.
 func clockSafeNow(since, now time.Time) time.Time {
 	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
 }

@@ -31,7 +31,7 @@ func prunedFieldsOf(resource string, use inventory.Use) prunedFields {
 // prunedMetadata are the fields to drop from any object: the managed fields. prunedPodFields are
 // the fields to drop from a pod (k8s.io/api/core/v1/generated.proto): its managed fields; of each
 // container image, command, environment, mounts, probes and messages; of each container status
-// everything except the waiting reason and the allocated resources.
+// everything except name, waiting reason, restart count and resources.
 func prunedMetadata() prunedFields { return prunedFields{1: {17: nil}} }
 
 func prunedPodFields() prunedFields {

@@ -53,7 +53,7 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	if last, known := x.pods[pod.UID]; known {
 		x.takeOffNode(last)
 		if drain.WorkloadOf(last) != drain.WorkloadOf(pod) {
-			x.workloads.Remove(last) // otherwise the old workload would count the pod as one that was ready and then was not
+			x.workloads.Remove(last) // a workload that keeps the pod must remember that it was ready and then was not
 		}
 	}
 	x.pods[pod.UID] = pod

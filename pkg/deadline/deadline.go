@@ -49,7 +49,7 @@ func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error
 	}
 	if err := deadlineError(until); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // nobody else closes it
+			_ = r.Body.Close() // the transport does not get it, so it cannot close it
 		}
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func (s *Scene) newNodes() int {
 }
 
 // sumLeaving returns the maximum requests of pods that leave together, and the number of their
-// nodes. If the cloud launches no replacements, these are all nodes.
+// nodes. If only users add replacements, these are all nodes.
 func (s *Scene) sumLeaving(rooms roomCounter) (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {
@@ -276,7 +276,7 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	}
 }
 
-// sampleNewNodes returns nodes like the ones that the group adds: its current nodes or, if there
+// sampleNewNodes returns examples of the nodes that the group adds: its current nodes or, if there
 // are none yet, its outdated nodes.
 func (s *Scene) sampleNewNodes() []drain.Sample {
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {

@@ -56,7 +56,7 @@ type Saver interface {
 	Save(ctx context.Context, record record.Record) error
 }
 
-// Runner carries out one upgrade. All fields are required except Clock, Controllers, Movable, Targets and Failures.
+// Runner carries out one upgrade. All fields are required except Clock, Controllers, Targets and Failures.
 type Runner struct {
 	// Clock is the clock of all decisions and of the record, usually the API server's. The next process may run on a machine
 	// whose clock is wrong. The Cloud's observations use it, too. nil means this machine's wall clock.
