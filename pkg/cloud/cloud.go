@@ -100,8 +100,7 @@ var ErrOtherCluster = errors.New("that is not the cloud's name of this cluster")
 
 // Error is an error of the cloud with its outcome.
 type Error struct {
-	// Outcome is upgrade.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted or
-	// OutcomeFatal.
+	// Outcome is nodegroup.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted, OutcomeUnsupported or OutcomeFatal.
 	Outcome nodegroup.Outcome
 	Err     error
 }
