@@ -55,8 +55,9 @@ func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	case err == nil:
 		s.Targets, s.refusedTargets = read, 0
 	case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
-		s.refusedTargets++
-		s.targetPolls.last = time.Time{} // read again immediately
+		if s.refusedTargets++; s.refusedTargets < refusalsBelieved {
+			s.targetPolls.last = time.Time{} // read again immediately
+		}
 	default:
 		s.refusedTargets = 0
 	}
