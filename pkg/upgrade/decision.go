@@ -18,12 +18,12 @@ import (
 // methods are in the files of their subjects.
 type decision struct {
 	input
-	// rec is the record as the step stores it. phase is the one that the record is in, and count what the record
-	// makes of the group's members; see recount.
+	// rec is the record as the step will store it. phase is the record's phase. count counts the group's members by
+	// what the record says about them; see recount.
 	rec   record.Record
 	phase phase
 	count memberCounts
-	// notes are what the next decision of the same process is told.
+	// notes are passed on to the next decision of the same process.
 	notes Notes
 	workloads
 	evictions
@@ -32,7 +32,7 @@ type decision struct {
 	renewing bool
 	// fencing is true while the upgrade still has to fence outdated nodes: pods that leave other nodes could land there.
 	fencing bool
-	// pausing is true if nothing more is to be started.
+	// pausing is true if a pause was requested and no further node may be started.
 	pausing bool
 }
 
@@ -43,32 +43,31 @@ type input struct {
 	fence corev1.Taint
 }
 
-// workloads is how the workloads are whose pods leave nodes, as far as a decision has found out.
+// workloads is what a decision has found out about the workloads whose pods leave nodes.
 type workloads struct {
-	// health lists the state of each workload on record that is not whole, by name. recoveries is the same for the
-	// scheduling of evictions; see recoveryOf.
+	// health lists the workloads on record that may lack pods, by name. recoveries holds the same for the scheduling of
+	// evictions; see recoveryOf.
 	health     []workloadHealth
 	recoveries map[drain.Workload]schedule.Recovery
-	// ownsWorkloads is true once the workloads on record are the step's own; see workloadsToChange.
+	// ownsWorkloads is true once rec.Workloads is the step's own copy; see workloadsToChange.
 	ownsWorkloads bool
-	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
-	// deferrable is what findDeferrable found; nil for nothing yet.
+	// shortages caches findShortage while nodes are started; nil if empty. deferrable caches findDeferrable; nil if
+	// empty.
 	shortages  map[drain.Workload]shortage
 	deferrable map[string]bool
-	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
-	// none.
+	// unsure is a DaemonSet whose controller may yet create pods for current nodes that have none; "" for none.
 	unsure string
 }
 
-// evictions are the pods of the nodes in drain, and what is decided about them.
+// evictions is what is decided about the pods of the nodes in drain.
 type evictions struct {
-	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
-	// them; nil where nodes are not replaced in this step.
+	// stages holds what happens to the pods of each node in drain. plan is the plan of their evictions. It is nil if
+	// the step replaces no nodes.
 	stages map[string]schedule.Stage
 	plan   *schedule.Plan
 }
 
-// Next says what to do about the world now. The package comment has the caller's contract.
+// Next returns what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
 	d := newDecision(&w)
@@ -124,7 +123,7 @@ func newDecision(w *World) *decision {
 	return d
 }
 
-// recount counts the group's members again, after the record changed what they count as.
+// recount counts the group's members again after the record changed.
 func (d *decision) recount() { d.count = countMembers(d.w, &d.rec) }
 
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
@@ -154,15 +153,14 @@ func (d *decision) beginUpgrade() {
 	d.enterPhase(chosen.phases[0])
 }
 
-// noteInterrupt notes that the user stops the upgrade.
+// noteInterrupt records that the user stops the upgrade.
 func (d *decision) noteInterrupt() {
 	if d.rec.Stopping == "" && d.w.Stop {
 		d.rec.Stopping = record.Interrupted
 	}
 }
 
-// recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
-// long, and since when.
+// recordLongBlocked records, for each started node, which of its pods have been blocked for long, and since when.
 func (d *decision) recordLongBlocked() {
 	long, more := d.listLongBlocked(record.MostBlocked, func(b drain.Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
@@ -173,7 +171,7 @@ func (d *decision) recordLongBlocked() {
 	}
 }
 
-// recordLongUnhealthy notes which workloads have not recovered for long, and since when.
+// recordLongUnhealthy records which workloads have not recovered for long, and since when.
 func (d *decision) recordLongUnhealthy() {
 	d.rec.Unhealthy = nil
 	for _, u := range d.unhealthy {
@@ -190,7 +188,7 @@ func (d *decision) recordLongUnhealthy() {
 	}
 }
 
-// finishStep is the step as it is by now.
+// finishStep plans the evictions, completes the record and returns the step.
 func (d *decision) finishStep() Step {
 	d.decideEvictions()
 	if !d.finished {
@@ -211,7 +209,7 @@ func (d *decision) finishStep() Step {
 	}
 }
 
-// recordAnswers books the answers of the cloud, and stops the upgrade where one is final.
+// recordAnswers records the cloud's answers in the ledger. It stops the upgrade if an action was refused permanently.
 func (d *decision) recordAnswers() {
 	d.bookKeeper().RecordAnswers()
 	d.growAsAWhole()
@@ -220,9 +218,9 @@ func (d *decision) recordAnswers() {
 	}
 }
 
-// rejectForeign stops the upgrade where the record names another machine for a node than the group
-// shows: whoever may write the record could aim terminations with it. New nodes that are given back
-// are forgotten instead, see driveReturn.
+// rejectForeign stops the upgrade if the record names another machine for a node than the group shows: anyone who can
+// write the record could use it to terminate other machines. Added nodes that are given back are not checked here;
+// driveReturn keeps their machines.
 func (d *decision) rejectForeign() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
@@ -235,9 +233,9 @@ func (d *decision) rejectForeign() {
 	}
 }
 
-// growAsAWhole has the group grow without naming a zone, once the cloud refuses to launch in one. The books have
-// one zone from then on. A launch without a zone raises the group's maximum, which shows that it landed:
-// with --keep-max the upgrade stops instead.
+// growAsAWhole makes further launches name no zone, once the cloud has refused to launch in a zone. The ledger has one
+// zone from then on. A launch without a zone raises the group's maximum, and only the raise proves that the launch
+// succeeded. So with --keep-max the upgrade stops instead.
 func (d *decision) growAsAWhole() {
 	refusal := ledger.ZoneLaunchRefusal(d.w.Open)
 	if refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0 {
@@ -255,7 +253,7 @@ func (d *decision) growAsAWhole() {
 	d.recount()
 }
 
-// applyRequest does what another actor asks of this upgrade.
+// applyRequest does what a user asks of this upgrade.
 func (d *decision) applyRequest() {
 	asked := findAllowed(&d.rec, d.w.Asked)
 	if asked != record.VerbPause && !d.w.Stop {
@@ -278,14 +276,13 @@ func (d *decision) applyRequest() {
 	}
 }
 
-// yieldToRequest stops the upgrade as Ctrl-C does, for another actor who carries the verb out. It
-// stops nothing that is being aborted.
+// yieldToRequest stops the upgrade as Ctrl-C does, so that the process that asked can carry out the verb. An upgrade
+// that is being aborted does not stop.
 func (d *decision) yieldToRequest(to string) {
 	d.stopUpgradeWith(record.Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
-// cancelPause continues with an upgrade that another actor asked to pause and no one does any more,
-// before it came to rest.
+// cancelPause continues an upgrade whose pause was withdrawn before the upgrade came to rest.
 func (d *decision) cancelPause() {
 	if d.rec.Stopping == record.Paused && d.rec.PausedBy != "" {
 		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
@@ -293,9 +290,9 @@ func (d *decision) cancelPause() {
 	}
 }
 
-// watchMaximum stops the upgrade when another actor lowered the group's maximum: whether its surge
-// and its replacements may still have the room that they need is for a person to say. It is not
-// raised again by itself.
+// watchMaximum stops the upgrade when another process lowered the group's maximum. A person must decide whether the
+// upgrade may still use the room that its surge and its replacements need. The upgrade does not raise the maximum again
+// by itself.
 func (d *decision) watchMaximum() {
 	g := &d.w.Group
 	before, decided := d.bookKeeper().WatchMaximum()
@@ -305,9 +302,9 @@ func (d *decision) watchMaximum() {
 	}
 }
 
-// watchProtection stops the upgrade when another actor protects one of its outdated instances
-// against removal: AWS would not keep us from terminating it, since its protection is against
-// scale-in alone. What is on its way out already goes.
+// watchProtection stops the upgrade when another process protects an outdated instance against removal. AWS would not
+// keep the upgrade from terminating it: the protection covers scale-in only. Instances that are being terminated
+// already are ignored.
 func (d *decision) watchProtection() {
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -323,19 +320,19 @@ func (d *decision) watchProtection() {
 	}
 }
 
-// runPhases goes through the phases from the one that the record is in, as far as they are
-// complete: one step may pass through several.
+// runPhases runs the record's phase and, as far as each is complete, those after it. One step may pass through several
+// phases.
 func (d *decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
-		// Which instances are outdated is judged against the group's revision, so a moved target
-		// would retarget this run.
+		// The group's revision decides which instances are outdated. If the run continued, it would replace nodes for
+		// the new target.
 		d.stopUpgradeWith(record.TargetMoved, fmt.Sprintf("the target of the group changed from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, d.howToContinue(wanted)))
 		return
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
-		// The upgrade divides the surge among the zones again. A node whose termination was refused still
-		// exists, so it must be counted before that.
+		// The upgrade divides the surge among the zones again. Nodes whose termination was refused still exist, so they
+		// must be counted before that.
 		if !d.keepSurvivingSurge() {
 			return
 		}
@@ -363,7 +360,7 @@ func (d *decision) runPhases() {
 	}
 }
 
-// passPhases runs the phase that the record is in and, as far as each is complete, those after it.
+// passPhases runs the record's phase and, as far as each is complete, those after it.
 func (d *decision) passPhases(phases []phase) {
 	for i, p := range phases {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d) || d.rec.Stopping != "" {
@@ -377,13 +374,13 @@ func (d *decision) passPhases(phases []phase) {
 	}
 }
 
-// stopUpgradeWith notes that the upgrade stops, and drops the actions of this step. The next steps bring it to
-// rest (bringToRest). If it stops already, the first reason stays.
+// stopUpgradeWith marks the upgrade as stopping and drops the actions of this step. The next steps bring it to rest
+// (bringToRest). If the upgrade is stopping already, the first reason stays.
 func (d *decision) stopUpgradeWith(result record.Result, message string) {
 	if d.rec.Stopping == "" {
 		d.rec.Stopping, d.rec.Message = result, message
 		d.actions = nil
-		d.requeueNow() // and begin to stop
+		d.requeueNow() // the next step begins to stop
 	}
 }
 
@@ -391,8 +388,8 @@ func (d *decision) enterPhase(next phase) {
 	d.phase, d.rec.Phase, d.rec.PhaseBegan = next, next.name, d.w.Now
 }
 
-// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a
-// moment ago and its effect is still to be observed.
+// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted so recently that its
+// effect may not be observed yet.
 func (d *decision) addAction(a nodegroup.Action) {
 	attempt, begun := d.w.Open[a.Key()]
 	d.requested = append(d.requested, a.Key())
@@ -402,12 +399,12 @@ func (d *decision) addAction(a nodegroup.Action) {
 	due := attempt.NotBefore
 	switch {
 	case d.rec.Stopping != "" && d.isRefused(a):
-		d.leftOut = append(d.leftOut, a) // it was tried; the report names it
+		d.leftOut = append(d.leftOut, a) // the report names it
 		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
 	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.OfCloud(a) && attempt.Action == a:
-		// What moved it is not seen yet, and the answer would be the same.
+		// The change that moved the object is not observed yet, so the answer would be the same.
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
 	if begun && d.w.Now.Before(due) {
@@ -418,21 +415,21 @@ func (d *decision) addAction(a nodegroup.Action) {
 	d.actions = append(d.actions, a)
 }
 
-// lastAttempt is the last try of the action; the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the action, or the zero Attempt if there was none.
 func (d *decision) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
 
-// isRefused reports whether the last try of the action was refused for good, or it was tried for as
-// long as a stop or an undoing does.
+// isRefused reports whether the last try of the action was refused permanently, or a stop or an abort has tried the
+// action for long enough.
 func (d *decision) isRefused(a nodegroup.Action) bool {
 	attempt := d.lastAttempt(a)
 	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
 }
 
-// addBlocked adds an obstacle, with since when it has been there.
+// addBlocked adds an obstacle and the time since which it has been there.
 func (d *decision) addBlocked(b drain.Blocked) {
 	key := cmp.Or(string(b.UID), b.Node) // the node's name where no pod is in the way
 	since, known := d.w.Notes.BlockedSince[key]
-	if !known { // another process may have noted it on record
+	if !known { // another process may have recorded it
 		since, known = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
 	}
 	if !known {
@@ -443,7 +440,7 @@ func (d *decision) addBlocked(b drain.Blocked) {
 	}
 	b.Since, b.Forces = since, d.rec.Request.OnTimeout == record.Force
 	d.notes.BlockedSince[key] = since
-	if b.IsLast() { // it may have been blocked by something else before, which does not count
+	if b.IsLast() { // the time that another obstacle blocked it does not count
 		waits, waited := d.w.Notes.LastReadySince[key]
 		if !waited {
 			waits = d.w.Now
@@ -453,15 +450,15 @@ func (d *decision) addBlocked(b drain.Blocked) {
 	d.blocked = append(d.blocked, b)
 }
 
-// listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
-// place that placeOf gives them: no more than most of each. more counts the others.
+// listLongBlocked returns the pods that have been blocked for long, and since when, grouped by the place that placeOf
+// returns. It returns at most most pods of each place; more counts the others.
 func (d *decision) listLongBlocked(most int, placeOf func(drain.Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
 	for _, b := range d.blocked {
 		place := placeOf(b)
 		switch {
 		case d.w.Now.Sub(b.Since) < record.LongBlocked || b.Pod.Name == "":
 			continue
-		case long == nil: // seldom is there any
+		case long == nil: // few steps have any
 			long, more = map[string]map[string]time.Time{}, map[string]int{}
 		case len(long[place]) == most:
 			more[place]++
@@ -481,13 +478,12 @@ func (d *decision) endUpgradeWith(result record.Result, message string) {
 	d.actions = nil
 }
 
-// classifyPodsOf is what a drain has to know of the member's pods.
+// classifyPodsOf returns the member's pods, sorted by what a drain does with them.
 func (d *decision) classifyPodsOf(m *nodegroup.Member) *nodePods {
 	return d.w.Memo.classifiedOn(m, d.rec.Request.Policy(), d.w.Now)
 }
 
-// hasNothingOpen reports whether there is nothing to do, now or at the next try, and no answer to
-// wait for.
+// hasNothingOpen reports whether no action is in flight, is to be sent, or will be tried again later.
 func (d *decision) hasNothingOpen() bool {
 	for _, attempt := range d.w.Open {
 		if attempt.InFlight {
@@ -497,21 +493,20 @@ func (d *decision) hasNothingOpen() bool {
 	return len(d.actions) == 0 && !d.outstanding
 }
 
-// startRecord begins the record of a member, which is to be stored before anything happens to it.
+// startRecord adds the member to the record's nodes. The step stores the record before its actions start.
 func (d *decision) startRecord(m *nodegroup.Member, n record.NodeRecord) {
 	d.count.byName[m.Name()] = m
 	d.rec.Nodes[m.Name()] = n
 }
 
-// forgetNode removes a started node from the record, with what is noted about it.
+// forgetNode removes a started node from the record, and the notes about it.
 func (d *decision) forgetNode(name string) {
 	delete(d.rec.Nodes, name)
 	delete(d.notes.Yielded, name)
 	delete(d.notes.Addresses, name)
 }
 
-// pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being
-// started.
+// pauseUpgrade pauses the upgrade, unless all outdated nodes were started already.
 func (d *decision) pauseUpgrade() {
 	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return
@@ -519,7 +514,7 @@ func (d *decision) pauseUpgrade() {
 	d.stopAsAsked()
 }
 
-// stopAsAsked stops the upgrade for who asked for a pause.
+// stopAsAsked pauses the upgrade and records which user asked for it.
 func (d *decision) stopAsAsked() {
 	d.rec.PausedBy = d.w.Asked.By
 	d.stopUpgradeWith(record.Paused, record.DescribePause(d.w.Asked.By, d.w.Group.Name))

@@ -5,19 +5,18 @@
 //	  ▲                                                                         │
 //	  └──────────────── watch events, cloud polls, outcomes ◀───────────────────┘
 //
-// Next looks at the whole world as a value and says what to do about it now. It
-// holds no client, no clock, no goroutine and no random source; given the same
-// World it gives the same Step. The live upgrade, the dry-run plan and the tests
-// are the same function in three worlds.
+// Next takes the whole world as a value and returns what to do about it now. It holds no client, no clock, no goroutine
+// and no random source; given the same World it returns the same Step. The live upgrade, the dry-run plan and the tests
+// call the same function with three kinds of worlds.
 //
 // The caller's contract (package runner keeps it):
 //
-//  1. Build a World from what is observed. What was observed beats what was written down.
+//  1. Build a World from what is observed. Observations take precedence over the record.
 //  2. Call Next.
 //  3. If Step.Persist is true, store Step.Record before anything else happens.
-//  4. Start each of Step.Actions that is not in flight already, each on its own. An
-//     action is a value about one object; its result comes back in World.Open and in
-//     what is observed, never as a return value that a decision hangs on.
+//  4. Start each of Step.Actions that is not in flight already, independently of the others. An
+//     action is a value about one object. Its result comes back in World.Open and in later
+//     observations, never as a return value that a decision depends on.
 //  5. Wait for a change, an outcome or Step.Wake, and begin again.
 //
 // A group goes through the phases of a strategy:
@@ -30,14 +29,12 @@
 //   - short-lived: setup → expire → done (GKE G90)
 //   - delegated: setup → follow → done, of a group that its own cloud upgrades
 //
-// A node of it goes Pending → Fenced → Draining → Empty → Removing → Gone. A node whose
-// time is over is Forcing or Quarantined, one that blue-green keeps is Parked, and one
-// whose machine its owner takes away is Drained. How many nodes the group has meanwhile,
-// and where, is kept by package ledger.
+// Each node goes Pending → Fenced → Draining → Empty → Removing → Gone. A node whose drain timeout is over is Forcing
+// or Quarantined. A node that blue-green keeps is Parked. A node whose machine its owner removes is Drained. Package
+// ledger keeps how many nodes the group has during the upgrade, and in which zones.
 //
-// What others ask of an upgrade (World.Asked) is heeded by whoever carries it out: a pause
-// lets the nodes that were started finish, then it stops; for a rollback or an abort it
-// only gives way. Who asked continues with the record: RollingBack begins an upgrade
-// the other way, with what was added still on the books, and Record.Aborting takes away
-// what is ours and moves no pod. Record.Undoing tells which of the two is under way.
+// The process that carries the upgrade out follows user requests (World.Asked). For a pause, it finishes the nodes that
+// were started, then stops. For a rollback or an abort, it only stops, and the process that asked continues with the
+// record. RollingBack begins an upgrade the other way, with the added nodes still in the ledger. Record.Aborting gives
+// back what the upgrade added and moves no pod. Record.Undoing returns which of the two is under way.
 package upgrade

@@ -22,35 +22,33 @@ const (
 	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
 	// pods usually take.
 	leastUnhealthy = 5 * time.Minute
-	// lateKept is the longest time for which a pod may be ready between two times of being late. If it is
-	// late again within that time, both count as one.
+	// lateKept is the longest time that a pod may be ready between two times of being late for both to count as one.
 	lateKept = time.Minute
-	// creationPatience is how long a controller may take to create a pod that it lacks.
+	// creationPatience is how long a controller may take to create a missing pod.
 	creationPatience = 5 * time.Second
 	// creationTime is how long controllers need to create a pod on a busy control plane.
 	creationTime = time.Second
-	// roomPatience is how long a pod may wait for room when nothing of ours brings any: pods that
-	// end elsewhere may leave some.
+	// roomPatience is how long a pod may wait for room when the upgrade brings no node: pods that end on other nodes
+	// may leave room.
 	roomPatience = 30 * time.Second
 )
 
-// workloadHealth is how a workload on record is now.
+// workloadHealth is the current state of a workload on record.
 type workloadHealth struct {
 	drain.Workload
 	name   string
 	before record.WorkloadRecord
-	// replicas are its pods; nil when there are none. ready counts the settled ones.
+	// replicas are its pods; nil if there are none. ready counts those that will probably stay ready.
 	replicas *drain.Replicas
 	ready    int
-	// unscaled is true where it has fewer pods than before, and how many it should have was not
-	// read.
+	// unscaled is true if the workload has fewer pods than before and its controller's replica count was not read yet.
 	unscaled bool
 }
 
 // lacksPods reports whether the workload has fewer ready pods than it should have.
 func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
 
-// countMissing counts the pods that the workload should have and that no one has created.
+// countMissing returns how many pods the workload should have that were not created.
 func (h *workloadHealth) countMissing() int {
 	pods := h.before.Ready + h.before.Unready
 	if h.replicas == nil {
@@ -59,9 +57,8 @@ func (h *workloadHealth) countMissing() int {
 	return pods - h.replicas.Expected
 }
 
-// examineWorkloads finds out how the workloads on record are that are not whole. What their owners scaled away since
-// is no longer expected of them, and those of which a new pod has become ready are marked as
-// proven.
+// examineWorkloads examines the workloads on record that may lack pods. Pods that a user scaled away during the upgrade
+// are no longer expected. A workload of which a new pod has become ready is marked as proven.
 func (d *decision) examineWorkloads() {
 	d.recoveries = map[drain.Workload]schedule.Recovery{}
 	for name, before := range d.rec.Workloads {
@@ -87,15 +84,16 @@ func (d *decision) examineWorkloads() {
 	}
 }
 
-// isWhole reports whether all of the workload's pods are there and ready for good, more than one of them on nodes that
-// stay: a closer look would find nothing. Most workloads are so at most times.
+// isWhole reports whether the workload needs no closer look: all of its pods exist and are ready for good, and more
+// than one is ready. Most workloads are whole most of the time.
 func (h *workloadHealth) isWhole() bool {
 	b, r := &h.before, h.replicas
 	return r != nil && r.Ready > 1 && r.Ready >= b.Ready && !r.MayBeUnsettled() && h.countMissing() <= 0 &&
 		b.Proven && b.Canary == "" && b.Scaled == 0 && b.Lacks == 0 && !b.Out
 }
 
-// workloadsToChange returns the workloads of the record that the step will store. Until then they are the input's.
+// workloadsToChange returns the record's workloads for changing. The first call copies them, because until then they
+// belong to the input.
 func (d *decision) workloadsToChange() map[string]record.WorkloadRecord {
 	if !d.ownsWorkloads {
 		d.rec.Workloads, d.ownsWorkloads = maps.Clone(d.rec.Workloads), true
@@ -106,7 +104,7 @@ func (d *decision) workloadsToChange() map[string]record.WorkloadRecord {
 	return d.rec.Workloads
 }
 
-// examineWorkload finds out how the workload is, and changes what is on record of it.
+// examineWorkload determines the workload's state and updates its record.
 func (d *decision) examineWorkload(h *workloadHealth) {
 	before := h.before
 	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
@@ -129,13 +127,14 @@ func (d *decision) examineWorkload(h *workloadHealth) {
 			h.before.Proven, h.before.Canary = true, ""
 		}
 	}
-	// After the target moved, a workload may lack pods and have no canary: the pods left for the earlier target.
+	// After the target moved, a workload may lack pods and have no canary, because its pods left for the earlier
+	// target.
 	if canary := h.before.Canary; !h.before.Proven && (canary == "" || !h.lacksPods()) && (!record.IsInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(h)
 	}
 }
 
-// withoutScaledAway returns the workload's record, less the pods by which its owner scaled it down.
+// withoutScaledAway returns the workload's record without the pods by which a user scaled it down.
 func (d *decision) withoutScaledAway(h *workloadHealth) record.WorkloadRecord {
 	controller, read := d.w.Controllers[h.Workload]
 	switch {
@@ -144,14 +143,14 @@ func (d *decision) withoutScaledAway(h *workloadHealth) record.WorkloadRecord {
 	case read && controller.Unread == "":
 		return h.before.WithScale(controller.Replicas)
 	case read:
-		return h.before.WithScale(h.before.Ready) // the owner may have removed the unready pods
+		return h.before.WithScale(h.before.Ready) // a user may have scaled the unready pods away
 	default:
 		return h.before
 	}
 }
 
-// withScaledBack returns the workload's record after its owner scaled it up again, by how many pods its controller
-// should have. They count from then on, created or not: a quota may refuse them.
+// withScaledBack returns the workload's record after a user scaled it up again, to the replica count of its controller.
+// The pods count from then on, whether created or not: a quota may refuse them.
 func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 	controller, read := d.w.Controllers[h.Workload]
 	if !read || controller.Unread != "" || d.w.EndingNamespaces[h.Namespace] {
@@ -160,15 +159,15 @@ func (d *decision) withScaledBack(h *workloadHealth) record.WorkloadRecord {
 	return h.before.WithScaledBack(controller.Replicas - h.before.Ready - h.before.Unready)
 }
 
-// askScale has the controller read of a workload that its owner scaled down: the owner may have scaled it up again, and its pods may
-// be refused. It reports whether the answer is still to come.
+// askScale requests that the controller of a workload is read which a user scaled down: the user may have scaled it up
+// again, and its pods may be refused. It reports whether the controller is still to be read.
 func (d *decision) askScale(w drain.Workload) (pending bool) {
 	d.askController(w)
 	_, read := d.w.Controllers[w]
 	return !read && !d.w.EndingNamespaces[w.Namespace]
 }
 
-// countReady counts its ready pods, settled or not.
+// countReady returns the number of ready pods, whether they will stay ready or not.
 func (h *workloadHealth) countReady() int {
 	if h.replicas == nil {
 		return 0
@@ -192,7 +191,7 @@ func (d *decision) findNodeInDrain(h *workloadHealth) string {
 	return ""
 }
 
-// noteRecovery notes what evictions have to know of the workload.
+// noteRecovery notes what the scheduling of evictions needs to know about the workload.
 func (d *decision) noteRecovery(h *workloadHealth) {
 	if !d.rec.Request.IgnoresUnready(h.name) {
 		d.recoveries[h.Workload] = recoveryFrom(h.before, h.unscaled)
@@ -203,7 +202,8 @@ func recoveryFrom(before record.WorkloadRecord, missing bool) schedule.Recovery 
 	return schedule.Recovery{Ready: before.Ready, Usual: before.Usual.Duration, Unproven: !before.Proven, Canary: before.Canary, Missing: missing}
 }
 
-// recoveryOf returns what evictions have to know of a workload; false if it is not on record, or need not be ready.
+// recoveryOf returns what the scheduling of evictions needs to know about a workload. It returns false if the workload
+// is not on record or need not be ready.
 func (d *decision) recoveryOf(w drain.Workload) (schedule.Recovery, bool) {
 	if r, noted := d.recoveries[w]; noted {
 		return r, true
@@ -216,8 +216,8 @@ func (d *decision) recoveryOf(w drain.Workload) (schedule.Recovery, bool) {
 	return recoveryFrom(before, false), true
 }
 
-// recordWorkloads notes how the workloads are whose pods are to leave the member. How long their
-// pods usually take is kept as it was known first. It is stored with the start of the node.
+// recordWorkloads records the state of the workloads whose pods will leave the member. The first known time that their
+// pods usually take is kept. It is stored together with the start of the node.
 func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	known := d.workloadsToChange()
 	leaving := map[string]bool{}
@@ -244,8 +244,8 @@ func (d *decision) recordWorkloads(m *nodegroup.Member) {
 	record.SumUpOthers(known, func(name string, w record.WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 }
 
-// countOnAdded counts the ready pods that were Pending before the upgrade and are on a node that it added. They had no room
-// without that node, so the workload has no claim to as many when the surge is given back.
+// countOnAdded counts the ready pods that were Pending before the upgrade and are on a node that the upgrade added.
+// They had room only on that node, so the workload need not have as many ready pods when the surge is given back.
 func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
 	started := d.rec.Started.Truncate(time.Second)
 	for _, pod := range r.Pods[:r.Ready] {
@@ -260,8 +260,8 @@ func (d *decision) countOnAdded(r *drain.Replicas) (pods int) {
 	return pods
 }
 
-// hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
-// node which was started: it may have as many only because those are still to leave.
+// hasRecovered reports whether a workload has as many ready pods as before, and no pod on a node that was started. A
+// pod on such a node must still leave.
 func (d *decision) hasRecovered(name string, before record.WorkloadRecord) bool {
 	w, err := drain.ParseWorkload(name)
 	if err != nil {
@@ -274,8 +274,7 @@ func (d *decision) hasRecovered(name string, before record.WorkloadRecord) bool 
 	}))
 }
 
-// watchWorkloads looks for workloads that do not recover. It stops the upgrade where one has not
-// for long.
+// watchWorkloads finds workloads that do not recover. It stops the upgrade if one has not recovered for long.
 func (d *decision) watchWorkloads() {
 	for i := range d.health {
 		h := &d.health[i]
@@ -300,8 +299,8 @@ func (d *decision) watchWorkloads() {
 	}
 }
 
-// lastReady returns the workload's only pod that is ready and likely to stay ready. It returns nil if there
-// are more or none, or if the node of that pod is not in drain.
+// lastReady returns the workload's only ready pod that will probably stay ready. It returns nil if there are more or
+// none, or if the node of that pod is not in drain.
 func (d *decision) lastReady(h *workloadHealth) *corev1.Pod {
 	if h.replicas == nil || h.ready != 1 {
 		return nil
@@ -334,7 +333,7 @@ func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
 		case drain.Ready(pod):
 			return unhealthy{}, false // it has just come up
 		case pod.Spec.NodeName == "":
-			why = d.whyLate(pod, h) // a node of the group's may be on its way
+			why = d.whyLate(pod, h) // a new node of the group may be booting
 		}
 		if why == "" {
 			return unhealthy{}, false
@@ -344,7 +343,7 @@ func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
 	return u, faulty
 }
 
-// stopForUnhealthy stops the upgrade where a workload has not recovered for long.
+// stopForUnhealthy stops the upgrade if a workload has not recovered for long.
 func (d *decision) stopForUnhealthy() {
 	for _, u := range d.unhealthy {
 		d.requeueAt(u.until)
@@ -355,9 +354,9 @@ func (d *decision) stopForUnhealthy() {
 	}
 }
 
-// awaitWorkloads waits until the workloads on record have as many ready pods as they should
-// have. At the end nothing more brings them back: those that do not are unhealthy, unless their
-// pods may still come up in their time.
+// awaitWorkloads waits until the workloads on record have as many ready pods as they should have. At the end of an
+// upgrade nothing else restores pods. So a workload that lacks ready pods counts as unhealthy, unless its pods may
+// still become ready in time.
 func (d *decision) awaitWorkloads() (whole bool) {
 	whole = true
 	for i := range d.health {
@@ -418,18 +417,18 @@ func (d *decision) firstUnready(h *workloadHealth) (first *corev1.Pod) {
 	return first
 }
 
-// expectMorePods reports whether a pod of the workload is on its way, or may be created at any moment. It has the next
-// decision follow when that pod is late.
+// expectMorePods reports whether a pod of the workload is starting, or may be created at any moment. It schedules the
+// next decision for the time at which that pod is late.
 func (d *decision) expectMorePods(h *workloadHealth) bool {
 	if h.countMissing() > 0 || h.replicas == nil {
-		return true // it is late in its time
+		return true // findLack decides when a missing pod is late
 	}
 	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.expectReturned(pod, h) })
 }
 
-// expectReturned reports whether the pod is new on a node that stays for now, since its owner replaces it or it
-// was given up, and may still become ready there in its time: it tolerates the fence. It has the next decision
-// follow when the pod is late.
+// expectReturned reports whether the pod is new, tolerates the fence, and may still become ready in time on a node that
+// stays for now: a drained node whose machine its owner removes, or a quarantined one. It schedules the next decision
+// for the time at which the pod is late.
 func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
 	usual := h.before.Usual.Duration
 	stays := slices.Contains([]record.NodeState{record.NodeDrained, record.NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
@@ -440,10 +439,10 @@ func (d *decision) expectReturned(pod *corev1.Pod, h *workloadHealth) bool {
 	return drain.Lateness(pod, usual, 0, d.w.Now) == ""
 }
 
-// findLack finds why the workload has fewer ready pods than it should have; late is false while it
-// may still have them in time. Of pods that are late the first is named.
+// findLack returns why the workload has fewer ready pods than it should have. late is false while they may still become
+// ready in time. If several pods are late, it names the first.
 func (d *decision) findLack(h *workloadHealth) (u unhealthy, late bool) {
-	missing, refused := d.whyMissing(h) // called even if a pod is late, because it notes since when pods are missing
+	missing, refused := d.whyMissing(h) // called even if a pod is late: it notes since when pods are missing
 	replaced, coming := d.findReplaced(h)
 	if pod, why, first := d.findLatePod(h); pod != nil {
 		u := d.describeLack(h, pod, why)
@@ -467,8 +466,8 @@ func (d *decision) findLack(h *workloadHealth) (u unhealthy, late bool) {
 	return unhealthy{}, false
 }
 
-// whyNoSuccessor says why no pod of the workload is on its way on a node that stays, in the place of
-// the first that left; "" while one that is elsewhere may still become ready in its time.
+// whyNoSuccessor returns why no pod of the workload is starting on a node that stays, in place of the first pods that
+// left. It returns "" while a pod elsewhere may still become ready in time.
 func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	usual, unready := h.before.Usual.Duration, h.replicas.Unready()
 	for _, pod := range unready {
@@ -479,7 +478,7 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	}
 	switch {
 	case h.ready < h.replicas.Ready:
-		return "" // one is ready, which counts in a moment
+		return "" // a pod is ready and will count soon
 	case len(unready) > 0:
 		return "none of its new pods is on a node that stays"
 	default:
@@ -487,16 +486,16 @@ func (d *decision) whyNoSuccessor(h *workloadHealth) string {
 	}
 }
 
-// hasLostCanary reports whether the workload's pods left their first node, or were given up there,
-// before one became ready on a node that stays. A machine that is ending takes its pods along.
+// hasLostCanary reports whether the workload's pods left their first node, or were given up there, before a pod became
+// ready on a node that stays. While the first node's machine is ending, its pods are ending too.
 func (d *decision) hasLostCanary(h *workloadHealth) bool {
 	n := d.rec.Nodes[h.before.Canary]
 	ending := n.State == record.NodeRemoving && !d.isOverdue(n)
 	return !h.before.Proven && h.before.Canary != "" && !record.IsInDrain(n.State) && !ending
 }
 
-// describeLack names what keeps a workload from having as many ready pods as it should have: a pod,
-// or nil for the first that is not ready and stays on its node, if there is one.
+// describeLack returns an unhealthy with the pod that keeps the workload from having as many ready pods as it should.
+// If pod is nil, it names the first unready pod that stays on its node, if there is one.
 func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) unhealthy {
 	u := unhealthy{Unhealthy: record.Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}}
 	if pod == nil && h.countMissing() <= 0 {
@@ -512,8 +511,8 @@ func (d *decision) describeLack(h *workloadHealth, pod *corev1.Pod, why string) 
 	return u
 }
 
-// addUnhealthy notes since when the workload is unhealthy. Its pods usually take the time usual to become ready; 0 for
-// not known.
+// addUnhealthy adds the workload to the unhealthy ones, and notes since when it has been. usual is how long its pods
+// usually take to become ready; 0 if unknown.
 func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 	spell, was := d.w.Notes.Unhealthy[u.Name]
 	if !was {
@@ -526,10 +525,10 @@ func (d *decision) addUnhealthy(u unhealthy, usual time.Duration) {
 			spell.Since = u.first.since
 		}
 	case u.first.uid == "" || r == nil || slices.Contains(spell.Earlier, u.first.uid):
-	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // pods that come up one after the other have their time each
+	case isSettled(r, spell.Pod, usual, d.w.Now) && !u.uncreated: // each of the pods that start one after the other has its own time
 		spell = Spell{Since: u.first.since, Pod: u.first.uid, Earlier: append(slices.Clone(spell.Earlier), spell.Pod)}
 	case !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool { return pod.UID == spell.Pod }):
-		spell.Pod = u.first.uid // another took its place, with what is left of its time
+		spell.Pod = u.first.uid // another pod took its place and has the remaining time
 	}
 	u.Since = spell.Since.Add(d.w.Idle)
 	if u.Since.After(d.w.Now) {
@@ -551,7 +550,7 @@ func isSettled(r *drain.Replicas, uid types.UID, usual time.Duration, now time.T
 	})
 }
 
-// describeUnhealthy says why the upgrade stops, and the two ways on. The first that it names is the workload that has
+// describeUnhealthy returns why the upgrade stops, and the two ways to continue. It names first the workload that has
 // been unhealthy for longest.
 func describeUnhealthy(all []unhealthy) string {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b unhealthy) int {
@@ -580,14 +579,14 @@ func describeRetry(w drain.Workload) string {
 		shell.Command("kubectl annotate "+shell.Option("--namespace", w.Namespace), strings.ToLower(w.Kind)+"/"+w.Name), `nodeupgrade-retry="$(date)"`)
 }
 
-// unhealthy is an Unhealthy with what the decision alone needs.
+// unhealthy is a record.Unhealthy with what only the decision needs.
 type unhealthy struct {
 	record.Unhealthy
 	// refused is true if the API server refuses its pods. uncreated is true if some pods are not created while
 	// another pod is late.
 	refused, uncreated bool
-	// until is when the upgrade stops for it. first is the one of its pods that has been late for longest;
-	// zero where none is.
+	// until is when the upgrade stops because of the workload. first is the pod that has been late for longest; zero if
+	// no pod is.
 	until time.Time
 	first latePod
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then
+// detachLimit is how long volumes may take to detach. After that time kube-controller-manager forces the detachment
 // (attach_detach_controller.go).
 const detachLimit = 6 * time.Minute
 
-// advanceNode takes one started node one step further.
+// advanceNode takes the next step with a started node.
 func (d *decision) advanceNode(name string) {
 	n, m := d.rec.Nodes[name], d.count.byName[name]
 	if n.IsGivenBack() {
@@ -39,7 +39,7 @@ func (d *decision) advanceNode(name string) {
 	}
 }
 
-// recordGone books a started node that is no longer there.
+// recordGone records that a started node is gone.
 func (d *decision) recordGone(name string) {
 	n := d.rec.Nodes[name]
 	if !d.resolveTerminator(n) {
@@ -52,11 +52,11 @@ func (d *decision) recordGone(name string) {
 	d.forgetNode(name)
 }
 
-// drainNode takes the drain of a node one step further.
+// drainNode takes the next step of a node's drain.
 func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
 		d.askCloudOften("")
-		return // its machine is going down without us; it is booked when it is gone
+		return // another process is ending its machine; recordGone counts the node when it is gone
 	}
 	if m.Node != nil && n.Deadline.IsZero() {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
@@ -64,14 +64,14 @@ func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Memb
 	}
 	if m.Node != nil && !d.isFencedByRun(m) {
 		d.pauseDeadline(name, true)
-		return // another actor took its fence away, or a stop of ours did: pods that leave would come back
+		return // a user or an earlier stop removed its fence: evicted pods would come back
 	}
 	d.stages[name] = schedule.Resting
 	view := d.classifyPodsOf(m)
 	d.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
 		d.waitSettled(name, n, m)
-		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // else it is given up in this step
+		if n = d.rec.Nodes[name]; record.IsInDrain(n.State) { // otherwise it is given up in this step
 			d.ensureStarted(n, m)
 		}
 		return
@@ -83,10 +83,10 @@ func (d *decision) drainNode(name string, n record.NodeRecord, m *nodegroup.Memb
 	d.moveRemaining(name, n, m, view)
 }
 
-// moveRemaining has the pods that are left leave the node, unless that must wait or takes too long.
+// moveRemaining makes the remaining pods leave the node, unless they must wait or the drain timeout is over.
 func (d *decision) moveRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
 	switch {
-	case d.fencing: // what leaves could land on a node that is drained next (EKS E30)
+	case d.fencing: // evicted pods could land on a node that is drained next (EKS E30)
 		d.ensureStarted(n, m)
 		d.pauseDeadline(name, true)
 		return
@@ -104,27 +104,26 @@ func (d *decision) moveRemaining(name string, n record.NodeRecord, m *nodegroup.
 	d.stages[name] = schedule.Evicting
 }
 
-// ensureStarted writes the start of the drain on the node, once.
+// ensureStarted writes the start of the drain on the node, if it is not there yet.
 func (d *decision) ensureStarted(n record.NodeRecord, m *nodegroup.Member) {
 	if !isStartWritten(n, m) {
 		d.addAction(nodemark.StartDrain{NodeVersion: nodemark.VersionOf(m.Node), Deadline: n.Deadline})
 	}
 }
 
-// isStartWritten reports whether the node is seen to carry the start of its drain. A machine without a node needs none.
+// isStartWritten reports whether the node shows the start of its drain. It is always true for a machine without a node.
 func isStartWritten(n record.NodeRecord, m *nodegroup.Member) bool {
 	return m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline)
 }
 
-// deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues
-// without those that are still there when the longest grace is over: they are named in the node's
-// reason.
+// deleteRemaining deletes the remaining pods, each with its own grace period (EKS E43). Once the longest grace period
+// is over, it continues without the pods that are still there. The node's reason names them.
 func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegroup.Member, view *nodePods) {
 	over := n.Deadline.Add(d.notes.Yielded[name])
 	kept := 0
 	for _, pod := range slices.Concat(view.Held, view.Evict) {
 		if pod.CreationTimestamp.After(over) {
-			continue // it came back for one that was deleted, and would each time: it goes down with the machine
+			continue // it replaces a deleted pod, and so would the next: it ends with the machine
 		}
 		kept++
 		d.addAction(schedule.Deletion{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
@@ -141,8 +140,8 @@ func (d *decision) deleteRemaining(name string, n record.NodeRecord, m *nodegrou
 	d.requeueAt(over)
 }
 
-// limitGrace is the grace period that a pod is deleted with where its own is longer than the phase
-// allows, in seconds; 0 for its own.
+// limitGrace returns the grace period, in seconds, for deleting a pod whose own is longer than the phase allows. It
+// returns 0 to use the pod's own.
 func (p phase) limitGrace(pod *corev1.Pod) int64 {
 	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.mostGrace.Seconds())
 	if most == 0 || grace == nil || *grace <= most {
@@ -151,18 +150,17 @@ func (p phase) limitGrace(pod *corev1.Pod) int64 {
 	return most
 }
 
-// endOf is when a pod that is leaving has to be gone: when its grace ends or, where the phase
-// allows less of it, before (GKE G75).
+// endOf returns when a leaving pod must be gone: when its grace period ends or, where the phase allows only a shorter
+// one, earlier (GKE G75).
 func (p phase) endOf(pod *corev1.Pod) time.Time {
-	end := pod.DeletionTimestamp.Time // that is when the grace ends, not when it began
+	end := pod.DeletionTimestamp.Time // the end of the grace period, not its start
 	if grace := pod.DeletionGracePeriodSeconds; p.capsLeaving && grace != nil {
 		end = end.Add(min(0, p.mostGrace-time.Duration(*grace)*time.Second))
 	}
 	return end
 }
 
-// waitSettled waits, once the node is empty, for load balancers and volumes to let go of it (EKS
-// E44, E45).
+// waitSettled waits, once the node is empty, until load balancers and volumes have released it (EKS E44, E45).
 func (d *decision) waitSettled(name string, n record.NodeRecord, m *nodegroup.Member) {
 	if n.State != record.NodeEmpty {
 		n.State, n.EmptyAt = record.NodeEmpty, d.w.Now
@@ -187,8 +185,8 @@ func (d *decision) waitSettled(name string, n record.NodeRecord, m *nodegroup.Me
 	d.phase.emptied(d, name, n, m)
 }
 
-// hasAttachedVolumes reports whether volumes of pods that left are still attached. Volumes of pods
-// that stay keep their place and cannot be told apart, so a node with such pods is not waited for.
+// hasAttachedVolumes reports whether volumes of pods that left are still attached. It returns false if any remaining
+// pod has a volume, because the attached volumes may be those of that pod.
 func (d *decision) hasAttachedVolumes(m *nodegroup.Member) bool {
 	for _, pod := range m.Pods {
 		for i := range pod.Spec.Volumes {
@@ -200,9 +198,9 @@ func (d *decision) hasAttachedVolumes(m *nodegroup.Member) bool {
 	return len(m.Node.Status.VolumesAttached) > 0
 }
 
-// chargeTime counts the time that a node took since the last step, and reports whether its drain timeout is over.
-// Its time stands still while the node waits only for nodes that were started before it: for budgets that these
-// have spent, and for the first new pods of workloads.
+// chargeTime counts the time that the node took since the last step, and reports whether its drain timeout is over. The
+// time does not count while the node waits only for nodes that were started before it: for budgets that they used up,
+// and for the first new pods of workloads.
 func (d *decision) chargeTime(name string) (over bool) {
 	d.pauseDeadline(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
@@ -210,8 +208,8 @@ func (d *decision) chargeTime(name string) (over bool) {
 	return !d.w.Now.Before(deadline)
 }
 
-// pauseDeadline has a node's time stand still from now on, as long as it yields, and counts how
-// long it has since the last step.
+// pauseDeadline extends the node's drain timeout by the time since the last step, if the node was waiting for other
+// nodes then. yields says whether it is waiting for other nodes now.
 func (d *decision) pauseDeadline(name string, yields bool) {
 	if d.w.Notes.Yielding[name] {
 		d.notes.Yielded[name] += max(0, d.w.Now.Sub(d.w.Notes.At))
@@ -221,7 +219,7 @@ func (d *decision) pauseDeadline(name string, yields bool) {
 	}
 }
 
-// giveUpNode applies --on-timeout to a node that was not empty in its time.
+// giveUpNode applies --on-timeout to a node that was not empty when its drain timeout ended.
 func (d *decision) giveUpNode(name string, n record.NodeRecord) {
 	switch d.rec.Request.OnTimeout {
 	case record.Force:
@@ -233,11 +231,11 @@ func (d *decision) giveUpNode(name string, n record.NodeRecord) {
 		return
 	}
 	d.rec.Nodes[name] = n
-	d.requeueNow() // and act on the new state
+	d.requeueNow() // the next step acts on the new state
 }
 
-// describeRemaining names what is still on the node, with its obstacle and the remedy of the first. It counts the pods that it does not
-// name.
+// describeRemaining names the first few pods that are still on the node with their obstacles, counts the others, and
+// adds the remedy for the first.
 func (d *decision) describeRemaining(name string) string {
 	if mine := d.listBlocked(name); len(mine) > 0 {
 		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
@@ -256,12 +254,13 @@ func (d *decision) describeRemaining(name string) string {
 	return strings.Join(left, "; ")
 }
 
-// describeSilent says since when the node's kubelet has not reported, and what the user can do.
+// describeSilent returns since when the node's kubelet has not reported, and what the user can do.
 func describeSilent(node *corev1.Node) string {
 	return fmt.Sprintf("%s: restart the kubelet, or run %s if the machine is gone for good", nodegroup.DescribeTrouble(node), shell.Command("kubectl delete", "node", node.Name))
 }
 
-// describeForRecord is describeRemaining as it fits into NodeRecord.Reason: one pod is named where three do not fit.
+// describeForRecord returns describeRemaining, shortened to fit into NodeRecord.Reason: if three pods do not fit, it
+// names one.
 func (d *decision) describeForRecord(name string) string {
 	text := d.describeRemaining(name)
 	if mine := d.listBlocked(name); record.TextBytes(text) > record.MostReasonBytes && len(mine) > 1 {

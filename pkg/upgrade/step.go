@@ -18,35 +18,36 @@ type Step struct {
 	Persist bool
 	// Actions to be in flight now; those that are already are not repeated here.
 	Actions []nodegroup.Action
-	// Blocked says what keeps nodes from going on. It is data, never an error.
+	// Blocked lists the obstacles that keep nodes from going on. They are data, never errors.
 	Blocked []drain.Blocked
-	// Wake is the latest moment to look again, should nothing be seen to change before. It is never
-	// zero while the upgrade runs.
+	// Wake is the latest moment for the next step, if no change is observed before. It is never zero while the upgrade
+	// runs.
 	Wake time.Time
-	// Due is the next moment that is known to matter, as the end of a wait or of a limit: until
-	// then nothing but a change would make another step. Zero when none is known.
+	// Due is the next moment that is known to matter, such as the end of a wait or of a limit. Until then, only a
+	// change would lead to another step. It is zero if no such moment is known.
 	Due time.Time
-	// Poll is how often the provider, which has no watch, is to be asked while something of ours is
-	// under way there; 0 while nothing is.
+	// Poll is how often to read the provider, which has no watch, while an action of the upgrade is under way there. It
+	// is 0 if none is.
 	Poll time.Duration
-	// Targets are those of load balancers that are to be read.
+	// Targets are the load balancer targets to read.
 	Targets TargetWatch
-	// Awaited are the workloads whose pods are waited for. Unscaled are those whose controllers are
-	// to be read again and again: they have fewer pods than before.
+	// Awaited are the workloads whose pods the upgrade waits for. Unscaled are the workloads that have fewer pods than
+	// before; their controllers must be read repeatedly.
 	Awaited, Unscaled []drain.Workload
-	// Choosing is true if the step looked for a node to start: any budget that changes may decide which, and when.
+	// Choosing is true if the step looked for a node to start. A change of any budget may then decide which node
+	// starts, and when.
 	Choosing bool
-	// Status is the upgrade as a person wants to see it.
+	// Status describes the upgrade for people.
 	Status record.Status
-	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.
+	// Finished is true when nothing is left to do or to wait for. Record.Result is the result.
 	Finished bool
 }
 
-// TargetWatch is what is to be known of load balancers.
+// TargetWatch is which load balancer targets to read, and how often.
 type TargetWatch struct {
 	// IDs are the machines of the nodes in drain, and the addresses of the pods that leave them.
 	IDs []string
-	// Every is how often their targets are to be read; 0 while no one needs to know.
+	// Every is how often to read the targets; 0 if nothing needs them.
 	Every time.Duration
 }
 

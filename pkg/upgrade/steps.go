@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
+// setUpGroup points the group at the wanted revision and suspends the processes that would work against the upgrade
 // (EKS E02, E03; S4).
 func (d *decision) setUpGroup() bool {
 	if !d.rebuildLedger() {
@@ -26,9 +26,9 @@ func (d *decision) setUpGroup() bool {
 	return !d.rec.Back || d.carryOverSurge()
 }
 
-// setRevision has the group launch the revision wanted. Until it does, every node that comes up
-// would be outdated in its turn and be replaced without end: after --replan to another target, or
-// when another actor pointed the group elsewhere.
+// setRevision points the group at the wanted revision and reports whether it is. Otherwise every new node would be
+// outdated and would be replaced too, without end. This happens after --replan to another target, or when another
+// process pointed the group elsewhere.
 func (d *decision) setRevision() bool {
 	wanted := d.w.Group.Wanted
 	if wanted.ID == d.w.Group.Pointed.ID {
@@ -36,7 +36,7 @@ func (d *decision) setRevision() bool {
 	}
 	d.askCloudOften("the group to take revision " + wanted.Name)
 	if !d.rec.HasSet(d.w.Group.Pointed.ID) {
-		d.rec.OriginallyPointed(d.w.Group.Pointed) // its owner may have pointed it there meanwhile
+		d.rec.OriginallyPointed(d.w.Group.Pointed) // a user may have pointed it there during the upgrade
 	}
 	if !slices.Contains(d.rec.SetTo, wanted.ID) {
 		d.rec.SetTo = append(slices.Clone(d.rec.SetTo), wanted.ID)
@@ -45,13 +45,12 @@ func (d *decision) setRevision() bool {
 	return false
 }
 
-// scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
-// nodes (EKS E20–E31).
+// scaleUpGroup adds the surge, waits until all new nodes are usable, and then fences the outdated nodes (EKS E20–E31).
 func (d *decision) scaleUpGroup() bool {
 	return d.addSurge() && d.fenceOutdatedNodes()
 }
 
-// addSurge adds the surge, and reports whether all of it is usable.
+// addSurge adds the surge and reports whether all new nodes are usable.
 func (d *decision) addSurge() bool {
 	d.passTurn()
 	if !d.setRevision() || !d.suspendProcesses() || !d.keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
@@ -64,7 +63,7 @@ func (d *decision) addSurge() bool {
 		since := d.rec.LastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
-			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
+			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all nodes are there; a process that took over repeats the launches whose answers are missing
 		}
 		if d.w.isDeadlinePassed(deadline) {
 			d.stopUpgradeWith(record.NodeCreationFailure, d.describeBootFailure(surge, since))
@@ -75,7 +74,7 @@ func (d *decision) addSurge() bool {
 	return true
 }
 
-// describeNew says how many of the new nodes that the upgrade waits for are ready.
+// describeNew returns how many new nodes the upgrade waits for, and how many of them are ready.
 func describeNew(surge, ready int) string {
 	if surge == 1 {
 		return fmt.Sprintf("1 new node, %d ready", ready)
@@ -83,14 +82,12 @@ func describeNew(surge, ready int) string {
 	return fmt.Sprintf("%d new nodes, %d ready", surge, ready)
 }
 
-// isSurgeLaunched reports whether all new nodes are there and need not be waited for until they are
-// usable.
+// isSurgeLaunched reports whether all new nodes exist, for groups that do not wait until new nodes are usable.
 func (d *decision) isSurgeLaunched(surge int) bool {
 	return d.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
 }
 
-// continueDrains fences the outdated nodes, makes the next step with each that was started and
-// plans which pods are evicted.
+// continueDrains fences the outdated nodes, advances each node that was started, and plans which pods are evicted.
 func (d *decision) continueDrains() {
 	d.fencing = !d.fenceOutdatedNodes()
 	for _, name := range d.rec.StartedNames() {
@@ -101,11 +98,10 @@ func (d *decision) continueDrains() {
 	d.plan = d.makePlan("")
 }
 
-// awaitReplaced waits until no outdated node is left but the quarantined, until what the
-// terminations took from the group was launched again, and until that is usable: an upgrade ends
-// with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). The
-// workloads whose pods left nodes must have their ready pods again, too. A group without a cloud gets
-// nodes from its owner, who is waited for where that was asked for.
+// awaitReplaced waits until no outdated node is left except quarantined ones, and until the replacements of the
+// terminated nodes are launched and usable. So an upgrade ends with as many nodes that take pods as after scale up (EKS
+// E26, E27; GKE G16). It also waits until the workloads whose pods left nodes have their ready pods again. In a group
+// without a cloud a user brings new nodes. The upgrade waits for them if the user asked for that.
 func (d *decision) awaitReplaced() (over bool) {
 	if len(d.count.pending) > 0 || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeParked) || !d.awaitRemovals() {
 		return false
@@ -118,18 +114,18 @@ func (d *decision) awaitReplaced() (over bool) {
 	return false
 }
 
-// scaleDownGroup takes back the raise of the maximum, last of all, lets suspended processes run
-// again, and leaves the nodes to autoscalers (EKS E60, E61).
+// scaleDownGroup lowers the maximum again, resumes suspended processes, and gives the nodes back to autoscalers (EKS
+// E60, E61).
 func (d *decision) scaleDownGroup() bool {
 	freed := d.releaseHeldNodes()
 	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
 
-// concludeUpgrade ends an upgrade that reached its goal, unless a workload lacks pods again.
+// concludeUpgrade ends an upgrade that reached its goal, unless a workload lacks ready pods again.
 func (d *decision) concludeUpgrade() {
 	if !d.awaitWorkloads() {
 		if d.w.Group.Can.Resize && (d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0) {
-			d.waitForReplacement() // a node that was lost meanwhile may be what they need
+			d.waitForReplacement() // they may need a node that was lost during the upgrade
 		}
 		return
 	}
@@ -141,11 +137,10 @@ func (d *decision) concludeUpgrade() {
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
-// describeOrphans names the nodes that were drained and have no machine that could be terminated:
-// nothing but a person takes them away.
+// describeOrphans returns which drained nodes have no machine that could be terminated: a person must delete them.
 func (d *decision) describeOrphans() string {
 	if !d.w.Group.Can.Terminate {
-		return "" // all of its nodes are such nodes, and somebody brings the machines
+		return "" // no node of the group has such a machine: a user adds and removes them
 	}
 	var orphans []string
 	for _, name := range slices.Sorted(maps.Keys(d.rec.Nodes)) {
@@ -159,8 +154,8 @@ func (d *decision) describeOrphans() string {
 	return "drained nodes that have no machine any more are still there: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
 }
 
-// describeReturned names the pods that are on drained nodes again, "" for none: they tolerate the fence, and
-// go with the machines.
+// describeReturned returns which pods are on drained nodes again; "" for none. They tolerate the fence, and will end
+// with the machines.
 func (d *decision) describeReturned() string {
 	var pods []*corev1.Pod
 	for _, name := range d.rec.StartedNames() {
@@ -174,8 +169,8 @@ func (d *decision) describeReturned() string {
 	return "on drained nodes again, because they tolerate the fence: " + abbreviateNames(listPodNames(pods))
 }
 
-// pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have
-// finished, and what was taken with them was launched again (GKE G25).
+// pauseWhenIdle pauses an upgrade when a pause was requested, the started nodes have finished, and their replacements
+// were launched (GKE G25).
 func (d *decision) pauseWhenIdle() {
 	if !d.pausing {
 		return

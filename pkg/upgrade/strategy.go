@@ -10,66 +10,67 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
-// record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
+// strategy is one way to replace a group. It has no state: everything that a run has to remember is in its record.
+// Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
 type strategy struct {
 	// name is one of Strategies.
 	name record.Strategy
-	// check returns an error for settings that make no sense with the strategy, claim one for flags that were typed with
-	// another strategy, and that no other takes; both are nil where there are none.
+	// check returns an error for settings that make no sense with the strategy. claim returns an error for flags that
+	// only this strategy takes, if they were typed with another strategy. Both are nil where there is nothing to check.
 	check, claim func(*Settings) error
-	// resolve completes the request of an upgrade of the group, of whose size nodes so many are outdated; nil for
-	// that of a surge.
+	// resolve completes the request for a group of the given size and number of outdated nodes. If it is nil, the
+	// request is completed as for a surge.
 	resolve func(s Settings, r record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error)
-	// describe says what the strategy does with a request, in one line; nil for a surge.
+	// describe returns one line on what the strategy does with a request; nil for a surge.
 	describe func(r *record.Request, provider string) string
-	// begin completes the record of a new upgrade, whose census is taken.
+	// begin completes the record of a new upgrade. The members are counted already.
 	begin  func(*decision)
 	phases []phase
-	// stop brings an upgrade to rest before its goal, undo takes away what it left.
+	// stop brings an upgrade to rest before its goal. undo takes back what the upgrade added.
 	stop, undo func(*decision)
 }
 
-// phase is one part of a strategy. All that the rest of the package has to know of it are its
-// properties: no other file asks for its name.
+// phase is one part of a strategy. The rest of the package knows a phase by these properties only: no other file
+// compares its name.
 type phase struct {
 	name record.Phase
 	// run makes the next step and reports whether the phase is complete.
 	run func(*decision) bool
-	// emptied is what follows a node that is empty and settled, and late one whose time is over.
+	// emptied decides about a node that is empty and settled. late decides about a node whose drain timeout is over.
 	emptied func(*decision, string, record.NodeRecord, *nodegroup.Member)
 	late    func(*decision, string, record.NodeRecord)
-	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and
-	// a failure to create nodes gives back what was added.
+	// untouched is true if no outdated node is drained before the phase's end. A pause takes effect at once, and the
+	// added nodes are given back if creating nodes fails.
 	untouched bool
-	// watched is a phase that another actor must not change the group's maximum or protection in.
+	// watched is true if the upgrade stops when another process changes the group's maximum or the protection of its
+	// instances during the phase.
 	watched bool
-	// stays is a phase in which a stop leaves all as it is: outdated nodes are kept beside the new.
+	// stays is true if a stop changes nothing: outdated nodes are kept beside the new ones.
 	stays bool
-	// quiet is a phase that suspends what scales the group by itself, too: half of it is idle for
-	// long.
+	// quiet is true if the phase also suspends the processes that scale the group by themselves, because half of the
+	// group is idle for long.
 	quiet bool
-	// calm is a phase that changes no process of the group: no node is touched.
+	// calm is true if the phase suspends no process of the group, because no node is touched.
 	calm bool
-	// mostGrace is the longest grace period that pods are deleted with; 0 for their own.
+	// mostGrace is the longest grace period that pods are deleted with; 0 keeps each pod's own.
 	mostGrace time.Duration
-	// capsLeaving has that hold for pods that were evicted, too.
+	// capsLeaving applies mostGrace to evicted pods, too.
 	capsLeaving bool
-	// waitsUntil is what the upgrade does in a long wait of the phase: "it soaks". looksIn is one
-	// in which there is work for who looks in before it is over.
+	// waitsUntil describes what the upgrade does in a long wait of the phase, such as "it soaks". looksIn is true if a
+	// process that resumes the upgrade during the wait has work to do.
 	waitsUntil string
 	looksIn    bool
-	// held are the nodes that autoscalers are kept from in the phase.
+	// held selects the nodes that autoscalers must not remove in the phase.
 	held holding
-	// givesBack is a phase in which what was added is given back: another target begins again.
+	// givesBack is true if the phase gives back the added nodes. If the target moves, the upgrade begins again.
 	givesBack bool
-	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
+	// waitsFor is what keeps the next node from being started. If it is "", the step shows what it waits for.
 	waitsFor string
-	// verbs are what a user may ask for in it.
+	// verbs are the verbs that a user may ask for in the phase.
 	verbs []record.Verb
 }
 
-// listProcesses are the processes of the group that the phase suspends.
+// listProcesses returns the processes of the group that the phase suspends.
 func (p phase) listProcesses(group *nodegroup.Group) []string {
 	switch {
 	case p.calm:
@@ -80,7 +81,7 @@ func (p phase) listProcesses(group *nodegroup.Group) []string {
 	return group.Quiesce
 }
 
-// holding tells which nodes autoscalers are kept from.
+// holding selects which nodes autoscalers must not remove.
 type holding int
 
 const (
@@ -90,7 +91,7 @@ const (
 	bothHeld
 )
 
-// makeStrategy returns how the strategy of the name is carried out. Every name of Strategies has a case.
+// makeStrategy returns the strategy of the name. Every name in record.Strategies has a case; surge is the default.
 func makeStrategy(name record.Strategy) strategy {
 	switch name {
 	case record.BlueGreen:
@@ -106,8 +107,7 @@ func makeStrategy(name record.Strategy) strategy {
 	}
 }
 
-// strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
-// upgrade was.
+// strategyOf returns the strategy that carries the upgrade out. A rollback is always a surge, whatever the upgrade was.
 func strategyOf(name record.Strategy, back bool) strategy {
 	if back {
 		name = record.Surge
@@ -118,7 +118,7 @@ func strategyOf(name record.Strategy, back bool) strategy {
 	return s
 }
 
-// findPhase is the phase of the name; the zero phase where the strategy has none.
+// findPhase returns the phase of the name, or the zero phase if the strategy has none.
 func (s strategy) findPhase(name record.Phase) phase {
 	for _, p := range s.phases {
 		if p.name == name {
@@ -128,12 +128,12 @@ func (s strategy) findPhase(name record.Phase) phase {
 	return phase{}
 }
 
-// ListProcesses are the processes of the group that the strategy suspends.
+// ListProcesses returns the processes of the group that the strategy suspends.
 func ListProcesses(s record.Strategy, group *nodegroup.Group) []string {
 	return strategyOf(s, false).phases[0].listProcesses(group)
 }
 
-// Phases are the phases of a strategy in their order, PhaseDone last.
+// Phases returns the phases of a strategy in their order, PhaseDone last.
 func Phases(name record.Strategy) []record.Phase {
 	var phases []record.Phase
 	for _, p := range strategyOf(name, false).phases {
@@ -142,22 +142,21 @@ func Phases(name record.Strategy) []record.Phase {
 	return append(phases, record.PhaseDone)
 }
 
-// WaitsFor is what keeps the next node from being started in the phase that the record is in, ""
-// for what the step waits for.
+// WaitsFor returns what keeps the next node from being started in the record's phase. If it is "", the step shows what
+// it waits for.
 func WaitsFor(r *record.Record) string { return phaseOf(r).waitsFor }
 
-// IsWaiting reports whether nothing is to be done for the upgrade before the end of its wait.
+// IsWaiting reports whether the upgrade has nothing to do before the end of its long wait.
 func IsWaiting(r *record.Record, now time.Time) bool {
 	return r.Result == record.Waiting && now.Before(r.Soak.Until) && !phaseOf(r).looksIn
 }
 
-// currentPhase is the phase that the record is in.
+// phaseOf returns the record's phase.
 func phaseOf(r *record.Record) phase {
 	return strategyOf(r.Request.Strategy, r.Back).findPhase(r.Phase)
 }
 
-// CheckOffered reports, as an error that says why, whether the upgrade's strategy has the verb in
-// any of its phases.
+// CheckOffered returns an error with the reason if no phase of the upgrade's strategy allows the verb.
 func CheckOffered(r *record.Record, verb record.Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
 	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyNot(string(verb)); {
@@ -170,8 +169,8 @@ func CheckOffered(r *record.Record, verb record.Verb) error {
 	}
 }
 
-// Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
-// the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
+// Allows returns an error with the reason if a user may not ask for the verb in the upgrade's current phase (GKE G25,
+// G28). PhaseDone allows only the verbs that every phase allows.
 func Allows(r *record.Record, verb record.Verb) error {
 	if allowsIn(r, phaseOf(r), verb) {
 		return nil
@@ -182,13 +181,13 @@ func Allows(r *record.Record, verb record.Verb) error {
 	return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
 }
 
-// allowsIn reports whether a user may ask for the verb in the phase: the strategy has it, or the cloud that carries the upgrade out.
+// allowsIn reports whether a user may ask for the verb in the phase. A delegated upgrade that its cloud can cancel may
+// also be paused.
 func allowsIn(r *record.Record, p phase, verb record.Verb) bool {
 	return slices.Contains(p.verbs, verb) || verb == record.VerbPause && r.Delegation != nil && r.Delegation.Cancels
 }
 
-// findAllowed is the verb that is asked of the upgrade, "" for one that it does not allow in its
-// phase.
+// findAllowed returns the verb that a user asked for, or "" if the upgrade does not allow it in its phase.
 func findAllowed(r *record.Record, asked record.Asked) record.Verb {
 	if asked.Run == "" || asked.Run != r.Run || Allows(r, asked.Verb) != nil {
 		return ""
@@ -196,9 +195,8 @@ func findAllowed(r *record.Record, asked record.Asked) record.Verb {
 	return asked.Verb
 }
 
-// CheckReadable returns an error when a record that can be resumed names a strategy, a phase or a state
-// of a node that this program does not have: nothing would be done for it, without an end. Others can
-// write records.
+// CheckReadable returns an error if a record that can be resumed names a strategy, a phase or a node state that this
+// program does not know. Otherwise the upgrade would do nothing, forever. Other programs can write records.
 func CheckReadable(r *record.Record) error {
 	if r.Run == "" || !r.IsResumable() {
 		return nil
@@ -217,7 +215,7 @@ func CheckReadable(r *record.Record) error {
 	return nil
 }
 
-// DescribeRequest says in one line what an upgrade of a group of the provider does, and in which limits.
+// DescribeRequest returns one line on what an upgrade of a group of the provider does, and within which limits.
 func DescribeRequest(r *record.Request, provider string) string {
 	if describe := strategyOf(r.Strategy, false).describe; describe != nil {
 		return describe(r, provider)

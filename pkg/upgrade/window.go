@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
-// Draining and Removing).
+// startMoreNodes starts nodes while the window has room: at most maxUnavailable nodes may be between Draining and
+// Removing (EKS E40).
 func (d *decision) startMoreNodes() {
 	d.awaitSilentNodes()
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.awaitWindow(d.leastUnavailableCost()) {
@@ -36,8 +36,8 @@ func (d *decision) startMoreNodes() {
 	}
 }
 
-// waitForMissingNodes waits until the group has all of its nodes again, or until the boot timeout. It does so if no further
-// node may be started: the pods that must become ready before may be Pending because nodes are missing.
+// waitForMissingNodes waits until the group has all of its nodes again, for at most the boot timeout. It is called when
+// no further node may be started: workloads may wait for pods that are Pending because nodes are missing.
 func (d *decision) waitForMissingNodes() {
 	lacks := d.rec.Ledger.PendingLaunches() > 0 || d.countUnavailable() > 0
 	if d.w.Group.Can.Resize && lacks && d.rec.CountInFlight() == 0 && !d.rec.Request.IsRefilled() && !d.deferStarts() {
@@ -45,9 +45,8 @@ func (d *decision) waitForMissingNodes() {
 	}
 }
 
-// nextNode is the node to start next, nil when none should be started now: the one that loses least
-// time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order
-// (EKS E40).
+// nextNode returns the node to start next, or nil if none may be started now. It is the node that loses the least time.
+// In the forecast of a cloud that picks nodes at random, it is the next node of a random order (EKS E40).
 func (d *decision) nextNode() *nodegroup.Member {
 	if d.w.Drawn == 0 || d.deferStarts() {
 		return d.chooseNextNode()
@@ -57,16 +56,16 @@ func (d *decision) nextNode() *nodegroup.Member {
 	})
 }
 
-// drawPlace is the place of a node in the order that is drawn from the seed.
+// drawPlace returns the node's place in the random order of the seed.
 func drawPlace(name string, seed uint64) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d/%s", seed, name)
 	return h.Sum64()
 }
 
-// awaitWindow waits until one more node may be started: the window is not full, the group
-// would not miss more than maxUnavailable nodes, and no batch is being waited for. price is how many nodes that
-// serve the start takes.
+// awaitWindow waits until one more node may be started: the window is not full, the group would not lack more than
+// maxUnavailable nodes, and the batch or zone turn is not about to end. price is how many serving nodes the start takes
+// away.
 func (d *decision) awaitWindow(price int) (open bool) {
 	req, busy := &d.rec.Request, d.rec.CountInFlight()
 	if req.BatchBarrier && busy > 0 && d.rec.Begun%req.Window == 0 {
@@ -82,15 +81,14 @@ func (d *decision) awaitWindow(price int) (open bool) {
 	}
 	window, unavailable := req.Window, req.MaxUnavailable
 	if unready := d.count.unready; unready > 0 {
-		// Unready nodes that are not ours count as unavailable, but never bring the upgrade to a
-		// halt.
+		// Unready current nodes from before the upgrade count as unavailable, but never stop the upgrade entirely.
 		window, unavailable = max(1, window-unready), min(unavailable, max(1, unavailable-unready))
 	}
 	if busy >= window {
 		return false
 	}
-	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
-	// a say too.
+	// Nodes that an autoscaler adds during the upgrade serve, but the upgrade may not count on them. So the ledger
+	// limits the start as well.
 	spent := d.w.Group.Can.Resize && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
 	if spent || busy+price+d.countLacking() > unavailable {
 		d.waitForReplacement()
@@ -99,11 +97,11 @@ func (d *decision) awaitWindow(price int) (open bool) {
 	return true
 }
 
-// unavailableCost returns how many nodes that serve are lost with the start of the member: none if it
-// does not serve, and is not about to again.
+// unavailableCost returns how many serving nodes are lost when the member is started: 0 if it does not serve and will
+// not serve again soon, otherwise 1.
 func (d *decision) unavailableCost(m *nodegroup.Member) int { return d.rankCost()(m) }
 
-// rankCost returns unavailableCost for many members at the same moment.
+// rankCost returns the function unavailableCost, for calls with many members at the same moment.
 func (d *decision) rankCost() func(*nodegroup.Member) int {
 	urgencyOf := d.rankUrgency()
 	return func(m *nodegroup.Member) int {
@@ -114,7 +112,7 @@ func (d *decision) rankCost() func(*nodegroup.Member) int {
 	}
 }
 
-// leastUnavailableCost returns that of the cheapest node which is left.
+// leastUnavailableCost returns the lowest unavailableCost of the nodes that are still to be started.
 func (d *decision) leastUnavailableCost() int {
 	costOf := d.rankCost()
 	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return costOf(m) == 0 }) {
@@ -123,8 +121,8 @@ func (d *decision) leastUnavailableCost() int {
 	return 1
 }
 
-// returnsUntil returns when a node that is no longer Ready counts as lost, zero for all other nodes. Until then it may be back at any
-// moment, as all nodes are after a failure of the API server, and would be missed.
+// returnsUntil returns when a node that is no longer Ready counts as lost; zero for all other nodes. Until then it may
+// be Ready again at any moment, as all nodes are after an API server failure, and so it counts as serving.
 func (d *decision) returnsUntil(m *nodegroup.Member) time.Time {
 	if m.Node == nil || m.IsReady() || mayBeBooting(&d.rec, m) {
 		return time.Time{}
@@ -139,7 +137,7 @@ func (d *decision) returnsUntil(m *nodegroup.Member) time.Time {
 	return time.Time{}
 }
 
-// awaitSilentNodes requests the step in which nodes that stay silent count as lost.
+// awaitSilentNodes schedules a step for the time at which a node that is not Ready counts as lost.
 func (d *decision) awaitSilentNodes() {
 	for _, m := range d.count.pending {
 		if at := d.returnsUntil(m); !at.IsZero() {
@@ -156,7 +154,7 @@ func (d *decision) waitForReplacement() {
 	since, read := d.rec.LastChange(), d.w.Group.Observed
 	if d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		if d.count.Fresh-d.count.Usable < d.countUnavailable() {
-			return // the owner may bring the next one at any time
+			return // a user may bring the next one at any time
 		}
 		since, read = d.noteClosed(), d.w.Now // nodes are watched
 	}
@@ -168,8 +166,8 @@ func (d *decision) waitForReplacement() {
 	d.requeueAt(deadline)
 }
 
-// describeReplacement names the new nodes that the upgrade waits for: the cloud's next one or, without a cloud, those that users have to
-// bring.
+// describeReplacement returns which new nodes the upgrade waits for: the replacement from the cloud or, without a
+// cloud, those that users must bring.
 func (d *decision) describeReplacement() string {
 	lacking := d.countUnavailable()
 	if d.w.Group.Can.Refill != nodegroup.RefillByUser || lacking == 0 {
@@ -185,8 +183,8 @@ func (d *decision) describeReplacement() string {
 	return nodes + " with " + labels.FormatLabels(d.rec.Request.Current)
 }
 
-// describeLacking names the first workload that lacks ready pods while a person is to bring a node; "" for
-// none, and where the cloud brings it.
+// describeLacking names the first workload that lacks ready pods while the user must bring a node; "" if there is none,
+// or if the cloud brings the node.
 func (d *decision) describeLacking() string {
 	if d.w.Group.Can.Refill != nodegroup.RefillByUser {
 		return ""
@@ -199,7 +197,8 @@ func (d *decision) describeLacking() string {
 	return ""
 }
 
-// noteClosed notes since when the nodes that the owner brought have been there and not all taken pods.
+// noteClosed notes and returns since when the nodes that the user brought have been there without all of them taking
+// pods.
 func (d *decision) noteClosed() time.Time {
 	since := d.w.Notes.ClosedSince.Add(d.w.Idle)
 	if d.w.Notes.ClosedSince.IsZero() {
@@ -209,7 +208,7 @@ func (d *decision) noteClosed() time.Time {
 	return since
 }
 
-// recordStart begins the record of a node whose drain begins.
+// recordStart adds the record of a node whose drain begins.
 func (d *decision) recordStart(m *nodegroup.Member) record.NodeRecord {
 	n := record.NodeRecord{
 		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: record.NodeDraining,
@@ -237,7 +236,7 @@ func (d *decision) startNode(m *nodegroup.Member) {
 	}
 }
 
-// remedyOfLaunch returns what the user can do about the cloud's answer to a launch.
+// remedyOfLaunch returns what the user can do about the cloud's refusal of a launch.
 func remedyOfLaunch(answer string) string {
 	says := func(words ...string) bool {
 		lower := strings.ToLower(answer)
@@ -253,7 +252,7 @@ func remedyOfLaunch(answer string) string {
 	}
 }
 
-// describeLaunchAnswer returns the cloud's last answer to the first launch by key that has one, or "".
+// describeLaunchAnswer returns the cloud's last answer to the first launch, by key, that was answered; "" if none was.
 func (w *World) describeLaunchAnswer() string {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]
@@ -265,7 +264,7 @@ func (w *World) describeLaunchAnswer() string {
 	return ""
 }
 
-// describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
+// describeBootFailure returns the likely cause, among those that EKS knows, and what to do (EKS E33, E34).
 func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	waited := d.w.Now.Sub(since).Round(time.Second)
 	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
@@ -292,9 +291,9 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	return head + ": see the group's scaling activities"
 }
 
-// passTurn has the next zone have its turn when the nodes of the one before are replaced, and gives
-// it all of the surge (GKE G13, G14). A group that launches where it likes would have uneven zones
-// in the end: what was added in one would be given back by another.
+// passTurn gives the turn, and all of the surge, to the next zone when the nodes of the zone before are replaced (GKE
+// G13, G14). It gives no turn if the cloud chooses the zones of new nodes: the zones would become uneven, because nodes
+// added in one zone would be given back in another.
 func (d *decision) passTurn() {
 	if !d.rec.Request.TakesTurns() {
 		return
@@ -306,8 +305,8 @@ func (d *decision) passTurn() {
 	d.bookKeeper().GiveSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
 }
 
-// chooseZone is the zone whose turn it is: the same while it has outdated nodes, or lacks one of
-// those that they are replaced by.
+// chooseZone returns the zone whose turn it is. The turn does not pass while the zone has outdated nodes, or lacks
+// replacements.
 func (d *decision) chooseZone() string {
 	turn := d.rec.Turn
 	if d.count.pendingIn[turn] > 0 {
@@ -316,7 +315,7 @@ func (d *decision) chooseZone() string {
 	for _, name := range d.rec.StartedNames() {
 		n := d.rec.Nodes[name]
 		if m := d.count.byName[name]; m != nil && (record.IsInDrain(n.State) || (n.State == record.NodeRemoving && !n.Landed)) {
-			return m.Zone() // the record may have been lost, and the turn with it
+			return m.Zone() // the turn is unknown if the record was lost
 		}
 	}
 	if d.countLacking() > 0 || d.rec.Ledger.PendingLaunches() > 0 || len(d.count.pendingIn) == 0 {
@@ -325,14 +324,13 @@ func (d *decision) chooseZone() string {
 	return slices.Min(slices.Collect(maps.Keys(d.count.pendingIn)))
 }
 
-// isTurnEnding reports whether the zone that has its turn is still to be waited for, and has no
-// node to start any more.
+// isTurnEnding reports whether the zone that has its turn has no more nodes to start and is not finished yet.
 func (d *decision) isTurnEnding() bool {
 	return d.count.turn != nil && d.count.pendingIn[*d.count.turn] == 0
 }
 
-// countLacking is how many nodes the group is short of before the next may be started. Where GKE
-// does not wait for new Spot nodes they count as there once they are launched (GKE G23).
+// countLacking returns how many nodes the group is short of before the next one may be started. GKE does not wait for
+// new Spot nodes, so they count as soon as they are launched (GKE G23).
 func (d *decision) countLacking() int {
 	lacking := d.countUnavailable()
 	if d.launchesAhead() {
@@ -341,17 +339,16 @@ func (d *decision) countLacking() int {
 	return lacking
 }
 
-// launchesAhead reports whether new nodes are not waited for.
+// launchesAhead reports whether the upgrade does not wait until new nodes are usable.
 func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
 
-// maxCandidates is how many of the next nodes are weighed against each other when one may start.
-// See docs/internals/eviction-order.md.
+// maxCandidates is how many of the next nodes are compared when one may start.
 const maxCandidates = 32
 
-// listCandidates returns the pending members that may be started now, the best first.
-// Members that do not serve come first, the most urgent before the others: no workload loses
-// anything with them. The next one is always from the zone with the most outdated nodes, so that
-// all zones finish at about the same time. Equal members are in the order of their names.
+// listCandidates returns the pending members that may be started now, the best first. Members that do not serve come
+// first, the most urgent before the others, because no workload loses anything with them. The next member is always
+// from the zone with the most outdated nodes, so that all zones finish at about the same time. Equal members are in the
+// order of their names.
 func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, deferDrain func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
@@ -378,8 +375,8 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 			cmp.Compare(a.Name(), b.Name()),
 		)
 	})
-	// Contention may decide between the first and others like it. A group that replaces nodes by
-	// itself keeps its zones in balance only if they take turns.
+	// The schedule may choose between the first member and others like it, by how their pods compete for budgets. A
+	// group that replaces nodes by itself keeps its zones balanced only if the zones take turns.
 	var candidates []*nodegroup.Member
 	for _, m := range order[:min(len(order), maxCandidates)] {
 		if first := order[0]; first.urgency == m.urgency && (zonal || c.pendingIn[first.Zone()] == c.pendingIn[m.Zone()]) {
@@ -389,12 +386,12 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 	return candidates
 }
 
-// urgencies is how many degrees of urgency there are.
+// urgencies is the number of urgency levels: 0 is the most urgent.
 const urgencies = 4
 
 func (d *decision) urgencyOf(m *nodegroup.Member) int { return d.rankUrgency()(m) }
 
-// rankUrgency returns urgencyOf for many members at the same moment.
+// rankUrgency returns the function urgencyOf, for calls with many members at the same moment.
 func (d *decision) rankUrgency() func(*nodegroup.Member) int {
 	replaces := d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0
 	return func(m *nodegroup.Member) int {

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// World is everything a decision may rest on, at one moment.
+// World is everything that a decision may depend on, at one moment.
 type World struct {
 	// Now is the wall clock.
 	Now time.Time
@@ -27,50 +27,47 @@ type World struct {
 	Members []nodegroup.Member
 	// Snapshot is the cluster around the group.
 	drain.Snapshot
-	// Targets are what load balancers send to, where the cloud tells.
+	// Targets are the targets of load balancers, where the cloud shows them.
 	Targets nodegroup.Targets
-	// Controllers are the controllers of workloads that have fewer pods than before, as they were
-	// read; see Step.Unscaled.
+	// Controllers are the controllers, as last read, of workloads that have fewer pods than before; see Step.Unscaled.
 	Controllers map[drain.Workload]drain.Controller
-	// Movable tells which of them a rolling restart moves without a gap, as it was when this
-	// process took the upgrade up.
+	// Movable holds which workloads a rolling restart moves without a gap, as determined when this process took over
+	// the upgrade.
 	Movable drain.Movable
-	// Open holds, by Action.Key, each action that was begun: whether it is in flight, and how it
-	// last ended.
+	// Open holds each action that was begun, by Action.Key: whether it is in flight, and how it last ended.
 	Open map[string]nodegroup.Attempt
-	// Record is what was stored last; its zero value starts a new upgrade.
+	// Record is the record that was stored last. The zero value starts a new upgrade.
 	Record record.Record
-	// Idle is for how long, up to Now, no holder of the lease was at work: the process was stopped,
-	// or asleep.
+	// Idle is how long, up to Now, no holder of the lease was at work: the process was stopped or suspended.
 	Idle time.Duration
 	// Notes are the last Step's.
 	Notes Notes
-	// Stop is set when the user asked to stop; nothing new is begun.
+	// Stop is true when the user asked to stop. Nothing new is started then.
 	Stop bool
-	// Asked is what another actor asked of this upgrade.
+	// Asked is a user's pending request for this upgrade.
 	Asked record.Asked
 	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
 	EvictionsAtOnce int
-	// Drawn is the seed of a drawn order in which nodes are started, 0 for the one that loses least
-	// time. Only forecasts of what a cloud does set it.
+	// Drawn is the seed of a random order in which nodes are started. 0 selects the order that loses the least time.
+	// Only forecasts of a cloud's own upgrade set it.
 	Drawn uint64
-	// Stay is set for a process that waits for a long soak to end instead of leaving.
+	// Stay is true if the process waits for the end of a long soak instead of exiting.
 	Stay bool
-	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
+	// Brief leaves Nodes out of Step.Status, for callers that take many steps and show no nodes.
 	Brief bool
-	// Memo spares a process of many steps most looks at pods; nil for none.
+	// Memo caches what earlier steps of the process found out about pods; nil for no cache.
 	Memo *Memo
 
 	tolerances tolerances
 }
 
-// NewWorld is the world of a group in a cluster as it is seen. What a process knows of its own
-// requests (Open, Notes, Stop, EvictionsAtOnce) and what others asked is for who carries it out.
+// NewWorld returns the world of a group in a cluster as observed. The caller adds what only the process knows (Open,
+// Notes, Stop, EvictionsAtOnce) and what users asked for.
 func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, cluster *drain.Snapshot, record record.Record) World {
 	return World{Now: now, Request: record.Request, Group: group, Members: members, Record: record, Snapshot: *cluster}
 }
 
-// lastAttempt is the last try of the action; the zero Attempt if there was none.
+// lastAttempt returns the last attempt of the action, or the zero Attempt if there was none.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
 // listRefused lists the actions that a server refused permanently and without which the upgrade cannot
@@ -94,7 +91,7 @@ func (w *World) listRefusedLaunches() []nodegroup.Action {
 	})
 }
 
-// isOptional reports whether an upgrade continues without the action.
+// isOptional reports whether an upgrade continues if the action is refused.
 func isOptional(action nodegroup.Action) bool {
 	switch action.(type) {
 	case nodemark.HoldNode, schedule.Restart, nodegroup.CancelOperation:
@@ -104,7 +101,7 @@ func isOptional(action nodegroup.Action) bool {
 	}
 }
 
-// eachBoundPod are those of the group's members.
+// eachBoundPod iterates over the pods on the group's members.
 func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for i := range w.Members {
@@ -117,17 +114,17 @@ func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// isPatchPending reports whether a NodeAction on the node is under way, or was asked for at the
-// version that is still the newest and may not be seen yet. Of one that was asked for more than
-// once an earlier try may have had its effect, whatever became of the last.
+// isPatchPending reports whether a NodeAction on the node is under way, or may have taken effect without being observed
+// yet: it was sent for the node's version that is still the newest. If the action was sent more than once, an earlier
+// try may have taken effect, whatever the last one returned.
 func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) bool {
 	sent, asked := attempt.Action.(nodemark.NodeAction)
 	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
 	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }
 
-// isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was
-// read since: no one knows what it did while this process slept or the cloud did not answer.
+// isDeadlinePassed reports whether a limit on what the cloud does is over. The group must have been read after the
+// deadline too: nobody knows what the cloud did while this process slept or the cloud did not answer.
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }
