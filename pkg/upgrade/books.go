@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// ledgerView is what decisions about the group's size rest on.
+// ledgerView returns the inputs for decisions about the group's size.
 func (d *decision) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
@@ -20,18 +20,18 @@ func (d *decision) ledgerView() ledger.View {
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.listProcesses(&d.w.Group),
 	}
-	// A reading of before the last change may not show what landed since. Without an autoscaler the
-	// books tell.
+	// A reading from before the last change may not show which terminations landed since. Without an autoscaler, the
+	// ledger is used then.
 	unseen := req.IsRefilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
 	v.Counts.Shrinking = d.rec.OpenShrinks(unseen)
 	return v
 }
 
-// bookKeeper decides about the group's size.
+// bookKeeper returns the keeper that decides about the group's size.
 func (d *decision) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
 
-// applyDecision takes over what was decided about the group's size, and reports whether that is
-// done. A stop or an undoing is done with what was refused for good.
+// applyDecision adds what was decided about the group's size to the step, and reports whether it is complete. When the
+// upgrade is stopping or being aborted, a decision of which all actions were refused permanently is complete, too.
 func (d *decision) applyDecision(decided ledger.Decision) bool {
 	for _, a := range decided.Actions {
 		d.addAction(a)
@@ -46,26 +46,26 @@ func (d *decision) applyDecision(decided ledger.Decision) bool {
 	return decided.Done
 }
 
-// lowerMaximum takes back our raise of the group's maximum, and reports whether it is.
+// lowerMaximum takes back the upgrade's raise of the group's maximum, and reports whether it is taken back.
 func (d *decision) lowerMaximum() bool {
 	return d.applyDecision(d.bookKeeper().LowerMaximum())
 }
 
-// suspendProcesses suspends the provider's processes that would fight the upgrade, remembers which
-// were ours to suspend, and reports whether all are suspended.
+// suspendProcesses suspends the provider's processes that would work against the upgrade. It records which of them the
+// upgrade suspended, and reports whether all are suspended.
 func (d *decision) suspendProcesses() bool {
 	ours, decided := ledger.SuspendProcesses(d.ledgerView())
 	d.rec.Suspended = ours
 	return d.applyDecision(decided)
 }
 
-// resumeProcesses lets the processes run again that we suspended, as far as the zones allow, and
-// reports whether that is done.
+// resumeProcesses resumes the processes that the upgrade suspended, as far as the zones allow, and reports whether that
+// is done.
 func (d *decision) resumeProcesses() bool {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }
 
-// describeSuspended says which processes are left suspended because of the zones, "" when none is.
+// describeSuspended returns which processes stay suspended because of unbalanced zones; "" if none does.
 func (d *decision) describeSuspended() string {
 	view := d.ledgerView()
 	ours := view.HeldSuspended()
@@ -79,18 +79,18 @@ func (d *decision) describeSuspended() string {
 	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
 		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
 	if d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
-		return note // whoever continues resumes it
+		return note // the process that continues will resume it
 	}
 	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
 }
 
-// countUnavailable is how many nodes the group is short of what it would have without the upgrade;
+// countUnavailable returns how many nodes the group is short of, compared with what it would have without the upgrade;
 // see ledger.Ledger.CountUnavailable.
 func (d *decision) countUnavailable() int {
 	return d.countUnavailableExcept(d.rec.CountRemovedInFlight())
 }
 
-// countUnavailableExcept is the deficit but for so many of the nodes that we removed.
+// countUnavailableExcept returns the same, less excused of the nodes that the upgrade removed.
 func (d *decision) countUnavailableExcept(excused int) int {
 	switch d.w.Group.Can.Refill {
 	case nodegroup.RefillByUser:
@@ -98,14 +98,13 @@ func (d *decision) countUnavailableExcept(excused int) int {
 			return 0
 		}
 	case nodegroup.RefillByPods:
-		return 0 // the pods need as many nodes as they need, and which workloads lack pods is looked at anyway
+		return 0 // the number of nodes depends on the pods, and lacking pods are detected anyway
 	}
 	return d.bookKeeper().CountUnavailable(d.countNotServing(), excused)
 }
 
-// countNotServing counts the members that were carried over to the way back and do not serve: what
-// was added before, or came in the place of nodes that were removed, may not have come up yet. A node
-// that is older than that is not one of them.
+// countNotServing counts the members carried over to a rollback that do not serve. Nodes that were added before, or
+// that replaced removed nodes, may not have come up yet. Older nodes do not count.
 func (d *decision) countNotServing() (n int) {
 	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
@@ -118,8 +117,8 @@ func (d *decision) countNotServing() (n int) {
 	return n
 }
 
-// isArriving reports whether an outdated member may have been carried over before it served: it came
-// up during the upgrade, and is not Ready or closed to pods still.
+// isArriving reports whether an outdated member may have been carried over before it served: it came up during the
+// upgrade, and is not Ready yet or does not take pods yet.
 func (d *decision) isArriving(m *nodegroup.Member) bool {
 	if !mayBeBooting(&d.rec, m) || !d.rec.IsNewMember(m) {
 		return false

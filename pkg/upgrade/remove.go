@@ -12,8 +12,8 @@ import (
 // nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
 const nodeObjectGrace = time.Minute
 
-// terminateNode decides the end of a drained node's machine and books it. It is written before it
-// is done.
+// terminateNode decides how a drained node's machine is terminated, and records it in the ledger before the request is
+// sent.
 func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.Member) {
 	zone := d.rec.Ledger.ZoneOf(m.Zone())
 	if d.bookKeeper().AwaitsLaunch(zone) {
@@ -36,9 +36,9 @@ func (d *decision) terminateNode(name string, n record.NodeRecord, m *nodegroup.
 	}
 }
 
-// followTermination sees a termination through: asked for once, asked for again only when the
-// instance is seen in service after an answer that left its effect open, and over when machine and
-// node are gone. The instance that is terminated is the one that the group shows for the member.
+// followTermination follows a termination until machine and node are gone. It repeats the request only if the answer
+// left its effect open and a later reading shows the instance in service. It terminates the instance that the group
+// shows for the member.
 func (d *decision) followTermination(name string, n record.NodeRecord, m *nodegroup.Member) {
 	d.askCloudOften("")
 	action := nodegroup.Terminate{Instance: m.Instance.ID, Node: name, Shrink: n.Shrink}
@@ -53,7 +53,7 @@ func (d *decision) followTermination(name string, n record.NodeRecord, m *nodegr
 	case !n.Landed && !n.IsGivenBack() && refusedToShrink(n, attempt):
 		n = d.undoShrink(n)
 		d.rec.Nodes[name] = n
-		d.requeueNow() // and ask for it without shrinking
+		d.requeueNow() // the next step terminates it without shrinking
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		d.markTerminationStarted(name, n, attempt)
 		d.deleteNode(n, m)
@@ -62,15 +62,15 @@ func (d *decision) followTermination(name string, n record.NodeRecord, m *nodegr
 	case d.hadNoEffect(n, attempt, m) && (n.IsGivenBack() || d.isDrained(n, m)):
 		d.addAction(action)
 	case attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated):
-		d.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
+		d.keepInstance(name, n) // the node does not show the drain that is on record, so it is drained first
 		d.requeueNow()
 	default:
-		d.outstanding = true // the next readings will tell
+		d.outstanding = true // the next readings will show it
 	}
 }
 
-// keepUndrained removes terminations from the ledger that certainly did not happen, for nodes that must be
-// drained again before they can be terminated, and for machines that have no node.
+// keepUndrained removes terminations from the ledger that certainly did not happen, if the node must be drained again
+// first or the machine has no node.
 func (d *decision) keepUndrained() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
@@ -84,10 +84,10 @@ func (d *decision) keepUndrained() {
 	}
 }
 
-// isDrained reports whether the node itself shows that this run drained it: its fence, whose taint
-// no kubelet may write, the deadline of the drain, and no pods except those that the record says it
-// is terminated with. Others can write records. A node that joined after its instance was started
-// only has to have no pods.
+// isDrained reports whether the node itself shows that this run drained it, because others can write records. The node
+// must have the fence, whose taint no kubelet may write, and the deadline of the drain. It must have no pods, except
+// those that the record says it is terminated with. A node that joined after its instance was started must only have no
+// pods.
 func (d *decision) isDrained(n record.NodeRecord, m *nodegroup.Member) bool {
 	if m.Node == nil {
 		return true
@@ -99,7 +99,7 @@ func (d *decision) isDrained(n record.NodeRecord, m *nodegroup.Member) bool {
 	return d.isFencedByRun(m) && m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) && (empty || n.Reason != "")
 }
 
-// markTerminationStarted books that the machine of a node is on its way out because of us.
+// markTerminationStarted records that the cloud has begun the termination that the upgrade requested.
 func (d *decision) markTerminationStarted(name string, n record.NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
@@ -109,16 +109,16 @@ func (d *decision) markTerminationStarted(name string, n record.NodeRecord, atte
 	d.rec.Nodes[name] = n
 }
 
-// terminatedByOthers reports whether another actor terminated the instance: it was gone when we
-// asked, or it leaves although our last request is known to have had no effect. An earlier one had
-// none either, or it would not have been repeated.
+// terminatedByOthers reports whether another process terminated the instance: the instance was gone when the upgrade's
+// request arrived, or it is leaving although the last request is known to have had no effect. Earlier requests had no
+// effect either, or the last one would not have been sent.
 func (d *decision) terminatedByOthers(n record.NodeRecord, leaving bool) bool {
 	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
-// resolveTerminator books who ended the machine of a node that is no longer there, and reports
-// whether that is known: an answer under way will tell.
+// resolveTerminator records who terminated the machine of a node that is gone, and reports whether that is known. It is
+// not known while the answer to a termination is pending.
 func (d *decision) resolveTerminator(n record.NodeRecord) bool {
 	if n.State != record.NodeRemoving || n.Landed {
 		return true
@@ -132,14 +132,14 @@ func (d *decision) resolveTerminator(n record.NodeRecord) bool {
 	return true
 }
 
-// refusedToShrink reports whether the termination was refused because the group is at its minimum.
-// It had no effect.
+// refusedToShrink reports whether the termination was refused because the group is at its minimum size. Such a request
+// had no effect.
 func refusedToShrink(n record.NodeRecord, attempt nodegroup.Attempt) bool {
 	sent, _ := attempt.Action.(nodegroup.Terminate)
 	return n.Shrink && sent.Shrink && attempt.Outcome == nodegroup.OutcomeExhausted
 }
 
-// undoShrink takes a termination off the books that did not shrink the group after all.
+// undoShrink removes the shrinking from the ledger if the termination did not shrink the group after all.
 func (d *decision) undoShrink(n record.NodeRecord) record.NodeRecord {
 	if n.Shrink && !d.rec.Request.IsRefilled() {
 		d.rec.Ledger.UnbookShrink(n.Zone)
@@ -148,16 +148,15 @@ func (d *decision) undoShrink(n record.NodeRecord) record.NodeRecord {
 	return n
 }
 
-// hadNoEffect reports whether the termination is known not to have happened, so that asking for it
-// again cannot shrink the group twice.
+// hadNoEffect reports whether the termination certainly did not happen, so that repeating the request cannot shrink the
+// group twice.
 func (d *decision) hadNoEffect(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
 }
 
-// isStillInService reports whether the group's newest reading proves that a termination has not
-// happened: without an answer, or with one that was lost, it must be younger than any lag allows
-// and show the instance in service. unknown is when it was asked for at the latest where no one
-// knows.
+// isStillInService reports whether the group's newest reading proves that a termination has not happened: the reading
+// shows the instance in service, and is newer than the request by more than any lag of the cloud. If this process does
+// not know the request, unknown is the latest time it can have been sent.
 func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member, unknown time.Time) bool {
 	asked := attempt.Ended
 	if attempt.Begun.IsZero() {
@@ -166,8 +165,7 @@ func (d *decision) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Memb
 	return m.Instance.State == nodegroup.InstanceInService && d.w.Group.IsFreshAfter(asked)
 }
 
-// deleteNode removes the Node object that outlived its machine, never before the machine is gone
-// (Kubernetes K08).
+// deleteNode deletes a Node object that outlived its machine, never before the machine is gone (Kubernetes K08).
 func (d *decision) deleteNode(n record.NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
@@ -180,7 +178,7 @@ func (d *decision) deleteNode(n record.NodeRecord, m *nodegroup.Member) {
 	d.addAction(nodemark.DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
 }
 
-// isOnItsWayOut reports whether the machine is known to be on its way out.
+// isOnItsWayOut reports whether the machine is known to be terminating or gone.
 func isOnItsWayOut(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
 	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved

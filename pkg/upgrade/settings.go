@@ -12,22 +12,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Settings are a user's wishes, each of which may be left open: nil, or empty.
+// Settings are a user's settings. Each may be left open: nil, or empty.
 type Settings struct {
-	// Like is "eks" or "gke"; empty for what fits the provider.
+	// Like is "eks" or "gke"; empty selects the provider's model.
 	Like           string
 	Strategy       record.Strategy
 	To             string
 	Current        map[string]string
 	MaxUnavailable *nodegroup.Quantity
 	MaxSurge       *nodegroup.Quantity
-	// UpdateStrategy is one of UpdateStrategies, by EKS's words.
+	// UpdateStrategy is one of UpdateStrategies, which are EKS's terms.
 	UpdateStrategy string
-	// Batch, BatchSoak and Soak are for the strategy BlueGreen alone.
+	// Batch, BatchSoak and Soak are for the strategy BlueGreen only.
 	Batch     *nodegroup.Quantity
 	BatchSoak *time.Duration
 	Soak      *time.Duration
-	// WaitForDrain is for the strategy AutoscaledBlueGreen alone.
+	// WaitForDrain is for the strategy AutoscaledBlueGreen only.
 	WaitForDrain *time.Duration
 	DrainTimeout *time.Duration
 	Settle       *time.Duration
@@ -41,7 +41,7 @@ type Settings struct {
 	BatchBarrier, EvictUnmanaged, RespectDoNotDisrupt, KeepMax, KeepFence, WaitReplacement, NoImplicitBudgets bool
 }
 
-// defaults are the numbers of one model.
+// defaults are the default numbers of a model: EKS or GKE.
 type defaults struct {
 	maxUnavailable nodegroup.Quantity
 	drainTimeout   time.Duration
@@ -57,8 +57,8 @@ func defaultsOf(like string) defaults {
 	return defaults{maxUnavailable: nodegroup.Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: record.Fail}
 }
 
-// Check refuses values that no group could make sense of, so that nothing need be asked for them to
-// be refused. What was left open is no fault, but for BootTimeout, of which no model has a number.
+// Check returns an error for values that are wrong for any group, so that they are refused before anything is read.
+// Settings that were left open are valid, except BootTimeout, which has no default in any model.
 func (s Settings) Check() error {
 	switch {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
@@ -109,14 +109,14 @@ func (s *Settings) checkIgnored() error {
 	return nil
 }
 
-// minimal is EKS's update strategy that adds no node (EKS E09).
+// minimal is EKS's update strategy that adds no nodes (EKS E09).
 const minimal = "minimal"
 
-// UpdateStrategies are EKS's words for whether nodes are added first (EKS E09).
+// UpdateStrategies returns EKS's terms for whether nodes are added first (EKS E09).
 func UpdateStrategies() []string { return []string{"default", minimal} }
 
-// checkUpdateStrategy refuses an update strategy that is none of EKS's, or that contradicts what is
-// asked for beside it.
+// checkUpdateStrategy returns an error for an update strategy that EKS does not have, or that contradicts other
+// settings.
 func (s *Settings) checkUpdateStrategy() error {
 	switch {
 	case s.UpdateStrategy == "":
@@ -138,10 +138,9 @@ func checkSoak(flag string, soak *time.Duration) error {
 	return fmt.Errorf("--%s=%s is not from 0 to %s, the longest that all soaks may take together", flag, soak, mostSoak)
 }
 
-// ResolveRequest fills in what was left open, from the model and the group as it is: size is its
-// number of nodes, outdated how many of them are to be replaced. It returns an error for what Check
-// refuses, on wishes that contradict each other and on those that leave no node that could ever be
-// drained.
+// ResolveRequest fills in the settings that were left open, from the model and the group. size is the group's number of
+// nodes, outdated how many of them must be replaced. It returns an error for settings that Check refuses, that
+// contradict each other, or that would allow no node ever to be drained.
 func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	err := s.Check()
 	if err != nil {
@@ -166,9 +165,9 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (re
 	return s.resolveWidth(req, group, size, outdated)
 }
 
-// resolveWidth completes the request for a surge upgrade: how many nodes are added, and how many
-// are upgraded at once. GKE's numbers are those of a zone, one of which has its turn at a time, so
-// that they hold for the whole group, too (GKE G10, G12, G14).
+// resolveWidth completes the request for a surge upgrade: how many nodes are added, and how many are upgraded at once.
+// GKE's numbers are those of a zone. One zone has its turn at a time, so the same numbers apply to the whole group (GKE
+// G10, G12, G14).
 func (s Settings) resolveWidth(req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
 	unavailable := valueOrDefault(s.MaxUnavailable, defaultsOf(req.Like).maxUnavailable)
 	surge := valueOrDefault(s.MaxSurge, nodegroup.Quantity{N: 1})
@@ -216,7 +215,7 @@ func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
 	}
 }
 
-// checkPerZone refuses numbers of a zone for a group without zones.
+// checkPerZone returns an error for a number per zone if the group has no zones.
 func checkPerZone(flag string, q nodegroup.Quantity, group *nodegroup.Group) error {
 	if !q.PerZone || len(group.Zones) > 0 {
 		return nil
@@ -224,9 +223,8 @@ func checkPerZone(flag string, q nodegroup.Quantity, group *nodegroup.Group) err
 	return fmt.Errorf("--%s=%s: group %q has no zones: write %d", flag, q, group.Name, q.N)
 }
 
-// resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
-// zones, maxUnavailable), outdated) (E21, E23); never more than are outdated, and none without a
-// cloud.
+// resolveSurge returns how many nodes are added: the number that was asked for, or EKS's "up to" rule min(max(2 ×
+// zones, maxUnavailable), outdated) (E21, E23). It never returns more than the outdated nodes, and 0 without a cloud.
 func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
@@ -246,12 +244,12 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 		return surge, nil
 	}
 	remedy := "pass --max-surge=0 or leave --keep-max out"
-	if s.Strategy == record.BlueGreen { // which takes no width
+	if s.Strategy == record.BlueGreen { // it takes no --max-surge
 		remedy = "leave --keep-max out"
 	}
 	room := max(0, group.Max-group.Desired)
 	switch {
-	case !group.Can.NameZone: // the raise is the only proof that a launch has landed, since it bears no token
+	case !group.Can.NameZone: // without a token, only the raise proves that a launch has landed
 		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: %s", group.Name, remedy)
 	case room == 0:
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: %s, or raise its max", group.Name, group.Max, remedy)
@@ -259,8 +257,8 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	return min(surge, room), nil
 }
 
-// firstForOthers returns a flag that was given and that only a group which this tool drives can obey, "" for none. like is the model whose
-// numbers hold anyway.
+// firstForOthers returns a flag that was given and that applies only to groups which this tool drives; "" for none.
+// like is the model whose numbers apply anyway.
 func (s *Settings) firstForOthers(like string) string {
 	given := []struct {
 		flag string
@@ -301,7 +299,7 @@ func valueOrDefault[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// joinStrategyNames writes all strategies as a choice: "surge, short-lived or delegated".
+// joinStrategyNames returns all strategies as a choice: "surge, short-lived or delegated".
 func joinStrategyNames() string {
 	var names []string
 	for _, strategy := range record.Strategies() {

@@ -12,12 +12,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not
-// started take pods again, suspended processes run again and, where no old node was touched yet,
-// the surge is returned. What was started stays as it is, for the same command to continue with.
+// bringToRest brings an upgrade to rest before its goal. No further action begins, nodes that were not started take
+// pods again, and suspended processes are resumed. If no old node was touched yet, the surge is given back. Started
+// nodes stay as they are, and the same command continues with them.
 func (d *decision) bringToRest() {
 	freed := d.releaseHolds(func(m *nodegroup.Member) bool {
-		return d.rec.IsNotEnding(m) || !d.isFencedByRun(m) // one that was started may have been made schedulable
+		return d.rec.IsNotEnding(m) || !d.isFencedByRun(m) // a user may have made a started node schedulable
 	})
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
@@ -34,13 +34,13 @@ func (d *decision) bringToRest() {
 	}
 }
 
-// returnsSurge reports whether the stop gives back what was added: no old node was touched yet.
+// returnsSurge reports whether the stop gives back the added nodes, because no old node was touched yet.
 func (d *decision) returnsSurge() bool {
 	return d.rec.Stopping == record.NodeCreationFailure && d.phase.untouched
 }
 
-// returnRoom gives back what was added where no old node was touched yet, and with it our raise of
-// the maximum. It reports whether that is done.
+// returnRoom gives back the added nodes and the raise of the maximum, if no old node was touched yet. It reports
+// whether that is done.
 func (d *decision) returnRoom() bool {
 	switch {
 	case d.returnsSurge():
@@ -52,31 +52,29 @@ func (d *decision) returnRoom() bool {
 	}
 }
 
-// unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps
-// it, and what is left of it from nodes that another actor made schedulable, so that the same
-// command can fence them again.
+// unfenceUnstarted removes the fence from the nodes that were never started, unless the user asked to keep it. It also
+// removes the rest of the fence from nodes that a user made schedulable, so that the same command can fence them again.
 func (d *decision) unfenceUnstarted() bool {
 	renewed := d.releaseNodes()
 	return renewed && d.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.FindStarted(m)
 		if !m.Outdated {
-			return d.rec.Back && !started // the way back was to unfence it
+			return d.rec.Back && !started // the rollback would have unfenced it
 		}
 		return (!started && !d.rec.Request.KeepFence) || d.rec.WasUncordoned(m.Node)
 	})
 }
 
-// undoUpgrade takes away what is ours of an upgrade that is aborted, and moves no pod for it: all
-// fences, the new nodes that carry nothing, the raise of the maximum, the group's revision and
-// suspended processes. Nodes that were replaced stay replaced. What is refused for good is left and
-// named, and the same verb tries it again.
+// undoUpgrade undoes an upgrade that is aborted without moving pods. It removes all fences and the new nodes that carry
+// no pods. It restores the maximum, the group's revision and suspended processes. Nodes that were replaced stay
+// replaced. Actions that are refused permanently are skipped and named, and another abort tries them again.
 func (d *decision) undoUpgrade() {
 	if d.rec.Message == "" {
-		d.rec.Message = "being aborted" // it is on record before the first thing is undone
+		d.rec.Message = "being aborted" // it is on record before anything is undone
 	}
 	d.waitFor("what the upgrade did to be undone")
 	d.giveDrainedBack()
-	// What is given back comes first: a node that is kept after all is unfenced with the others.
+	// Nodes are given back first: a node that is kept after all is unfenced with the others.
 	shrunk := !d.w.Stop && d.launchMissing() && d.returnSurge() && d.lowerMaximum() && d.restoreRevision()
 	freed := d.releaseHeldNodes()
 	unfenced := d.removeFences(d.rec.IsNotEnding) && freed
@@ -91,8 +89,8 @@ func (d *decision) undoUpgrade() {
 	}
 }
 
-// giveDrainedBack forgets the nodes that are drained and still there: an abort unfences them, so
-// that they were not replaced. A drained node that is gone, or current by now, was replaced.
+// giveDrainedBack forgets the drained nodes that still exist: an abort unfences them, so they do not count as replaced.
+// A drained node that is gone, or current by now, was replaced.
 func (d *decision) giveDrainedBack() {
 	for _, name := range d.rec.StartedNames() {
 		n := d.rec.Nodes[name]
@@ -108,8 +106,8 @@ func (d *decision) giveDrainedBack() {
 	d.recount()
 }
 
-// concludeUndo ends an abort that is done, by a reading of the group that shows all that was done
-// before it, or one of which only what was refused for good is left.
+// concludeUndo ends an abort that is complete, or of which only permanently refused actions are left. It first waits
+// for a reading of the group that shows all changes that the upgrade made before.
 func (d *decision) concludeUndo(done bool) {
 	if g := &d.w.Group; g.Can.ListInstances && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
 		d.askCloudOften("")
@@ -128,7 +126,7 @@ func (d *decision) concludeUndo(done bool) {
 	}
 }
 
-// launchMissing has the zones be no smaller because of us.
+// launchMissing launches the nodes that zones lack because of the upgrade.
 func (d *decision) launchMissing() bool {
 	made := d.rebuildLedger()
 	if !made || !d.w.Group.Can.Resize {
@@ -137,8 +135,8 @@ func (d *decision) launchMissing() bool {
 	return d.applyDecision(d.bookKeeper().LaunchMissing())
 }
 
-// restoreRevision points the group at the revision it had before us, if it is still where we
-// pointed it. Its owner may have pointed it elsewhere.
+// restoreRevision points the group at the revision that it had before the upgrade, if it still points where the upgrade
+// pointed it. Otherwise a user pointed it elsewhere.
 func (d *decision) restoreRevision() bool {
 	to, pointed := d.rec.OriginalRevision(), d.w.Group.Pointed.ID
 	if pointed == to.ID || !d.rec.HasSet(pointed) {
@@ -156,13 +154,12 @@ type refusals struct {
 	actions    []nodegroup.Action
 }
 
-// mostRefused is how many nodes a text names of which the same request was refused. The record, which
-// holds the text, is bounded.
+// mostRefused is how many nodes a text names if the same request was refused for them. The record, which contains the
+// text, is limited in size.
 const mostRefused = 20
 
-// describeRefused says which requests a stop or an undoing leaves out because they were refused for
-// good, or tried for too long, and why; "" when there are none. It leaves out requests that an
-// upgrade continues without, and those that the text names.
+// describeRefused returns which requests a stop or an abort skips because they were refused permanently or tried for
+// too long, and why; "" if there are none. It leaves out optional requests, and requests that the text told names.
 func (d *decision) describeRefused(told string) string {
 	var all []refusals
 	undone := slices.SortedFunc(slices.Values(d.leftOut), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
@@ -193,13 +190,13 @@ func (d *decision) describeRefused(told string) string {
 	return joinFirst(texts)
 }
 
-// noteOf is the last answer to the action, which the process may have forgotten by now.
+// noteOf returns the last answer to the action, from the notes if the process no longer has the attempt.
 func (d *decision) noteOf(a nodegroup.Action) string {
 	attempt := d.lastAttempt(a)
 	return cmp.Or(attempt.Detail, d.w.Notes.Retries[a.Key()].describe(attempt))
 }
 
-// subjectOf is what tells an action from others of its kind: its node or machine.
+// subjectOf returns what distinguishes an action from others of its kind: its node or machine.
 func subjectOf(a nodegroup.Action) string {
 	switch a := a.(type) {
 	case nodemark.NodeAction:
@@ -213,7 +210,7 @@ func subjectOf(a nodegroup.Action) string {
 	}
 }
 
-// DescribeFenced says which of the members carry marks of the run's fence, "" when none does.
+// DescribeFenced returns which of the members carry marks of the run's fence; "" if none does.
 func DescribeFenced(members []nodegroup.Member, run string) string {
 	var fenced []string
 	for i := range members {
@@ -227,19 +224,18 @@ func DescribeFenced(members []nodegroup.Member, run string) string {
 	return "still fenced: " + abbreviateNames(fenced)
 }
 
-// describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it
-// was.
+// describeKeptNodes returns by how much the group's size stays changed, and why; "" if it is unchanged.
 func (d *decision) describeKeptNodes() string {
 	owed := d.rec.Ledger.Contribution()
 	if owed < 0 {
 		return ledger.DescribeSize(owed) + ": launching them was refused"
 	}
-	kept := 0 // that were to be terminated
+	kept := 0 // new nodes that should have been terminated
 	for _, n := range d.rec.OpenShrinks(false) {
 		kept += n
 	}
 	if owed = min(owed+kept, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {
-		return "" // another actor has taken them away
+		return "" // another process has removed them
 	}
 	var loaded []string
 	added := d.addedMembers()

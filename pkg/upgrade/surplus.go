@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
-// the others stay and are owed.
+// returnSurge terminates, with shrinking, the added nodes that carry no pods a user would miss. The others stay, and
+// remain in the ledger.
 func (d *decision) returnSurge() bool {
 	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.askCloudOften("")
@@ -44,8 +44,8 @@ func (d *decision) returnSurge() bool {
 	return d.awaitRemovals() && (!needed || d.w.isDeadlinePassed(d.rec.LastChange().Add(d.rec.Request.BootTimeout.Duration)))
 }
 
-// isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
-// the group had.
+// isSurplusNode reports whether a new node should be given back: it is idle, and its zone and the group have more nodes
+// than before.
 func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
 	if _, returning := d.rec.FindStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
@@ -53,8 +53,8 @@ func (d *decision) isSurplusNode(m *nodegroup.Member) bool {
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
 }
 
-// claimReplacement reports whether a new node stands in for one that was taken and whose replacement
-// is not fit for pods yet. One that is not needed it counts as gone.
+// claimReplacement reports whether a new node is needed in place of a terminated node whose replacement is not usable
+// yet. If the new node is not needed, it is subtracted from the counts.
 func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	if !d.w.isUsable(m, &d.rec) {
 		return false
@@ -67,8 +67,8 @@ func (d *decision) claimReplacement(m *nodegroup.Member) (needed bool) {
 	return false
 }
 
-// addedMembers are the new nodes, as far as they can be told: where the target moved, or a way back
-// has not taken stock yet, any node may count as outdated or as new.
+// addedMembers returns the new nodes. It returns none while they cannot be told apart: after the target moved, or while
+// a rollback has not carried over the ledger yet.
 func (d *decision) addedMembers() []*nodegroup.Member {
 	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == record.PhaseSetup) {
 		return nil
@@ -84,10 +84,9 @@ func (d *decision) driveReturns() {
 	}
 }
 
-// driveReturn sees the termination of a node that is given back through; it is no replaced node.
-// One that the group turns out to have still is kept, where it carries pods by now, the upgrade
-// continues, or it is none of the new ones: then its termination was decided by an upgrade that is
-// being undone.
+// driveReturn follows the termination of a node that is given back. Such a node does not count as replaced. The node is
+// kept if the group still has it and any of these holds: it carries pods by now, the upgrade continues, or it is not a
+// new node. In the last case an upgrade that is being undone decided the termination.
 func (d *decision) driveReturn(name string) {
 	m := d.count.byName[name]
 	n := d.rec.Nodes[name]
@@ -103,44 +102,43 @@ func (d *decision) driveReturn(name string) {
 	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
-		d.addAction(nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}) // to be named
+		d.addAction(nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}) // adds it to the refused actions that the report names
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
 		d.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):
 		d.keepInstance(name, n)
 	default:
-		d.askCloudOften("") // whether it was asked for will show
+		d.askCloudOften("") // later readings show whether the request was sent
 		d.outstanding = true
 	}
 }
 
-// forgetReturn ends the record of a node that was given back and that the group no longer shows.
+// forgetReturn removes the record of a given-back node that the group no longer shows.
 func (d *decision) forgetReturn(name string, n record.NodeRecord, attempt nodegroup.Attempt) {
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
-		d.askCloudOften("") // a reading from before it came up does not show it either
+		d.askCloudOften("") // a reading from before the node existed does not show it either
 		d.outstanding = true
 	case d.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}
 }
 
-// terminationFailed reports whether the termination of a node that is given back is known not to
-// have happened: no one may ask for it again before a reading that is younger than the last time
-// another actor can have asked.
+// terminationFailed reports whether the termination of a node that is given back certainly did not happen. The reading
+// must be newer than the last time at which any process can have sent the request.
 func (d *decision) terminationFailed(n record.NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
 	asked := n.Terminated
 	if undoing := d.rec.Back || d.rec.Stopping == record.Aborted; undoing && d.rec.PhaseBegan.After(asked) {
-		asked = d.rec.PhaseBegan // the one that is undone may have asked until then
+		asked = d.rec.PhaseBegan // the upgrade that is undone may have sent it until then
 	}
 	return d.isStillInService(attempt, m, asked)
 }
 
-// keepInstance forgets the termination of a node that is there still. One that was drained is to be
-// replaced again, and may not have our fence: the next step sees to both.
+// keepInstance forgets the termination of a node that still exists. A drained node must be replaced again, and may lack
+// the fence. The next step handles both.
 func (d *decision) keepInstance(name string, n record.NodeRecord) {
 	d.undoShrink(n)
 	if !n.Added {
@@ -150,8 +148,8 @@ func (d *decision) keepInstance(name string, n record.NodeRecord) {
 	delete(d.rec.Nodes, name)
 }
 
-// keepSurvivingSurge ends what a stop began: of the new nodes that it was giving back, those that
-// are still there are kept. It reports whether that is known of all.
+// keepSurvivingSurge ends the giving back that a stop began: new nodes that still exist are kept. It reports whether
+// the outcome is known for all of them.
 func (d *decision) keepSurvivingSurge() bool {
 	d.driveReturns()
 	for _, n := range d.rec.Nodes {
@@ -163,7 +161,7 @@ func (d *decision) keepSurvivingSurge() bool {
 	return true
 }
 
-// carriesPods reports whether the node has pods that would have to be evicted.
+// carriesPods reports whether the node has pods that a drain would have to evict.
 func carriesPods(m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool {
 		return drain.Judge(p, drain.Policy{}, false).Fate != drain.Stay

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// targetSlack is how much longer than its delay a target is waited for: what takes it out, and
-	// the cloud that shows it, take a moment.
+	// targetSlack is how much longer than its group's delay the upgrade waits for a target. Removing the target takes a
+	// moment, and so does its removal being visible in the cloud.
 	targetSlack = 10 * time.Second
-	// pollTargets is how often load balancers are read while nodes drain that still have pods.
-	// While an empty one waits for them it is as often as the cloud.
+	// pollTargets is how often load balancers are read while draining nodes still have pods. They are read as often as
+	// the cloud while an empty node waits for them.
 	pollTargets = 30 * time.Second
 )
 
-// followTargets notes what load balancers may know of the node: its machine, and the addresses of
-// pods that leave it, with the time until which each was seen to stay.
+// followTargets notes which load balancer targets may belong to the node: its machine, and the addresses of the pods
+// that leave it, each with the last time at which the pod was seen and was not ending.
 func (d *decision) followTargets(name string, m *nodegroup.Member, view *nodePods) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return
 	}
 	addresses := maps.Clone(d.w.Notes.Addresses[name])
-	if addresses == nil { // the drain begins, or the process that began it is no more
+	if addresses == nil { // the drain begins, or this process took it over
 		addresses = map[string]time.Time{}
 		for _, address := range d.rec.Nodes[name].Addresses {
 			addresses[address] = d.w.Now
 		}
 	}
 	for _, pod := range slices.Concat(view.Evict, view.Held, view.Leaving) {
-		address := pod.Status.PodIP // of a pod in its host's network it was trimmed
+		address := pod.Status.PodIP // trimmed for pods in the host's network
 		if _, known := addresses[address]; address != "" && (pod.DeletionTimestamp == nil || !known) {
 			addresses[address] = d.w.Now
 		}
 	}
-	if d.notes.DrainingSince == nil { // only of nodes that drain still
+	if d.notes.DrainingSince == nil { // only for nodes still in drain
 		d.notes.DrainingSince, d.notes.ExcludedSince = map[string]time.Time{}, map[string]time.Time{}
 	}
 	d.notes.Addresses[name] = addresses
@@ -56,8 +56,8 @@ func (d *decision) followTargets(name string, m *nodegroup.Member, view *nodePod
 	}
 }
 
-// recordAddresses puts the addresses of the node's pods on record before the pods are evicted: whoever
-// takes the upgrade up follows the targets of those that have left by then.
+// recordAddresses records the addresses of the node's pods before the pods are evicted. A process that takes over the
+// upgrade can then follow the targets of pods that have left already.
 func (d *decision) recordAddresses(name string, addresses map[string]time.Time) {
 	if n := d.rec.Nodes[name]; len(addresses) > len(n.Addresses) {
 		n.Addresses = slices.Sorted(maps.Keys(addresses))
@@ -65,8 +65,7 @@ func (d *decision) recordAddresses(name string, addresses map[string]time.Time) 
 	}
 }
 
-// noteExcluded notes since when the node has been seen to carry the label that has it taken out of
-// load balancers.
+// noteExcluded notes since when the node has carried the label that excludes it from load balancers.
 func (d *decision) noteExcluded(name string, node *corev1.Node) {
 	if node == nil || node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 		return
@@ -78,14 +77,14 @@ func (d *decision) noteExcluded(name string, node *corev1.Node) {
 	d.notes.ExcludedSince[name] = since
 }
 
-// pollTargetsEvery has load balancers read at least so often.
+// pollTargetsEvery requests that load balancers are read at least as often as the interval.
 func (d *decision) pollTargetsEvery(interval time.Duration) {
 	if d.targets.Every == 0 || interval < d.targets.Every {
 		d.targets.Every = interval
 	}
 }
 
-// listTargetsOf are the targets of the node and of pods that left it or are about to.
+// listTargetsOf returns the targets of the node and of its pods that leave or have left it.
 func (d *decision) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.Target {
 	var own []*nodegroup.Target
 	for i := range d.w.Targets.List {
@@ -97,7 +96,7 @@ func (d *decision) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.
 	return own
 }
 
-// drainingSince is when the target was first seen to drain.
+// drainingSince returns when the target was first seen draining.
 func (d *decision) drainingSince(target *nodegroup.Target) time.Time {
 	if since, known := d.w.Notes.DrainingSince[target.Key()]; known {
 		return since
@@ -105,14 +104,13 @@ func (d *decision) drainingSince(target *nodegroup.Target) time.Time {
 	return d.w.Targets.Observed
 }
 
-// deferForBalancers has an empty node stay while a load balancer keeps
-// connections to it, and while load balancers were not read since it was empty: what they know of
-// it is unknown then.
+// deferForBalancers keeps an empty node while a load balancer keeps connections to it. It also keeps the node until
+// load balancers have been read since the node was empty and excluded.
 func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
-		return false // nothing is known of load balancers: the label and the settling are all there is
+		return false // nothing is known about load balancers: only the label and the settle time protect connections
 	}
-	if !isStartWritten(n, m) { // the request that takes the node out of its load balancers has its own limit
+	if !isStartWritten(n, m) { // the request that excludes the node from load balancers has its own limit
 		d.waitFor("node " + name + " to be labelled, so that load balancers let go of it")
 		return true
 	}
@@ -130,8 +128,8 @@ func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegr
 	return d.deferForOverdue(name, n, m)
 }
 
-// awaitBalancerReading has load balancers read, and stops the upgrade when they could not be for as long as
-// new nodes may take to come up.
+// awaitBalancerReading requests a reading of load balancers. It stops the upgrade if none succeeded for as long as new
+// nodes may take to come up.
 func (d *decision) awaitBalancerReading() {
 	since := d.w.Notes.UnreadSince.Add(d.w.Idle)
 	if d.w.Notes.UnreadSince.IsZero() {
@@ -148,9 +146,9 @@ func (d *decision) awaitBalancerReading() {
 	d.requeueAt(limit)
 }
 
-// deferForOverdue has an empty node stay while a target of it is still there that
-// should have gone by now. It is named, and when the node's time is over it is given up as
-// --on-timeout says. A node whose pods are deleted in the end is terminated all the same.
+// deferForOverdue keeps an empty node while one of its targets is still there that should have gone by now. It names
+// the target. When the node's drain timeout is over, the node is given up as --on-timeout says. If the phase deletes
+// remaining pods at the end, the node is terminated anyway.
 func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegroup.Member) (deferred bool) {
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
@@ -175,9 +173,9 @@ func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegrou
 	return true
 }
 
-// sinceExcluded returns the later of two times: the given one, and the one since which the process has seen the
-// node carry the label that has it taken out of load balancers. A new process has read nothing before it began.
-// A node that another actor made schedulable was put in again, and has no label until its drain is started again.
+// sinceExcluded returns the later of two times: the given one, and the time since which this process has seen the node
+// carry the label that excludes it from load balancers. A new process has seen no label before it began. A node that a
+// user made schedulable was added to load balancers again. It has no label until its drain is started again.
 func (d *decision) sinceExcluded(name string, m *nodegroup.Member, since time.Time) time.Time {
 	excluded, labeled := d.notes.ExcludedSince[name]
 	switch {
@@ -190,8 +188,8 @@ func (d *decision) sinceExcluded(name string, m *nodegroup.Member, since time.Ti
 	}
 }
 
-// findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
-// for, and what is said of it meanwhile.
+// findLastTarget returns when the last of the node's targets must be gone, and the reason to show until then. It
+// returns zero if the upgrade waits for no target.
 func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
 	for _, target := range d.listTargetsOf(name, m) {
 		end := d.endOfTarget(name, n, m, target)
@@ -208,9 +206,9 @@ func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup
 	return until, reason
 }
 
-// endOfTarget is until when a target is waited for: its group's delay from when it was seen to
-// drain or, where it is to be taken out, from when that could be done. What its provider takes out
-// by itself it takes out when the machine is to end, and waits.
+// endOfTarget returns until when the upgrade waits for a target: its group's delay, counted from when the target was
+// seen draining or, before that, from when it could be taken out. It returns zero for a target that the provider takes
+// out only when the machine is terminated.
 func (d *decision) endOfTarget(name string, n record.NodeRecord, m *nodegroup.Member, target *nodegroup.Target) time.Time {
 	var since time.Time
 	switch left, address := d.notes.Addresses[name][target.ID]; {
@@ -221,7 +219,7 @@ func (d *decision) endOfTarget(name string, n record.NodeRecord, m *nodegroup.Me
 	case address:
 		since = left
 	default:
-		since = d.sinceExcluded(name, m, n.Began) // by the label that has it taken out (EKS E46)
+		since = d.sinceExcluded(name, m, n.Began) // the label excludes the node (EKS E46)
 	}
 	return since.Add(target.Group.Delay + targetSlack)
 }
