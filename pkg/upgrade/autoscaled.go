@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// mostDrainedAtOnce is how many nodes are drained at once, mostBudgetTime how long budgets are
-	// kept on one of them, and mostDrainGrace the longest grace of its pods (GKE G75).
+	// mostDrainedAtOnce is how many nodes are drained at once. mostBudgetTime is how long budgets are respected on each
+	// of them. mostDrainGrace is the longest grace period of their pods (GKE G75).
 	mostDrainedAtOnce = 20
 	mostBudgetTime    = time.Hour
 	mostDrainGrace    = 24 * time.Hour
-	// defaultWait is how long outdated nodes are left before they are drained (GKE G71).
+	// defaultWait is how long the upgrade waits before it drains outdated nodes (GKE G71).
 	defaultWait = 3 * 24 * time.Hour
 )
 
-// autoscaledStrategy is GKE's autoscaled blue-green upgrade inside one group: no node is added, an
-// autoscaler brings new ones up for pods that wait (GKE G70). It has no soak (GKE G76) and no way
-// back (GKE G78).
+// autoscaledStrategy returns GKE's autoscaled blue-green upgrade inside one group. It adds no nodes: an autoscaler
+// brings up new ones for Pending pods (GKE G70). It has no soak (GKE G76) and no rollback (GKE G78).
 func autoscaledStrategy() strategy {
 	verbs := []record.Verb{record.VerbPause, record.VerbAbort}
 	return strategy{
@@ -62,7 +61,7 @@ func autoscaledStrategy() strategy {
 	}
 }
 
-// claimWait refuses the flag of the wait before the drain with another strategy.
+// claimWait returns an error for the flag of the wait before the drain, if it was given with another strategy.
 func claimWait(s *Settings) error {
 	if s.WaitForDrain == nil {
 		return nil
@@ -70,7 +69,8 @@ func claimWait(s *Settings) error {
 	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: pass that strategy, or remove the flag", record.AutoscaledBlueGreen)
 }
 
-// checkAutoscaled refuses settings that make no sense with the strategy (GKE G71), and those that it has no use for.
+// checkAutoscaled returns an error for settings that make no sense with the strategy (GKE G71), or that it does not
+// use.
 func checkAutoscaled(s *Settings) error {
 	switch {
 	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
@@ -83,22 +83,22 @@ func checkAutoscaled(s *Settings) error {
 	return nil
 }
 
-// resolveAutoscaled completes the request: what is drained at once, and for how long, are GKE's numbers.
+// resolveAutoscaled completes the request with GKE's numbers for how many nodes are drained at once, and for how long.
 func resolveAutoscaled(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
 	req.DrainTimeout, req.OnTimeout = record.Duration{Duration: valueOrDefault(s.DrainTimeout, mostBudgetTime)}, record.Force
 	req.WaitForDrain, req.Window = record.Duration{Duration: valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
-	req.To = cmp.Or(s.To, group.Wanted.Target()) // within the wait a template may move on
+	req.To = cmp.Or(s.To, group.Wanted.Target()) // the template may change during the wait
 	return req, fitsAutoscaled(group, &req, outdated)
 }
 
-// describeAutoscaled is the line of a plan.
+// describeAutoscaled returns the line of a plan.
 func describeAutoscaled(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
 		r.Strategy, r.WaitForDrain, r.Window, r.DrainTimeout)
 }
 
-// fitsAutoscaled returns an error where no autoscaler is known to serve the group (GKE G80), or has
-// no room for new nodes.
+// fitsAutoscaled returns an error if no autoscaler is known to serve the group (GKE G80), or if the group has no room
+// for new nodes.
 func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) error {
 	room := group.Max - group.Desired
 	switch {
@@ -113,15 +113,13 @@ func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) err
 	return nil
 }
 
-// makeRoom makes room for one new node for each outdated one, which the autoscaler may use (GKE
-// G77).
+// makeRoom raises the maximum so that the autoscaler can add one new node for each outdated one (GKE G77).
 func (d *decision) makeRoom() bool {
 	return d.applyDecision(d.bookKeeper().MakeRoom(d.countOutdated()))
 }
 
-// awaitDrain leaves the outdated nodes to their pods for a time that begins with the fence (GKE
-// G71, G82). What carries nothing is removed meanwhile, and when none is left the wait is over (GKE
-// G72, G74).
+// awaitDrain gives pods time to leave the outdated nodes on their own, counted from the fence (GKE G71, G82). During
+// the wait nodes without pods are removed. The wait ends early when no outdated node is left (GKE G72, G74).
 func (d *decision) awaitDrain() bool {
 	d.countReplaced()
 	d.fencing = !d.fenceOutdatedNodes()
@@ -144,8 +142,8 @@ func (d *decision) awaitDrain() bool {
 	return false
 }
 
-// removeIdleNodes removes outdated nodes that carry nothing, while the group may shrink: its
-// minimum is kept, other than by GKE (G73). One that was begun with and is no longer idle is left.
+// removeIdleNodes removes outdated nodes without pods while the group may shrink: unlike GKE (G73), it keeps the
+// group's minimum. A started node that is no longer idle is left alone again.
 func (d *decision) removeIdleNodes() {
 	for _, name := range d.rec.StartedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
@@ -163,8 +161,8 @@ func (d *decision) removeIdleNodes() {
 	}
 }
 
-// leaveNode forgets that a node was begun with. It is still to be replaced, unless another actor
-// ends its machine.
+// leaveNode forgets that a node was started. The node must still be replaced, unless another process terminates its
+// machine.
 func (d *decision) leaveNode(name string, m *nodegroup.Member) {
 	delete(d.rec.Nodes, name)
 	if m.Instance.State != nodegroup.InstanceLeaving {
@@ -172,8 +170,8 @@ func (d *decision) leaveNode(name string, m *nodegroup.Member) {
 	}
 }
 
-// isIdle reports whether an outdated node may be removed without a drain: nothing on it has to
-// leave, no pod of it asks autoscalers to leave it (GKE G72), and the group is not at its minimum.
+// isIdle reports whether an outdated node may be removed without a drain: no pod must leave it, no pod asks autoscalers
+// to keep it (GKE G72), and the group is not at its minimum.
 func (d *decision) isIdle(m *nodegroup.Member) bool {
 	if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || !d.isFencedByRun(m) || d.classifyPodsOf(m).countPodsLeft() > 0 {
 		return false
@@ -181,8 +179,8 @@ func (d *decision) isIdle(m *nodegroup.Member) bool {
 	return d.bookKeeper().CanShrinkGroup() && !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return drain.Protection(pod) != "" })
 }
 
-// drainRemaining drains what is left of the outdated nodes, and removes each when it is empty. Pods that
-// are left when its time is over are deleted (GKE G75).
+// drainRemaining drains the remaining outdated nodes and removes each when it is empty. Pods that are left when the
+// node's drain timeout ends are deleted (GKE G75).
 func (d *decision) drainRemaining() bool {
 	d.countReplaced()
 	if !d.setRevision() || !d.suspendProcesses() || !d.makeRoom() {
@@ -200,7 +198,7 @@ func (d *decision) drainRemaining() bool {
 	return d.rec.Stopping == "" && len(d.count.pending) == 0 && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty)
 }
 
-// startDrains starts nodes while fewer than allowed are in flight.
+// startDrains starts nodes while fewer than the window are in flight.
 func (d *decision) startDrains() {
 	for d.rec.CountInFlight() < d.rec.Request.Window {
 		m := d.chooseNextNode()
@@ -211,21 +209,21 @@ func (d *decision) startDrains() {
 	}
 }
 
-// removeRemaining sees the outdated nodes through to their end, those that joined late too.
+// removeRemaining waits until the outdated nodes are gone, and replaces nodes that joined late, too.
 func (d *decision) removeRemaining() bool {
-	if d.plan == nil && !d.drainRemaining() { // else the drain was over in this step
+	if d.plan == nil && !d.drainRemaining() { // otherwise this step finished the drain
 		return false
 	}
 	return d.awaitBlueGone()
 }
 
-// awaitBlueGone waits until no outdated node is left. New ones are the autoscaler's affair: pods
-// may wait for them (GKE G79).
+// awaitBlueGone waits until no outdated node is left. Only the autoscaler adds new nodes, so pods may still be Pending
+// (GKE G79).
 func (d *decision) awaitBlueGone() (gone bool) {
 	return len(d.count.pending) == 0 && d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty) && d.awaitRemovals() && d.awaitWorkloads()
 }
 
-// countReplaced counts the outdated nodes that autoscalers removed as replaced, too.
+// countReplaced also counts the outdated nodes that autoscalers removed as replaced.
 func (d *decision) countReplaced() {
 	started := record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return n.State != record.NodeDrained })
 	d.rec.Replaced = max(d.rec.Replaced, d.rec.Total-len(d.count.pending)-started)

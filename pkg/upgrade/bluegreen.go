@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// blueGreenStrategy is GKE's blue-green upgrade inside one group: as many new nodes as there are
-// outdated ones, which are fenced, drained in batches and kept until a soak is over (GKE G40). It
-// is a surge of the size of the group, so that the books and the way back are the same.
+// blueGreenStrategy returns GKE's blue-green upgrade inside one group: it adds as many new nodes as there are outdated
+// ones. The outdated nodes are fenced, drained in batches and kept until a soak is over (GKE G40). It is a surge as
+// large as the group, so that it shares the ledger and the rollback with surge upgrades.
 func blueGreenStrategy() strategy {
 	early := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	return strategy{
@@ -56,7 +56,7 @@ func blueGreenStrategy() strategy {
 	}
 }
 
-// fitsBlueGreen returns an error where the group cannot have both colours at once.
+// fitsBlueGreen returns an error if the group cannot have the outdated and the new nodes at the same time.
 func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) error {
 	switch {
 	case !group.Can.Resize:
@@ -67,8 +67,8 @@ func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) erro
 	return nil
 }
 
-// setUpBlueGreen keeps autoscalers from the outdated nodes before anything else is touched. Where that
-// is refused the upgrade cannot be had: they would remove nodes that are kept (GKE G42).
+// setUpBlueGreen keeps autoscalers from the outdated nodes before anything else is changed. If that is refused, the
+// upgrade is impossible: autoscalers would remove nodes that must be kept (GKE G42).
 func (d *decision) setUpBlueGreen() bool {
 	if node, refusal := d.findUnheld(); node != "" {
 		d.waitFor("autoscalers to be kept from the outdated nodes")
@@ -80,7 +80,7 @@ func (d *decision) setUpBlueGreen() bool {
 	return d.setUpGroup()
 }
 
-// claimBatches refuses the flags of batches and soaks with another strategy.
+// claimBatches returns an error for flags of batches and soaks that were given with another strategy.
 func claimBatches(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
 		return nil
@@ -88,7 +88,7 @@ func claimBatches(s *Settings) error {
 	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: pass that strategy, or remove the flags", record.BlueGreen)
 }
 
-// checkBlueGreen refuses settings that make no sense with blue-green (GKE G50), and those that it has no use for.
+// checkBlueGreen returns an error for settings that make no sense with blue-green (GKE G50), or that it does not use.
 func checkBlueGreen(s *Settings) error {
 	if err := cmp.Or(checkSoak("batch-soak", s.BatchSoak), checkSoak("soak", s.Soak)); err != nil {
 		return err
@@ -99,10 +99,10 @@ func checkBlueGreen(s *Settings) error {
 	return nil
 }
 
-// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
-// outdated one, and the target stays the one that it begins with, however long it takes.
+// resolveBlueGreen completes the request for a blue-green upgrade: one node is added for each outdated one, and the
+// target never changes during the upgrade, however long it takes.
 func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, size, outdated int) (record.Request, error) {
-	if !group.Can.Resize { // what is wrong is the strategy, and no number
+	if !group.Can.Resize { // the strategy is wrong, not a number
 		return record.Request{}, fitsBlueGreen(group, &req, outdated)
 	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
@@ -120,9 +120,9 @@ func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, si
 	return req, fitsBlueGreen(group, &req, outdated)
 }
 
-// describeBlueGreen is the line of a plan.
+// describeBlueGreen returns the line of a plan.
 func describeBlueGreen(r *record.Request, _ string) string {
-	bg, batches := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}), " without a drain" // a record that another actor wrote may lack it
+	bg, batches := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}), " without a drain" // a record that another program wrote may lack it
 	switch {
 	case bg.Batch == 1:
 		batches = ", 1 node at once"
@@ -133,15 +133,14 @@ func describeBlueGreen(r *record.Request, _ string) string {
 		record.BlueGreen, batches, r.DrainTimeout, bg.BatchSoak, bg.Soak)
 }
 
-// coverOutdated has a new node be added for each outdated one, those included that joined after the
-// upgrade began (GKE G41).
+// coverOutdated plans a new node for each outdated one, including those that joined after the upgrade began (GKE G41).
 func (d *decision) coverOutdated() {
 	outdated := d.countOutdated()
 	d.rec.Ledger.DealSurge(outdated, d.count.Left)
 	d.rec.Request.Surge = max(d.rec.Request.Surge, outdated)
 }
 
-// launchForLateJoiners launches new nodes for outdated ones that joined while others were drained.
+// launchForLateJoiners launches new nodes for outdated ones that joined while others were being drained.
 func (d *decision) launchForLateJoiners() {
 	d.coverOutdated()
 	if d.applyDecision(d.bookKeeper().RaiseMaximum()) {
@@ -149,9 +148,9 @@ func (d *decision) launchForLateJoiners() {
 	}
 }
 
-// drainBlue drains the outdated nodes batch by batch, with a soak after each. A node that is not
-// empty in its time is kept like the others, and its pods are deleted with it (GKE G44). A batch of
-// no nodes skips the phase (GKE G46).
+// drainBlue drains the outdated nodes batch by batch, with a soak after each. A node that is not empty when its drain
+// timeout ends is kept like the others, and its pods are deleted together with it (GKE G44). A batch size of 0 skips
+// the phase (GKE G46).
 func (d *decision) drainBlue() bool {
 	if d.rec.Request.BlueGreen.Batch == 0 || d.isSoakExhausted() {
 		return d.rec.NoneInState(record.NodeDraining, record.NodeEmpty)
@@ -173,7 +172,7 @@ func (d *decision) drainBlue() bool {
 	return false
 }
 
-// isBatchOpen reports whether nodes of the batch are still to be started.
+// isBatchOpen reports whether more nodes of the batch must be started.
 func (d *decision) isBatchOpen() bool {
 	return len(d.count.pending) > 0 && d.rec.Begun-d.rec.Soak.Batches < d.rec.Request.BlueGreen.Batch
 }
@@ -203,7 +202,7 @@ func (d *decision) soakBatch() bool {
 	return false
 }
 
-// startBatch starts nodes of the batch while the new nodes can take the pods of one more.
+// startBatch starts nodes of the batch while the new nodes have room for the pods of one more.
 func (d *decision) startBatch() {
 	for d.isBatchOpen() && d.rec.Stopping == "" {
 		if d.countUnavailable()+d.countKept()+1 > 0 {
@@ -219,24 +218,24 @@ func (d *decision) startBatch() {
 	}
 }
 
-// countKept counts the nodes that were started and are not removed: the new nodes take their pods.
+// countKept counts the nodes that were started and not removed: the new nodes must take their pods.
 func (d *decision) countKept() int {
 	return record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return record.IsInDrain(n.State) || n.State == record.NodeParked })
 }
 
-// parkNode keeps a node, fenced, until the outdated nodes are deleted. reason names what is left on
-// it, "" when it is empty.
+// parkNode keeps a node, fenced, until the outdated nodes are deleted. reason names the pods that are left on it; "" if
+// it is empty.
 func (d *decision) parkNode(name string, n record.NodeRecord, reason string) {
 	n.State, n.Reason, n.Addresses = record.NodeParked, reason, nil
 	d.rec.Nodes[name] = n
 	d.requeueNow()
 }
 
-// soakPool waits before the outdated nodes are deleted, in which autoscalers may grow and shrink
-// the new ones (GKE G49–G52). It lasts until all workloads have as many ready pods as before: the way back
-// ends with it.
+// soakPool waits before the outdated nodes are deleted. During the wait autoscalers may add and remove new nodes (GKE
+// G49–G52). It waits until all workloads have as many ready pods as before, because a rollback is impossible
+// afterwards.
 func (d *decision) soakPool() bool {
-	if !d.setRevision() { // else the deletion would end with the nodes that autoscalers add
+	if !d.setRevision() { // otherwise nodes that autoscalers add would be outdated, and deleted too
 		return false
 	}
 	freed := d.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) })
@@ -250,9 +249,8 @@ func (d *decision) soakPool() bool {
 	return false
 }
 
-// deleteBlue deletes what is left of the outdated nodes, at most mostDeleted at once: pods that are
-// left are deleted, not evicted (GKE G53). Those that were drained carry nothing, and are not held
-// back by workloads that do not recover.
+// deleteBlue deletes the remaining outdated nodes, at most record.MostDeleted at once. Pods that are left are deleted,
+// not evicted (GKE G53). Drained nodes have no pods, so workloads that do not recover do not delay their deletion.
 func (d *decision) deleteBlue() bool {
 	if !d.setRevision() {
 		return false
@@ -264,7 +262,7 @@ func (d *decision) deleteBlue() bool {
 		d.advanceNode(name)
 		d.startDeletion(name)
 	}
-	for d.rec.CountInFlight() < record.MostDeleted && !d.deferStarts() { // that were never drained, or came late
+	for d.rec.CountInFlight() < record.MostDeleted && !d.deferStarts() { // nodes that were never drained, or joined late
 		d.choosing = true
 		startable := slices.DeleteFunc(slices.Clone(d.count.pending), d.deferStart)
 		if len(startable) == 0 {
@@ -272,14 +270,14 @@ func (d *decision) deleteBlue() bool {
 		}
 		m := slices.MinFunc(startable, func(a, b *nodegroup.Member) int { return cmp.Compare(d.urgencyOf(a), d.urgencyOf(b)) })
 		n := d.recordStart(m)
-		n.Deadline = d.w.Now // it has no time, so that what is on it is named and deleted
+		n.Deadline = d.w.Now // its drain timeout is over at once, so that its pods are named and deleted
 		d.rec.Nodes[m.Name()] = n
 		d.requeueNow()
 	}
 	return d.awaitReplaced()
 }
 
-// startDeletion takes up a node that was kept, while there is room for one more.
+// startDeletion starts the deletion of a kept node, if there is room for one more.
 func (d *decision) startDeletion(name string) {
 	n := d.rec.Nodes[name]
 	if n.State != record.NodeParked || d.rec.CountInFlight() >= record.MostDeleted {
@@ -290,23 +288,22 @@ func (d *decision) startDeletion(name string) {
 		delete(d.notes.Yielded, name)
 	}
 	d.rec.Nodes[name] = n
-	d.requeueNow() // and act on the new state
+	d.requeueNow() // the next step acts on the new state
 }
 
-// deletePods has the pods of a node be deleted that is not empty.
+// deletePods starts deleting the pods of a node that is not empty.
 func (d *decision) deletePods(name string, n record.NodeRecord) {
 	n.State, n.Reason, n.Deadline = record.NodeForcing, "its pods are deleted with it", d.w.Now
 	if len(d.listBlocked(name)) > 0 {
-		n.Reason = d.describeForRecord(name) // the others were not asked to leave: nothing has kept them
+		n.Reason = d.describeForRecord(name) // pods that were never evicted are not blocked
 	}
 	delete(d.notes.Yielded, name)
 	d.rec.Nodes[name] = n
 	d.requeueNow()
 }
 
-// stopBlueGreen brings the upgrade to rest. Once the outdated nodes are fenced both colours stay as
-// they are, with their fences, holds and suspended processes, for the same command to continue with
-// (GKE G54).
+// stopBlueGreen brings the upgrade to rest. Once the outdated nodes are fenced, outdated and new nodes stay as they
+// are, with fences, holds and suspended processes. The same command continues with them (GKE G54).
 func (d *decision) stopBlueGreen() {
 	if !d.phase.stays {
 		d.bringToRest()
@@ -314,7 +311,7 @@ func (d *decision) stopBlueGreen() {
 	}
 	renewed := d.releaseNodes()
 	if !d.removeFences(func(m *nodegroup.Member) bool { return d.rec.WasUncordoned(m.Node) }) {
-		return // what is left of a fence that another actor took away: the same command fences the node again
+		return // the rest of a fence that a user removed is being removed; the same command fences the node again
 	}
 	if !renewed {
 		return
@@ -323,7 +320,7 @@ func (d *decision) stopBlueGreen() {
 	d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeStanding())
 }
 
-// describeStanding says what a stop leaves as it is.
+// describeStanding returns what a stop leaves unchanged.
 func (d *decision) describeStanding() string {
 	text := "the outdated and the new nodes both stay"
 	if len(d.rec.Suspended) > 0 {

@@ -11,31 +11,30 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// memberCounts counts the members of the group once a step.
+// memberCounts are the group's members as counted at the start of a step.
 type memberCounts struct {
-	// byName are the members that were started, by the name they are recorded under.
+	// byName holds the members that were started, by the name in the record.
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
 	pending []*nodegroup.Member
-	// leaving are outdated members that were not started and whose instance is on its way out while
-	// their Node is still there.
+	// leaving are outdated members that were not started and whose instance is terminating while their Node still
+	// exists.
 	leaving []*nodegroup.Member
-	// known are the names, sorted, of the current members before the start and of instances that
-	// have no node then; unready counts the current ones of them that are not usable, at any time.
+	// known are the sorted names of the members that were current before the upgrade started, and of instances without
+	// a node at that time. unready counts current members from before the upgrade that are not usable.
 	known   []string
 	unready int
-	// pendingIn counts pending members by their own zone. turn is the one of which alone nodes are
-	// started; nil where zones take no turns.
+	// pendingIn counts pending members by their own zone. turn is the only zone of which nodes are started; nil if
+	// zones take no turns.
 	pendingIn map[string]int
 	turn      *string
-	// ready counts members of any revision that are fit for pods, or were but for our fence, and
-	// are not being removed.
+	// ready counts members of any revision that can take pods, or could without the fence, and are not being removed.
 	ready int
 	ledger.Counts
 }
 
-// countMembers sorts the members by what the upgrade has to do with them. It is done in every step
-// for the whole group, so that it looks at as little of a member as it can.
+// countMembers sorts the members by what the upgrade does with them. It runs in every step for the whole group, so it
+// reads as little of each member as possible.
 func countMembers(w *World, rec *record.Record) memberCounts {
 	c := memberCounts{
 		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, pendingIn: map[string]int{},
@@ -62,8 +61,7 @@ func countMembers(w *World, rec *record.Record) memberCounts {
 	return c
 }
 
-// findRecord is the record of the member, which is noted under that name; nil when it was not
-// started.
+// findRecord returns the member's record and adds the member to byName; nil if the member was not started.
 func (c *memberCounts) findRecord(m *nodegroup.Member, rec *record.Record) *record.NodeRecord {
 	name, started := rec.RecordNameOf(m)
 	if !started {
@@ -79,7 +77,7 @@ func (c *memberCounts) addMember(m *nodegroup.Member, started *record.NodeRecord
 		c.Instances++
 	}
 	if m.Instance.ID != "" || !w.Group.Can.ListInstances {
-		zone.all++ // a Node object that outlives its machine is none of the group's
+		zone.all++ // a Node object that outlived its machine is not part of the group
 	}
 	removing := started != nil && started.State == record.NodeRemoving
 	if !removing {
@@ -101,7 +99,7 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *record.NodeReco
 		zone.left++
 	}
 	if m.Node == nil && rec.Run == "" {
-		c.known = append(c.known, m.Name()) // later nothing tells it from an instance that was added
+		c.known = append(c.known, m.Name()) // later nothing distinguishes it from an added instance
 	}
 }
 
@@ -134,8 +132,7 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *record.Record, zone 
 	}
 }
 
-// zoneCounts counts members by their own zone. A group has few zones: they are looked through
-// faster than a map.
+// zoneCounts counts members by their own zone. A group has few zones, so searching a slice is faster than a map.
 type zoneCounts []zoneCount
 
 type zoneCount struct {
@@ -143,7 +140,7 @@ type zoneCount struct {
 	all, pending, left, usable int
 }
 
-// countsOf is the zone's count, which must be used before the next is asked for.
+// countsOf returns the zone's count. The pointer must not be used after the next call.
 func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	for i := range *z {
 		if (*z)[i].zone == zone {
@@ -154,8 +151,7 @@ func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sumZoneCounts takes the counts over, those that are by ledger zone as the ledger has zones.
-// Nothing stands for none.
+// sumZoneCounts copies the counts into the maps, some of them by ledger zone. Zones with count 0 get no entry.
 func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
@@ -171,8 +167,8 @@ func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	}
 }
 
-// previousRevision is the revision that a rollback goes back to: the one the group points at still
-// or, where it points at the one wanted already, the one that most of the outdated nodes have.
+// previousRevision returns the revision that a rollback goes back to. It is the one that the group still points at or,
+// if the group points at the wanted one already, the one that most of the outdated nodes have.
 func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
@@ -191,13 +187,12 @@ func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
 	})
 }
 
-// JudgeLabels marks members as outdated whose machines are current and whose nodes lack a label of
-// current ones, and returns how many. Once an upgrade is under way only those count that lacked one
-// when it began: a new node without the labels is a failure to create nodes, and would be replaced
-// without end.
+// JudgeLabels marks members as outdated whose machines are current but whose nodes lack a label of current nodes, and
+// returns how many. During an upgrade, it marks only nodes that lacked a label when the upgrade began. A new node
+// without the labels is a failure to create nodes, and would be replaced without end.
 func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.Record) int {
 	if len(g.CurrentLabels) == 0 {
-		return 0 // on the way back none are asked for
+		return 0 // a rollback requires no labels
 	}
 	found := 0
 	for i := range members {
@@ -218,8 +213,8 @@ func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *record.
 	return found
 }
 
-// withoutLabels are the IDs of the machines that are current and whose nodes were found outdated
-// for their labels, sorted.
+// withoutLabels returns the sorted IDs of the machines that are current but whose nodes are outdated because of their
+// labels.
 func withoutLabels(members []*nodegroup.Member) []string {
 	var ids []string
 	for _, m := range members {

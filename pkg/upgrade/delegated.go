@@ -17,12 +17,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// PollOperation is how often a cloud is asked about an operation of its own, which takes minutes a
-// node.
+// PollOperation is how often to read the cloud's own operation, which takes minutes per node.
 const PollOperation = 15 * time.Second
 
-// delegatedStrategy is that of groups which their own cloud upgrades, as EKS does its managed node
-// groups: it has the cloud begin, tells what the cloud is waiting for, and explains how it ended.
+// delegatedStrategy returns the strategy for groups that their own cloud upgrades, such as EKS managed node groups. It
+// asks the cloud to begin, shows what the cloud is waiting for, and explains the result.
 func delegatedStrategy() strategy {
 	verbs := []record.Verb{record.VerbAbort}
 	return strategy{
@@ -37,8 +36,8 @@ func delegatedStrategy() strategy {
 	}
 }
 
-// resolveDelegated returns the request for a group that its cloud upgrades: the numbers are the cloud's
-// own, except for a width that the cloud takes from a request. It returns an error for flags that the cloud cannot obey.
+// resolveDelegated returns the request for a group that its cloud upgrades. The numbers are the cloud's own, except the
+// width if the cloud takes it from a request. It returns an error for flags that the cloud cannot obey.
 func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Request, error) {
 	provider, managed := nodegroup.InfoOf(group.Provider), group.Managed
 	manager := nameManager(group.Provider)
@@ -92,7 +91,7 @@ func describeDelegated(r *record.Request, provider string) string {
 		nameManager(provider), kind, r.MaxUnavailable, r.DrainTimeout, late, r.Settle)
 }
 
-// nameManager returns who upgrades groups of the provider: "EKS".
+// nameManager returns the name of the service that upgrades groups of the provider: "EKS".
 func nameManager(provider string) string {
 	return cmp.Or(nodegroup.InfoOf(provider).Manager.Name, "the cloud")
 }
@@ -102,7 +101,7 @@ func nameOperation(provider string) string {
 	return cmp.Or(nodegroup.InfoOf(provider).Manager.Operation, "operation")
 }
 
-// newestOperation is the group's newest operation, the zero Operation without one.
+// newestOperation returns the group's newest operation, or the zero Operation if there is none.
 func (d *decision) newestOperation() *nodegroup.Operation {
 	if d.w.Group.Managed == nil {
 		return &nodegroup.Operation{}
@@ -110,15 +109,15 @@ func (d *decision) newestOperation() *nodegroup.Operation {
 	return &d.w.Group.Managed.Operation
 }
 
-// managerName is who upgrades the group: "EKS".
+// managerName returns the name of the service that upgrades the group: "EKS".
 func (d *decision) managerName() string { return nameManager(d.rec.Provider) }
 
-// operationName is what the manager calls an operation, with its ID: "update u-1".
+// operationName returns the service's word for an operation, with its ID: "update u-1".
 func (d *decision) operationName(id string) string { return nameOperation(d.rec.Provider) + " " + id }
 
-// beginOperation has the cloud begin, and reports whether an operation is there to be followed. One
-// that is under way to the same revision is followed, whoever began it. What an earlier process
-// began, whose answer was lost, is such a one; else its request is repeated under the same token.
+// beginOperation asks the cloud to begin, and reports whether there is an operation to follow. It follows a running
+// operation to the same revision, whoever began it. That includes an operation that an earlier process began without
+// getting the answer. Otherwise it repeats the request under the same token.
 func (d *decision) beginOperation() bool {
 	if !d.awaitReading() {
 		return false
@@ -126,9 +125,9 @@ func (d *decision) beginOperation() bool {
 	op, known := d.newestOperation(), d.rec.Delegation
 	known.Cancels, known.TakesWidth = d.w.Group.Managed.Cancels, d.w.Group.Managed.TakesWidth
 	if known.Cancels || known.TakesWidth {
-		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would forget both
+		d.rec.Version = max(d.rec.Version, record.DelegationVersion) // older programs would drop both fields
 	}
-	// A reading before showed a newer operation, so this one had ended before that began.
+	// An earlier reading showed a newer operation, so this operation had ended before the newer one began.
 	wasOver := op.Began.Before(known.Newest)
 	known.Newest = op.Began
 	toTarget, mayBeOurs := op.To.ID == d.rec.Target.ID, op.ID != known.Before && !wasOver && !op.Began.Before(known.NotBefore)
@@ -146,8 +145,8 @@ func (d *decision) beginOperation() bool {
 		return false
 	}
 	if op.ID != known.Before {
-		// What another actor began and ended meanwhile is not ours, and what our token began, if
-		// anything, was over before: the cloud carries out one at a time.
+		// An operation that another user began and that has ended is not this upgrade's. If the request under our token
+		// began one, that is over, too: the cloud carries out one operation at a time.
 		d.rec.Delegation = known.NextAttempt()
 		d.rec.Delegation.Before = op.ID
 	}
@@ -163,8 +162,9 @@ func (d *decision) beginOperation() bool {
 	return false
 }
 
-// pauseUnbegun pauses, if that was asked for, an upgrade whose operation is not seen. A request of an earlier process, or one whose answer was
-// lost, may have begun it: that is known when a reading shows none that is late enough for all of them. Until then no request is sent.
+// pauseUnbegun handles a requested pause while no operation of the upgrade is seen. A request of an earlier process, or
+// one whose answer was lost, may have begun an operation. The upgrade pauses once a reading that is newer than all such
+// requests shows none. Until then no request is sent.
 func (d *decision) pauseUnbegun() {
 	if !d.pausing {
 		return
@@ -185,15 +185,14 @@ func (d *decision) pauseUnbegun() {
 	d.stopAsAsked()
 }
 
-// isAnswerUnseen reports whether the reading is too old to show what the request began, or which
-// operation was in its way.
+// isAnswerUnseen reports whether the reading is too old to show the operation that the request began, or the operation
+// that prevented it.
 func (d *decision) isAnswerUnseen(start nodegroup.Delegate) bool {
 	last := d.lastAttempt(start)
 	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
-// nextRequest is the request of the attempt. One with force, or with another width, is another request, with a token of its
-// own.
+// nextRequest returns the request of the attempt. A request with force, or with another width, has a different token.
 func (d *decision) nextRequest() nodegroup.Delegate {
 	force, kind, width := d.rec.Request.OnTimeout == record.Force, "update", nodegroup.Width{}
 	if force {
@@ -206,8 +205,7 @@ func (d *decision) nextRequest() nodegroup.Delegate {
 	return nodegroup.Delegate{To: d.rec.Target, Force: force, Width: width, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
 }
 
-// awaitReading waits for a reading that tells of the cloud's newest operation, or until it is certain that none
-// will.
+// awaitReading waits for a reading that shows the cloud's newest operation, or until that operation is certainly lost.
 func (d *decision) awaitReading() (read bool) {
 	known, op := d.rec.Delegation, d.newestOperation()
 	switch {
@@ -221,12 +219,12 @@ func (d *decision) awaitReading() (read bool) {
 	return true
 }
 
-// followOperation tells what the cloud is doing, and reports whether it has replaced the group.
+// followOperation shows what the cloud is doing, and reports whether it has replaced the group.
 func (d *decision) followOperation() bool {
 	if !d.awaitReading() {
 		return false
 	}
-	// A node has gone when its Node and its instance both have, whichever does first.
+	// A node is gone when both its Node and its instance are gone, in either order.
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
 	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
 	d.noteUnjoined()
@@ -256,8 +254,8 @@ func (d *decision) followOperation() bool {
 	return false
 }
 
-// cancelForPause has the cloud cancel the operation while a pause is asked for, whoever began the operation: nothing else pauses
-// the upgrade. If the cloud refuses that for good, the upgrade goes on and says so.
+// cancelForPause asks the cloud to cancel the operation while a pause is requested, whoever began the operation:
+// nothing else pauses the upgrade. If the cloud refuses permanently, the upgrade continues and shows the refusal.
 func (d *decision) cancelForPause(op *nodegroup.Operation) {
 	known, cancel := d.rec.Delegation, nodegroup.CancelOperation{Operation: op.ID}
 	last := d.lastAttempt(cancel)
@@ -269,12 +267,13 @@ func (d *decision) cancelForPause(op *nodegroup.Operation) {
 		known.Cancelling = op.ID
 		d.addAction(cancel)
 	case last.Outcome == nodegroup.OutcomeLater && last.Tries == 1 && !last.InFlight:
-		known.Cancelling = "" // it had no effect: who cancels the operation now is another actor
+		known.Cancelling = "" // it had no effect: a later cancellation is by another user
 	}
 }
 
-// concludeCancelled pauses the upgrade if its operation was cancelled for that, and begins another operation if the pause was
-// withdrawn since. If another actor cancelled the operation, a person decides. It reports whether the group is replaced anyway.
+// concludeCancelled handles a cancelled operation. It pauses the upgrade if the operation was cancelled for a pause. It
+// begins another operation if that pause was withdrawn since. If another user cancelled the operation, it stops the
+// upgrade for a person to decide. It reports whether the group is replaced anyway.
 func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 	switch {
 	case d.countAllReplaced():
@@ -291,8 +290,8 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 	return false
 }
 
-// followSuccessor is for an operation that another one has followed: what became of it the
-// nodes tell. It reports whether the group is replaced.
+// followSuccessor handles an operation that another operation has followed. Only the nodes show how the first one
+// ended. It reports whether the group is replaced.
 func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	switch {
 	case d.countAllReplaced():
@@ -309,8 +308,8 @@ func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 	return false
 }
 
-// concludeOperation waits until no outdated node is left after an operation that succeeded (EKS E49).
-// The last ones may be seen for a while; a Node whose machine is gone, or going, fails nothing.
+// concludeOperation waits until no outdated node is left after an operation that succeeded (EKS E49). The last nodes
+// may stay visible for a while. A Node without a machine, or with a machine that is terminating, is no failure.
 func (d *decision) concludeOperation() (replaced bool) {
 	if len(d.count.pending)+len(d.count.leaving) == 0 {
 		return true
@@ -333,7 +332,7 @@ func (d *decision) concludeOperation() (replaced bool) {
 	return d.countAllReplaced()
 }
 
-// resultOfCause returns the result of an operation that failed (EKS E33, E42).
+// resultOfCause returns the result for the cause of a failed operation (EKS E33, E42).
 func resultOfCause(cause nodegroup.FailureCause) record.Result {
 	switch cause {
 	case nodegroup.DrainFailed:
@@ -345,8 +344,8 @@ func resultOfCause(cause nodegroup.FailureCause) record.Result {
 	}
 }
 
-// explainFailure is the cloud's failure with the pods that are in the way on the nodes that it
-// names: the cloud does not name them (EKS E52).
+// explainFailure returns the cloud's failure, and the pods that are in the way on the nodes that it names: the cloud
+// does not name the pods (EKS E52).
 func (d *decision) explainFailure(op *nodegroup.Operation) string {
 	text := fmt.Sprintf("%s failed: %s", d.operationName(op.ID), op.Failure)
 	if op.Cause == nodegroup.LaunchFailed {
@@ -367,10 +366,10 @@ func (d *decision) explainFailure(op *nodegroup.Operation) string {
 	return text
 }
 
-// watchDrains finds out which nodes the cloud is draining, which it does not tell, and names the
-// pods that it cannot move (containers-roadmap#1282). A pod that is evicted from a closed node
-// shows that it is drained. Until as many drains are seen as the cloud carries out at once (EKS
-// E05), the pods of all closed nodes may be those that it waits for.
+// watchDrains finds out which nodes the cloud is draining, because the cloud does not show that. It names the pods that
+// the cloud cannot evict (containers-roadmap#1282). A node counts as draining once a pod has been evicted from it after
+// it was cordoned. The cloud drains a fixed number of nodes at once (EKS E05). While fewer drains are seen, the cloud
+// may be waiting for the pods of any cordoned node, so it names those, too.
 func (d *decision) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
 	var closed []*nodegroup.Member
@@ -397,14 +396,14 @@ func (d *decision) watchDrains() {
 			d.blockPods(m, time.Time{})
 		}
 	}
-	// Who looks from elsewhere knows it by that.
+	// The status on other machines reads it from the record.
 	long, _ := d.listLongBlocked(record.MostBlockedOfGroup, func(drain.Blocked) string { return "" })
 	d.rec.Delegation.Blocked = long[""]
 }
 
-// isDraining reports whether a pod of the closed node was evicted, or has gone since the last step
-// without having been seen to end. Who completes, or is deleted by its controller, leaves a node
-// that no one drains, too, and who was evicted before the operation began tells of an earlier one.
+// isDraining reports whether a pod of the closed node was evicted, or has gone since the last step without having been
+// seen ending. Pods that complete, or that their controller deletes, also leave nodes that nobody drains. A pod that
+// was evicted before the operation began belongs to an earlier drain.
 func (d *decision) isDraining(m *nodegroup.Member) bool {
 	here := make(map[types.UID]bool, len(m.Pods))
 	for _, pod := range m.Pods {
@@ -415,8 +414,8 @@ func (d *decision) isDraining(m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, evicted) || slices.ContainsFunc(d.w.Notes.PodsLeft[m.Name()], left)
 }
 
-// blockPods names the pods of the node that the eviction API refuses now. until is when the cloud
-// gives up on the node, zero when its time does not run as far as is known.
+// blockPods adds the pods of the node that the eviction API refuses now to the blocked ones. until is when the cloud
+// gives up on the node; zero if no drain of the node is known.
 func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 	left := d.classifyPodsOf(m)
 	for _, pod := range slices.Concat(left.Evict, left.Held) {
@@ -430,12 +429,12 @@ func (d *decision) blockPods(m *nodegroup.Member, until time.Time) {
 	d.requeueAt(until)
 }
 
-// describeProgress says what the cloud is waiting for, as far as the cluster and the group show it.
+// describeProgress returns what the cloud is waiting for, as far as the cluster and the group show it.
 func (d *decision) describeProgress() string {
 	return joinNotes(d.describeStage(), d.describeMissing())
 }
 
-// describeStage says how far the cloud is.
+// describeStage returns how far the cloud is.
 func (d *decision) describeStage() string {
 	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
 	switch {
@@ -448,8 +447,8 @@ func (d *decision) describeStage() string {
 	}
 }
 
-// nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node
-// has gone before its instance keeps its name.
+// nodeStatus returns the status of an outdated node, as far as the cluster shows what the cloud does with it. If the
+// Node disappears before its instance, the instance keeps the Node's name.
 func (d *decision) nodeStatus(m *nodegroup.Member) record.NodeStatus {
 	status := record.NodeStatus{Name: m.Name(), Zone: m.Zone(), State: record.NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
@@ -470,8 +469,7 @@ func (d *decision) nodeStatus(m *nodegroup.Member) record.NodeStatus {
 	return status
 }
 
-// leaveOperation ends the upgrade here and leaves the cloud at work: its operation cannot be taken
-// back.
+// leaveOperation ends the upgrade here and leaves the cloud's operation running: it cannot be taken back.
 func (d *decision) leaveOperation() {
 	op, known := d.newestOperation(), d.rec.Delegation
 	start := d.lastAttempt(d.nextRequest())
@@ -485,9 +483,8 @@ func (d *decision) leaveOperation() {
 	d.endUpgradeWith(d.rec.Stopping, joinNotes(d.rec.Message, note))
 }
 
-// WatchOperation is the record by which the group's running operation is followed where no upgrade
-// is recorded, whoever began it; outdated is how many nodes are still to be replaced. It is for
-// looking on, and never stored.
+// WatchOperation returns a record for following the group's running operation if no upgrade is recorded, whoever began
+// the operation. outdated is how many nodes must still be replaced. The record is for display only, and never stored.
 func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, now time.Time) record.Record {
 	op := group.Managed.Operation
 	began := cmp.Or(op.Began, now)
@@ -497,12 +494,12 @@ func WatchOperation(group *nodegroup.Group, req record.Request, outdated int, no
 	}
 }
 
-// lostAfter is how long a cloud must have left out an operation that was seen until that is taken
-// to be gone: what a cloud lists may lag.
+// lostAfter is how long the cloud must have left out an operation that it showed before, until the operation counts as
+// lost: the cloud's lists may lag.
 const lostAfter = 5 * time.Minute
 
-// awaitCertainLoss waits until the cloud has left its newest operation out for so long that it is
-// gone.
+// awaitCertainLoss waits until the cloud has left out its newest operation for so long that the operation is certainly
+// lost.
 func (d *decision) awaitCertainLoss() (lost bool) {
 	since := d.w.Notes.OlderSince
 	if since.IsZero() {
@@ -513,9 +510,8 @@ func (d *decision) awaitCertainLoss() (lost bool) {
 	return d.w.isDeadlinePassed(since.Add(lostAfter))
 }
 
-// concludeLostOperation reports whether no node is outdated, which is all that tells what became of the
-// operation. Else it ends the upgrade: the same command begins another operation, and those that are
-// older are none of its own.
+// concludeLostOperation reports whether no node is outdated, because nothing else shows how the lost operation ended.
+// Otherwise it ends the upgrade: the same command begins another operation and ignores older ones.
 func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced bool) {
 	if d.countAllReplaced() {
 		return true
@@ -536,18 +532,17 @@ func (d *decision) countAllReplaced() (current bool) {
 	return true
 }
 
-// hasMachine reports whether the member is more than a Node that has outlived its machine, or is
-// about to.
+// hasMachine reports whether the member has a machine that is not terminating. A Node may outlive its machine.
 func hasMachine(m *nodegroup.Member) bool {
 	return m.Instance.ID != "" && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// joinTime is how long a new machine of a group that its cloud upgrades may take to join the cluster
-// before it is named.
+// joinTime is how long a new machine of a group that its cloud upgrades may take to join the cluster before the upgrade
+// names it.
 const joinTime = 3 * time.Minute
 
-// noteUnjoined notes why a launch failed, and since when current machines have been without a node.
-// One that ends without having joined stays on record for the report.
+// noteUnjoined records why the last launch failed, and since when current machines have been without a node. A machine
+// that ends without having joined stays on record for the report.
 func (d *decision) noteUnjoined() {
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.newestOperation().Began) {
 		d.rec.Delegation.LaunchFailure = f.Message
@@ -571,7 +566,7 @@ func (d *decision) noteUnjoined() {
 	d.rec.Delegation.Unjoined = known
 }
 
-// describeUnjoined names the machines that ran for long and have not joined, "" when there are none.
+// describeUnjoined returns the machines that have run for long without joining; "" if there are none.
 func (d *decision) describeUnjoined() string {
 	var names []string
 	for _, id := range slices.Sorted(maps.Keys(d.rec.Delegation.Unjoined)) {
@@ -588,7 +583,7 @@ func (d *decision) describeUnjoined() string {
 	return fmt.Sprintf("not joined to the cluster: %s: see their user data, their node role and their kubelets' logs", abbreviateNames(names))
 }
 
-// describeMissing says why new nodes are missing by now, "" when none is or nobody knows why.
+// describeMissing returns why new nodes are missing now; "" if none is, or if the reason is unknown.
 func (d *decision) describeMissing() string {
 	if f := d.w.Group.LaunchFailure; f.Message == "" || !f.At.After(d.newestOperation().Began) {
 		return d.describeUnjoined()
@@ -596,7 +591,7 @@ func (d *decision) describeMissing() string {
 	return d.describeFailures()
 }
 
-// describeFailures says why new nodes have been missing since the operation began.
+// describeFailures returns why new nodes have been missing since the operation began.
 func (d *decision) describeFailures() string {
 	launch := d.rec.Delegation.LaunchFailure
 	if launch != "" {

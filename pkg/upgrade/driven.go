@@ -8,10 +8,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
-// would do it, in the cloud's own numbers: for a forecast of what the cloud does, from the start
-// or, where it has made the group larger or drains nodes already, from there. Of what the cloud tells
-// it keeps the order of things. A cloud looks at budgets, and not at what becomes of workloads.
+// AsDriven returns a group that its cloud upgrades, with the record and the request by which this tool would upgrade it
+// with the cloud's own numbers. They are for a forecast of what the cloud does. The forecast begins at the start or, if
+// the cloud has added or drains nodes already, at that point. From Managed it keeps only whether the cloud terminates
+// nodes first. A cloud respects budgets, but does not check whether workloads recover.
 func AsDriven(group nodegroup.Group, rec *record.Record, req record.Request) (nodegroup.Group, record.Record, record.Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = record.Surge, true, []string{record.AllWorkloads}
@@ -24,12 +24,12 @@ func AsDriven(group nodegroup.Group, rec *record.Record, req record.Request) (no
 	}, req
 }
 
-// isUnderWay reports whether the cloud has begun with nodes, as far as the cluster shows.
+// isUnderWay reports whether the cluster shows that the cloud has begun to add or drain nodes.
 func isUnderWay(group *nodegroup.Group, rec *record.Record) bool {
 	return len(rec.Delegation.Draining) > 0 || group.Desired > rec.Sizes.Desired && !group.Managed.TerminateFirst
 }
 
-// nodesInDrain are the nodes that the cloud drains, each until the cloud gives up on it (EKS E41).
+// nodesInDrain returns the nodes that the cloud drains, each with the time when the cloud gives up on it (EKS E41).
 func nodesInDrain(rec *record.Record, timeout time.Duration) map[string]record.NodeRecord {
 	nodes := map[string]record.NodeRecord{}
 	for name, since := range rec.Delegation.Draining {
@@ -38,7 +38,7 @@ func nodesInDrain(rec *record.Record, timeout time.Duration) map[string]record.N
 	return nodes
 }
 
-// bookAdded has what the cloud has added to the zones of the group on the books as launched.
+// bookAdded returns a ledger in which the nodes that the cloud has added to each zone count as launched.
 func bookAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 	size := map[string]int{}
 	for _, i := range group.Instances {
@@ -56,8 +56,8 @@ func bookAdded(group *nodegroup.Group, rec *record.Record) ledger.Ledger {
 	return ledger.FromBooks(books)
 }
 
-// KnowsAdded reports whether the record tells what the group's cloud has added to it, which it is
-// to give back: it adds nothing, or its operation began after the upgrade that is recorded.
+// KnowsAdded reports whether the record shows how many nodes the group's cloud has added and will give back: the cloud
+// adds none, or its operation began after the recorded upgrade.
 func KnowsAdded(rec *record.Record, group *nodegroup.Group) bool {
 	m := group.Managed
 	return m != nil && (m.TerminateFirst || rec.Sizes.Desired > 0 && !m.Operation.Began.Before(rec.Started))

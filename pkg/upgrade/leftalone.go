@@ -9,10 +9,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostVanished is how many nodes the record names that another process removed before their turn.
+// mostVanished is how many nodes that another process removed before their turn the record names.
 const mostVanished = 50
 
-// DescribeStandby names the instances on Standby, which an upgrade leaves alone; "" for none.
+// DescribeStandby returns the instances on Standby, which an upgrade leaves alone; "" for none.
 func DescribeStandby(members []nodegroup.Member) string {
 	var names []string
 	for i := range members {
@@ -32,16 +32,16 @@ func DescribeStandby(members []nodegroup.Member) string {
 	return "on Standby and left alone: " + abbreviateNames(names)
 }
 
-// isOverdue reports whether the machine of a node has been seen to be ending for so long that the
-// upgrade does not wait for it any more: a lifecycle hook may hold it for days. A Node object that
-// outlives its machine is deleted.
+// isOverdue reports whether the node's machine has been terminating for so long that the upgrade no longer waits for
+// it: a lifecycle hook may keep it for days. Node objects that outlive their machine do not count, because they are
+// deleted.
 func (d *decision) isOverdue(n record.NodeRecord) bool {
 	return n.State == record.NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
 		slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == n.Instance })
 }
 
-// endOfWait returns until when the machine of a node is waited for: as long as for a new one, from
-// the last request that landed.
+// endOfWait returns until when the upgrade waits for a node's machine to end: the boot timeout, counted from the last
+// request that landed.
 func (d *decision) endOfWait(n record.NodeRecord) time.Time {
 	since := n.Terminated
 	if changed := d.rec.Ledger.Changed(); changed.After(since) {
@@ -64,7 +64,7 @@ func (d *decision) awaitRemovals() (none bool) {
 	return none
 }
 
-// describeOverdue names the machines that are still ending when the upgrade ends; "" for none.
+// describeOverdue returns the machines that are still terminating when the upgrade ends; "" for none.
 func (d *decision) describeOverdue() string {
 	var names []string
 	for name, n := range d.rec.Nodes {
@@ -80,11 +80,11 @@ func (d *decision) describeOverdue() string {
 		d.rec.Request.BootTimeout.Duration, abbreviateNames(names), d.w.Group.Name)
 }
 
-// noteVanished records the outdated nodes that were there a step ago, were not started and are gone:
-// another process removed them before their turn.
+// noteVanished records the outdated nodes that existed one step ago, were not started and are gone: another process
+// removed them before their turn.
 func (d *decision) noteVanished() {
 	if d.rec.Run == "" || d.rec.Request.Strategy != record.Surge && d.rec.Request.Strategy != record.BlueGreen {
-		return // others are expected to remove nodes
+		return // other processes are expected to remove nodes
 	}
 	for _, name := range d.w.Notes.Pending {
 		_, started := d.rec.Nodes[name]
@@ -96,8 +96,8 @@ func (d *decision) noteVanished() {
 	d.notes.Pending = d.listPending()
 }
 
-// listPending returns the names of the outdated nodes that were not started, sorted, also of those
-// whose machine is on its way out.
+// listPending returns the sorted names of the outdated nodes that were not started, including those whose machine is
+// terminating.
 func (d *decision) listPending() []string {
 	names := make([]string, 0, len(d.count.pending)+len(d.count.leaving))
 	for _, members := range [][]*nodegroup.Member{d.count.pending, d.count.leaving} {
@@ -110,7 +110,7 @@ func (d *decision) listPending() []string {
 	return names
 }
 
-// describeVanished names the nodes that another process removed before their turn; "" for none.
+// describeVanished returns the nodes that another process removed before their turn; "" for none.
 func (d *decision) describeVanished() string {
 	if len(d.rec.Vanished) == 0 {
 		return ""

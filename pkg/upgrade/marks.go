@@ -12,9 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// fenceOutdatedNodes fences every outdated node, so that a pod that leaves one does not land on
-// another (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether
-// all are.
+// fenceOutdatedNodes fences every outdated node, so that a pod that leaves one outdated node does not land on another
+// (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are fenced.
 func (d *decision) fenceOutdatedNodes() bool {
 	all, before := true, d.rec.GroupBaseline()
 	for i := range d.w.Members {
@@ -36,9 +35,9 @@ func (d *decision) fenceOutdatedNodes() bool {
 	return all
 }
 
-// needsNoFence reports whether the outdated node goes already or, in the forecast of a cloud that
-// terminates first, has its turn still to come: to fence all is a part of scale up, which such a
-// cloud leaves out (EKS E50).
+// needsNoFence reports whether the outdated node is being terminated already. In the forecast of a cloud that
+// terminates first, it is also true for nodes that were not started: fencing all nodes is part of scale up, which such
+// a cloud skips (EKS E50).
 func (d *decision) needsNoFence(m *nodegroup.Member) bool {
 	if n, started := d.rec.FindStarted(m); started {
 		return n.State == record.NodeRemoving
@@ -46,22 +45,22 @@ func (d *decision) needsNoFence(m *nodegroup.Member) bool {
 	return d.w.Group.Managed != nil && d.w.Group.Managed.TerminateFirst
 }
 
-// holdNodes has autoscalers leave nodes alone: those that the upgrade brought up, since they look
-// unneeded until pods have moved to them, and outdated ones that are kept for the way back (GKE
-// G42). Nothing waits for it, since an autoscaler that is faster does no harm (E61).
+// holdNodes keeps autoscalers from removing nodes: new nodes, which look unneeded until pods have moved to them, and
+// outdated nodes that are kept for a rollback (GKE G42). Nothing waits for it, because an autoscaler that is faster
+// does no harm (E61).
 func (d *decision) holdNodes() {
 	if d.phase.held == noneHeld || d.w.Group.Can.Refill == nodegroup.RefillByUser {
 		return
 	}
 	for m := range d.eachUnheld {
 		action := nodemark.HoldNode{NodeVersion: nodemark.VersionOf(m.Node), Before: d.rec.GroupBaseline()}
-		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
+		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // without permission the upgrade continues without it
 			d.addAction(action)
 		}
 	}
 }
 
-// eachUnheld yields the members that autoscalers are still to be kept from.
+// eachUnheld yields the members that autoscalers must still be kept from.
 func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
@@ -69,16 +68,16 @@ func (d *decision) eachUnheld(yield func(*nodegroup.Member) bool) {
 		if m.Node == nil || !d.mustHold(m) || !m.AllowsScaleDown() {
 			continue
 		}
-		// From one that is not Ready the control plane may take the taint off at this very moment,
-		// and one of the two writes would fail.
+		// The control plane may be removing the taint of a node that becomes Ready, and one of the two writes would
+		// fail.
 		if !nodemark.HasTaint(m.Node, unready) && !yield(m) {
 			return
 		}
 	}
 }
 
-// findUnheld finds a node that autoscalers are still to be kept from, "" for none, first of all one
-// of which that was refused for good, with the reason.
+// findUnheld returns a node that autoscalers must still be kept from; "" for none. It prefers a node for which that was
+// refused permanently, and returns the reason.
 func (d *decision) findUnheld() (node, refusal string) {
 	for m := range d.eachUnheld {
 		node = m.Name()
@@ -89,7 +88,7 @@ func (d *decision) findUnheld() (node, refusal string) {
 	return node, ""
 }
 
-// mustHold reports whether autoscalers are kept from the member in this phase.
+// mustHold reports whether autoscalers must be kept from the member in this phase.
 func (d *decision) mustHold(m *nodegroup.Member) bool {
 	if m.Outdated {
 		return d.phase.held >= outdatedHeld && !d.rec.IsTerminating(m)
@@ -97,16 +96,15 @@ func (d *decision) mustHold(m *nodegroup.Member) bool {
 	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.IsNewMember(m) && d.rec.IsNotEnding(m)
 }
 
-// releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too
-// and those that may not be terminated, and reports whether all are.
+// releaseHeldNodes gives the group's nodes back to autoscalers, including nodes that an earlier run held and nodes
+// whose termination was refused. It reports whether all are given back.
 func (d *decision) releaseHeldNodes() bool {
 	return d.releaseHolds(func(m *nodegroup.Member) bool {
 		return d.rec.IsNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
 	})
 }
 
-// releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all
-// are.
+// releaseHolds gives the nodes that fit selects back to autoscalers, and reports whether all are given back.
 func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   (*nodegroup.Member).IsHeld,
@@ -115,8 +113,7 @@ func (d *decision) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	})
 }
 
-// removeFences takes our fence from the nodes that are fit for it, and reports whether none has it
-// any more.
+// removeFences removes the fence from the nodes that fit selects, and reports whether none of them has it any more.
 func (d *decision) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:   d.rec.OwnsFence,
@@ -125,8 +122,8 @@ func (d *decision) removeFences(fit func(*nodegroup.Member) bool) bool {
 	})
 }
 
-// removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any
-// more. A stop or an undoing leaves those for which that is refused for good.
+// removeMarks removes a mark from the nodes that fit selects, and reports whether none of them has it any more. A stop
+// or an abort skips nodes for which that is refused permanently.
 func (d *decision) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	done := true
 	for i := range d.w.Members {
@@ -145,30 +142,29 @@ func (d *decision) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool
 	return done
 }
 
-// isFencedByRun reports whether the member is a node that carries the whole fence of this run.
+// isFencedByRun reports whether the member's node has the whole fence of this run.
 func (d *decision) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, d.fence)
 }
 
-// mark is something of ours on nodes: whether it is on one, what puts it there, and what takes it
-// away.
+// mark is a mark of the upgrade on nodes. on reports whether a node has it, put adds it, and take removes it.
 type mark struct {
 	on        func(*nodegroup.Member) bool
 	put, take func(nodemark.NodeVersion) nodemark.NodeAction
 }
 
-// ForeignRun is a run of another upgrade that a node of the group is part of.
+// ForeignRun is a run of another upgrade that has marked a node of the group.
 type ForeignRun struct {
 	Node, Run string
 	// Owner names the other upgrade.
 	Owner nodemark.Owner
 }
 
-// FindForeignRun returns the first run of another upgrade that marks one of the members, in their
-// order: of a group of another name, or of this one in another namespace. own is the group's name and
-// namespace, run the one that is recorded for it, "" for none. Marks of older versions name no owner:
-// they are of the record that can be continued with their run. records are those of own's namespace
-// under other names. It returns false when no mark is foreign.
+// FindForeignRun returns the first run of another upgrade that has marked one of the members, in their order. Another
+// upgrade is one of a group with another name, or with this name in another namespace. own is the group's name and
+// namespace. run is its recorded run, "" for none. Marks of older versions name no owner. They belong to the group
+// whose record can be continued with their run. records are the records of own's namespace under other names. It
+// returns false if no mark is foreign.
 func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, records map[string]record.Record) (ForeignRun, bool) {
 	for i := range members {
 		node := members[i].Node
@@ -190,8 +186,7 @@ func FindForeignRun(members []nodegroup.Member, own nodemark.Owner, run string, 
 	return ForeignRun{}, false
 }
 
-// findRecorded returns the group whose record can be continued with the run; otherwise, when there is
-// none.
+// findRecorded returns the group whose record can be continued with the run, or otherwise if there is none.
 func findRecorded(run, otherwise string, records map[string]record.Record) string {
 	for _, group := range slices.Sorted(maps.Keys(records)) {
 		if record := records[group]; record.Run == run && record.IsResumable() {

@@ -12,21 +12,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// ErrLost is a run of which the marks do not tell what it added to the group.
+// ErrLost means that the marks of a run do not show what the run added to the group.
 var ErrLost = errors.New("its marks do not tell what the group was like before it")
 
-// RebuildRecord makes the record of a run again that is gone, from the marks that the run left on
-// the group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group
-// was like before. What the run added follows from that and from a later look at the group (see
-// ledger.Keeper.Rebuild). The request is the one that an upgrade would be begun with now.
+// RebuildRecord rebuilds the lost record of a run from the marks that the run left on the group's nodes. The marks name
+// the run, the nodes in drain with their deadlines, and the state of the group before the run. That state and a later
+// reading of the group show what the run added (see ledger.Keeper.Rebuild). The request is the one that a new upgrade
+// would have now.
 //
-// Marks are annotations, and each kubelet may write those of its own node. So the fenced nodes are
-// asked, whose taint no kubelet may write, and all of them must say the same; only where none is
-// fenced do other marks count, see CountWitnesses. What the marks say is bound by the request.
+// Marks are annotations, and each kubelet may write those of its own node. No kubelet may write the fence's taint. So
+// only the marks of fenced nodes are read, and all of them must agree. Other marks count only if no node is fenced; see
+// CountWitnesses. The request limits what the marks can cause.
 //
-// It returns the zero Record where no node has marks of a run, and with it an error that is ErrLost,
-// which names the run, where nodes contradict each other, or the group has a size and a node does
-// not tell it.
+// It returns the zero Record if no node has marks of a run. It returns an error that is ErrLost if nodes contradict
+// each other. It also does if the group has a size and a node does not name it; then the record names the run.
 func RebuildRecord(w World) (record.Record, error) {
 	witnesses := w.findWitnesses()
 	if len(witnesses) == 0 {
@@ -64,8 +63,8 @@ func RebuildRecord(w World) (record.Record, error) {
 	return rec, nil
 }
 
-// CountWitnesses counts the fenced nodes of the run: what a rebuilt record rests on. Where there is
-// none it rests on annotations alone, which each node can write itself.
+// CountWitnesses counts the fenced nodes of the run, on which a rebuilt record relies. If there are none, the record
+// relies only on annotations, which each node can write itself.
 func CountWitnesses(w *World, run string) int {
 	n := 0
 	for _, m := range w.findWitnesses() {
@@ -76,8 +75,8 @@ func CountWitnesses(w *World, run string) int {
 	return n
 }
 
-// findWitnesses are the members whose marks tell of a run: those that are fenced or, where none is,
-// all that have marks.
+// findWitnesses returns the members whose marks are read: the fenced ones or, if no node is fenced, all that have
+// marks.
 func (w *World) findWitnesses() []*nodegroup.Member {
 	var fenced, marked []*nodegroup.Member
 	for i := range w.Members {
@@ -95,14 +94,14 @@ func (w *World) findWitnesses() []*nodegroup.Member {
 	return marked
 }
 
-// isFenced reports whether the member's node has a mark and the fence's taint of the group.
+// isFenced reports whether the member's node has a run's mark and the taint of the group's fence.
 func (w *World) isFenced(m *nodegroup.Member) bool {
 	return m.Node.Annotations[nodemark.AnnotationRun] != "" && nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider))
 }
 
-// agreeOnBaseline is what all of the nodes say about the group before the run. It returns an error
-// that is ErrLost when one says nothing or something else. The processes are those that any of them
-// names: more may have been suspended after the first was marked.
+// agreeOnBaseline returns what all of the nodes say about the group before the run. It returns an error that is ErrLost
+// if one says nothing or differs. The suspended processes are those that any node names: more may have been suspended
+// after the first node was marked.
 func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupBaseline, error) {
 	var agreed nodemark.GroupBaseline
 	var suspended []string
@@ -125,16 +124,15 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 	return agreed, nil
 }
 
-// adoptDraining puts a node on record that is being drained, with the limit that it has but no more
-// than the request allows. Which of them were started first is not known any more: the one whose
-// time ends first goes first.
+// adoptDraining adds a node in drain to the record. Its deadline is the one on the node, limited to what the request
+// allows. The order in which nodes were started is unknown, so the node with the earliest deadline goes first.
 func adoptDraining(r *record.Record, m *nodegroup.Member, w *World) {
 	if !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || !w.isFenced(m) {
 		return
 	}
 	deadline, err := time.Parse(time.RFC3339, m.Node.Annotations[nodemark.AnnotationDeadline])
 	if err != nil {
-		return // it is fenced and was not started
+		return // it is fenced but was not started
 	}
 	if latest := w.Now.Add(r.Request.DrainTimeout.Duration); deadline.After(latest) {
 		deadline = latest
@@ -146,8 +144,8 @@ func adoptDraining(r *record.Record, m *nodegroup.Member, w *World) {
 	}
 }
 
-// rebuildLedger makes the books again of a run whose record was lost, by a reading of the group
-// that shows all that the run did. It reports whether the books are made.
+// rebuildLedger rebuilds the ledger of a run whose record was lost, from a reading of the group that shows all that the
+// run did. It reports whether the ledger is rebuilt.
 func (d *decision) rebuildLedger() bool {
 	if !d.rec.Lost {
 		return true
@@ -159,15 +157,15 @@ func (d *decision) rebuildLedger() bool {
 	known := d.w.preexistingMembers()
 	d.bookKeeper().Rebuild(known)
 	outdated := d.countOutdated()
-	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(known)) // a group without a size is as large as it is
+	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(known)) // Sizes.Desired is 0 for a group without a size
 	d.rec.Replaced = d.rec.Total - outdated
 	d.rec.Lost = false
 	d.recount()
 	return true
 }
 
-// preexistingMembers are the members that count as there before the run whose record was lost:
-// current, fit for pods, and not held.
+// preexistingMembers returns the members that count as older than the run whose record was lost: current, usable, and
+// without a mark that keeps autoscalers away.
 func (w *World) preexistingMembers() []*nodegroup.Member {
 	var known []*nodegroup.Member
 	for i := range w.Members {
@@ -178,7 +176,7 @@ func (w *World) preexistingMembers() []*nodegroup.Member {
 	return known
 }
 
-// countOutdated counts the outdated members that are still to be replaced.
+// countOutdated counts the outdated members that must still be replaced.
 func (d *decision) countOutdated() int {
 	n := 0
 	for _, left := range d.count.Left {
@@ -187,10 +185,10 @@ func (d *decision) countOutdated() int {
 	return n
 }
 
-// adoptTarget begins the books of the way to a target that moved. What was launched for the earlier
-// target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
-// begins with. Nodes from before the upgrade that turn out to be current are none of those it
-// launched. When a node came tells the two apart: not every provider names an older revision whole.
+// adoptTarget begins the ledger for a target that moved. Nodes launched for the earlier target are outdated now, but
+// they serve, so they are carried over like the nodes with which a rollback begins. Nodes from before the upgrade that
+// turn out to be current do not count as launched by it. The two are distinguished by when a node was created, because
+// not every provider names an older revision completely.
 func (d *decision) adoptTarget() {
 	l := &d.rec.Ledger
 	var known []string
@@ -210,7 +208,7 @@ func (d *decision) adoptTarget() {
 	d.rec.Total = d.countTotal()
 }
 
-// countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
+// countTotal counts the nodes that are replaced, in flight, quarantined, and not yet started.
 func (d *decision) countTotal() int {
 	started := record.CountNodes(&d.rec, func(n record.NodeRecord) bool { return !n.Added && n.State != record.NodeDrained })
 	return d.rec.Replaced + len(d.count.pending) + started

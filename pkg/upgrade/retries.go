@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// retryTold is how long a request is tried before that is told.
+	// retryTold is how long a request is tried before the status shows that.
 	retryTold = 10 * time.Second
 	// retriesKept is how long a request without effect is remembered after the upgrade stopped making it. The
 	// upgrade may make it again.
 	retriesKept = time.Minute
-	// retriesInStop is how long a stop or an undoing tries a request before it leaves it out.
+	// retriesInStop is how long a stop or an abort tries a request before it skips it.
 	retriesInStop = 5 * time.Minute
 )
 
-// Retry is what is remembered of a request that has not had its effect.
+// Retry is what is remembered about a request that has not had its effect.
 type Retry struct {
-	// Since is when the request was made first; time in which no process decided does not count. Asked is
-	// when it was made last. Detail is the last answer, "" if there was none.
+	// Since is when the request was first made, without time in which no process was at work. Asked is when it was last
+	// made. Detail is the last answer, "" if there was none.
 	Since, Asked time.Time
 	Detail       string
 }
 
-// watchRetries notes since when each request of the step has been tried, names the one that has been
-// for longest, and stops the upgrade when that is longer than new nodes may take to come up.
+// watchRetries notes since when each request of the step has been tried. The status shows the one that has been tried
+// for longest. The upgrade stops if that is longer than new nodes may take to come up.
 func (d *decision) watchRetries() {
 	slices.Sort(d.requested)
 	var longest nodegroup.Attempt
@@ -56,8 +56,7 @@ func (d *decision) watchRetries() {
 	d.limitRetry(longest.Action, found)
 }
 
-// noteRetry notes the request and returns what is known of it. Time in which nobody was at work does
-// not count.
+// noteRetry notes the request and returns its note. Time in which no process was at work does not count.
 func (d *decision) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	retry, known := d.w.Notes.Retries[key]
 	if retry.Since = retry.Since.Add(d.w.Idle); !known {
@@ -71,8 +70,8 @@ func (d *decision) noteRetry(key string, attempt nodegroup.Attempt) Retry {
 	return retry
 }
 
-// keepRetries keeps the notes on requests that this step did not make. A step that changes a node's state
-// may leave out the node's requests, and the next step makes them again.
+// keepRetries keeps the notes on requests that this step did not make. A step that changes a node's state may skip the
+// node's requests, and the next step makes them again.
 func (d *decision) keepRetries() {
 	for key, retry := range d.w.Notes.Retries {
 		attempt, begun := d.w.Open[key]
@@ -85,7 +84,7 @@ func (d *decision) keepRetries() {
 	}
 }
 
-// describe says what came of the request so far.
+// describe returns the request's last answer, or that there is none.
 func (r Retry) describe(attempt nodegroup.Attempt) string {
 	switch {
 	case r.Detail != "":
@@ -110,7 +109,7 @@ func (d *decision) limitRetry(action nodegroup.Action, retry Retry) {
 	d.stopUpgradeWith(record.Failed, fmt.Sprintf("to %s: it has had no effect for %s: %s", action, d.w.Now.Sub(retry.Since).Round(time.Second), d.retried.Detail))
 }
 
-// hasOwnLimit reports whether the time that the action may take is limited elsewhere.
+// hasOwnLimit reports whether the duration of the action is limited elsewhere.
 func hasOwnLimit(action nodegroup.Action) bool {
 	switch action.(type) {
 	case nodegroup.AddCapacity, nodegroup.Delegate, nodegroup.CancelOperation:
@@ -120,7 +119,7 @@ func hasOwnLimit(action nodegroup.Action) bool {
 	}
 }
 
-// isLeftOut reports whether a stop or an undoing has tried the action for long enough.
+// isLeftOut reports whether a stop or an abort has tried the action for long enough and skips it.
 func (d *decision) isLeftOut(a nodegroup.Action) bool {
 	retry, known := d.w.Notes.Retries[a.Key()]
 	attempt := d.lastAttempt(a)

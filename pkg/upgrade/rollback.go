@@ -10,9 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their
-// fence is taken away, and those whose termination was decided but did not happen are kept (I6: a
-// wanted node is neither fenced nor drained).
+// keepCurrentNodes makes the nodes of the revision that is wanted again available to pods: it removes their fence, and
+// keeps nodes whose termination was decided but did not happen (I6: a wanted node is neither fenced nor drained).
 func (d *decision) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
 	d.waitFor("the nodes not replaced yet to be unfenced")
@@ -20,7 +19,7 @@ func (d *decision) keepCurrentNodes() bool {
 	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) }) && kept
 }
 
-// carryOverSurge begins the books of the way back, when all that was added before is known.
+// carryOverSurge begins the ledger of the rollback, once it is known which nodes were added before.
 func (d *decision) carryOverSurge() bool {
 	l := &d.rec.Ledger
 	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
@@ -33,10 +32,10 @@ func (d *decision) carryOverSurge() bool {
 	return true
 }
 
-// preexistingOnRollback are the names of the members that have the revision wanted as the way back
-// begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
-// them instances that are yet to be launched. An instance that was there before the upgrade and
-// never became a node is listed, too: nothing else tells it from one that the upgrade added.
+// preexistingOnRollback returns the names of the members that already have the wanted revision when the rollback
+// begins, except those that the group is still bringing up. Those are counted in arriving, by ledger zone, together
+// with instances that are yet to be launched. It also lists instances that existed before the upgrade and never became
+// nodes: nothing else distinguishes them from instances that the upgrade added.
 func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().SpreadMissing(unseen, arriving)
@@ -58,9 +57,8 @@ func (d *decision) preexistingOnRollback(arriving map[string]int) []string {
 	return names // sorted, as the members are
 }
 
-// countNotYetVisible counts, by ledger zone, the instances that the upgrade has brought about and
-// that are not among those that have to be replaced on the way back: replacements of nodes that
-// were removed, and launches that came once the group pointed back.
+// countNotYetVisible counts, by ledger zone, the instances that exist because of the upgrade and that the rollback need
+// not replace: replacements of removed nodes, and launches that came after the group pointed back.
 func (d *decision) countNotYetVisible() map[string]int {
 	unseen := d.rec.Ledger.CountBroughtIn()
 	for i := range d.w.Members {
@@ -73,7 +71,7 @@ func (d *decision) countNotYetVisible() map[string]int {
 	return unseen
 }
 
-// howToContinue says how an upgrade whose target moved is continued.
+// howToContinue returns how to continue an upgrade whose target moved.
 func (d *decision) howToContinue(wanted nodegroup.Revision) string {
 	if d.rec.Back {
 		return fmt.Sprintf("run %s to continue to %s", nodegroup.Command("rollback", d.w.Group.Name), wanted.Name)
@@ -81,15 +79,15 @@ func (d *decision) howToContinue(wanted nodegroup.Revision) string {
 	return "pass --replan to continue to " + wanted.Name
 }
 
-// KeepsBoth reports whether an abort would leave the outdated and the new nodes, all of which take
-// pods, where a rollback would take the new ones away.
+// KeepsBoth reports whether an abort would leave both the outdated and the new nodes, all of which take pods, while a
+// rollback would remove the new ones.
 func KeepsBoth(r *record.Record) bool {
 	return r.Undoing() == "" && phaseOf(r).stays && Allows(r, record.VerbRollback) == nil
 }
 
-// WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be
-// observed, so that Outdated means having the newer revision. It returns an error when there is
-// nothing to go back from, or nowhere to go to (GKE G28: a completed upgrade is not rolled back).
+// WayBack returns the revision that a rollback goes to, in the form that --to takes. If the group is observed with it,
+// Outdated means having the newer revision. It returns an error if there is no upgrade to roll back, or no known
+// revision to go to (GKE G28: a completed upgrade is not rolled back).
 func WayBack(r *record.Record) (to string, err error) {
 	switch {
 	case r.Run == "":
@@ -111,9 +109,9 @@ func WayBack(r *record.Record) (to string, err error) {
 	return to, nil
 }
 
-// RollingBack is the record of the way back to the revision, which is the one that WayBack named,
-// as the group shows it (Group.Wanted): the same run, begun again, with what was added to the group
-// still on the books (GKE G28). Of a way back that stopped it is the record that continues.
+// RollingBack returns the record of the rollback to the revision, which must be the one that WayBack returned, as the
+// group shows it (Group.Wanted). It is the same run, begun again, and the added nodes stay in the ledger (GKE G28). For
+// a rollback that stopped, it returns the record that continues.
 func RollingBack(r *record.Record, to nodegroup.Revision, now time.Time) record.Record {
 	c := r.Reopened()
 	if !c.Back {
@@ -121,11 +119,11 @@ func RollingBack(r *record.Record, to nodegroup.Revision, now time.Time) record.
 		c.Previous, c.Pointed = c.Target, nodegroup.Revision{}
 		c.Ledger.MarkMoved(false)
 		if original != c.Previous {
-			c.Pointed = original // of the same revision, too: it may name the version that Previous has no number of
+			c.Pointed = original // also if the revision is the same: it may name a version number that Previous lacks
 		}
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, record.PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun, c.Soak, c.Gone = 0, 0, 0, record.Soak{}, nil
-		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
+		c.Request.Current = nil // nodes of the older revision need not have the labels of the newer
 		c.Request.To, _ = WayBack(r)
 		c.DropStarted(record.IsRemoving)
 		c.ForgetProofs()
@@ -135,13 +133,13 @@ func RollingBack(r *record.Record, to nodegroup.Revision, now time.Time) record.
 	return c
 }
 
-// mayBeBooting reports whether a member has no node yet, or one that joined since the upgrade began
-// or so shortly before that it may still have been booting then.
+// mayBeBooting reports whether a member has no node yet, or has one that joined after the upgrade began or at most the
+// boot timeout before it.
 func mayBeBooting(r *record.Record, m *nodegroup.Member) bool {
 	return m.Node == nil || m.Node.CreationTimestamp.After(r.Started.Add(-r.Request.BootTimeout.Duration))
 }
 
-// describeRollback says that the way back is at its end.
+// describeRollback returns the message of a completed rollback; "" for other upgrades.
 func describeRollback(r *record.Record) string {
 	if !r.Back {
 		return ""

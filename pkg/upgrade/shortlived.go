@@ -13,8 +13,8 @@ import (
 // mostExpiry is how long outdated nodes may take to end by themselves (GKE G90).
 const mostExpiry = 7 * 24 * time.Hour
 
-// shortLivedStrategy is that of GKE for nodes that end by themselves within a week: the group is
-// pointed at the wanted revision, and no node is fenced, drained or removed (GKE G90).
+// shortLivedStrategy returns GKE's strategy for nodes that end by themselves within a week. The group is pointed at the
+// wanted revision, and no node is fenced, drained or removed (GKE G90).
 func shortLivedStrategy() strategy {
 	abort := []record.Verb{record.VerbAbort}
 	return strategy{
@@ -35,7 +35,7 @@ func shortLivedStrategy() strategy {
 	}
 }
 
-// checkShortLived refuses settings of drains, of which there are none.
+// checkShortLived returns an error for settings of drains, because the strategy drains no node.
 func checkShortLived(s *Settings) error {
 	others := *s
 	others.Strategy, others.Current = "", nil
@@ -50,16 +50,16 @@ func checkShortLived(s *Settings) error {
 
 // resolveShortLived completes the request.
 func resolveShortLived(s Settings, req record.Request, group *nodegroup.Group, _, outdated int) (record.Request, error) {
-	req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
+	req.To = cmp.Or(s.To, group.Wanted.Target()) // the template may change within the week
 	return req, fitsShortLived(group, &req, outdated)
 }
 
-// describeShortLived is the line of a plan.
+// describeShortLived returns the line of a plan.
 func describeShortLived(r *record.Request, _ string) string {
 	return fmt.Sprintf("%s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", r.Strategy)
 }
 
-// fitsShortLived returns an error where nothing but this tool would end a node.
+// fitsShortLived returns an error if the provider cannot launch nodes: nothing would replace nodes that end.
 func fitsShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
 	if group.Can.Resize {
 		return nil
@@ -67,8 +67,8 @@ func fitsShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
 	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", record.ShortLived, group.Provider, record.Surge)
 }
 
-// awaitExpiry waits until no outdated node is left or a week is over, and names those that are
-// left. Who does not stay is told them, and looks again later.
+// awaitExpiry waits until no outdated node is left or a week is over, and lists the nodes that are left. A process that
+// does not stay lists them and exits; the same command looks again later.
 func (d *decision) awaitExpiry() bool {
 	if !d.setRevision() {
 		return false

@@ -10,16 +10,16 @@ import (
 const (
 	// mostSoak is how long all soaks of an upgrade may take together (GKE G50).
 	mostSoak = 7 * 24 * time.Hour
-	// longWait is how long a wait must still take for a process to leave instead of waiting.
+	// longWait is how long a wait must still last for the process to exit instead of waiting.
 	longWait = 15 * time.Minute
 )
 
-// soakFor begins a soak of the length, or continues with the one under way, and reports whether it
-// is over. All soaks together last mostSoak at the most.
+// soakFor begins a soak of the length, or continues with the running one, and reports whether it is over. All soaks
+// together last at most mostSoak.
 func (d *decision) soakFor(length time.Duration) bool {
 	s := &d.rec.Soak
 	switch {
-	case !s.Until.IsZero(): // it is under way, or was completed while it was paused
+	case !s.Until.IsZero(): // it is running, or was completed while it was paused
 	case s.Left.Duration > 0:
 		s.Until = d.w.Now.Add(s.Left.Duration)
 	default:
@@ -35,28 +35,28 @@ func (d *decision) soakFor(length time.Duration) bool {
 	return false
 }
 
-// endSoak ends the soak under way.
+// endSoak ends the running soak.
 func (d *decision) endSoak() { d.rec.Soak.Until = time.Time{} }
 
 // isSoakExhausted reports whether no time is left for a further soak.
 func (d *decision) isSoakExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
 
-// pauseSoak stops the upgrade in its soak.
+// pauseSoak pauses the upgrade during its soak.
 func (d *decision) pauseSoak() {
 	d.rec.Soak.PauseAt(d.w.Now)
 	d.stopAsAsked()
 }
 
-// leaveUpgrade ends the process where nothing is to be done for long: the same command continues
-// when the soak is over. Nothing is undone for it. It stays while workloads have fewer ready pods than
-// before, to stop the upgrade should they not recover.
+// leaveUpgrade ends the process if there is nothing to do for long. The same command continues when the soak is over,
+// and nothing is undone. The process stays while workloads have fewer ready pods than before, to stop the upgrade if
+// they do not recover.
 func (d *decision) leaveUpgrade() {
 	until := d.rec.Soak.Until
 	if d.w.Stay || len(d.unhealthy) > 0 || len(d.awaited) > 0 || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.NoneInState(record.NodeDraining, record.NodeForcing, record.NodeEmpty, record.NodeRemoving) {
 		return
 	}
 	if d.rec.Phase == record.PhaseDrainBlue && d.isSoakExhausted() {
-		d.requeueNow() // it is the last soak, whose phase frees the new nodes first
+		d.requeueNow() // the last soak follows; its phase gives the new nodes back to autoscalers first
 		return
 	}
 	d.endUpgradeWith(record.Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))

@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence
-// the outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
+// surgeStrategy returns the strategy of EKS managed node groups and of GKE's surge upgrades: add nodes, fence the
+// outdated ones, replace them in a moving window, and give the surplus back (EKS E01, GKE G10).
 func surgeStrategy() strategy {
 	verbs := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	return strategy{
@@ -37,7 +37,7 @@ func surgeStrategy() strategy {
 	}
 }
 
-// describeSurge is the line of a plan.
+// describeSurge returns the line of a plan.
 func describeSurge(r *record.Request, _ string) string {
 	width := "one node at a time"
 	if r.Window > 1 {
@@ -60,7 +60,7 @@ func describeSurge(r *record.Request, _ string) string {
 	return text
 }
 
-// describeTimeout says what becomes of a node that is not empty in time.
+// describeTimeout returns what happens to a node that is not empty in time.
 func describeTimeout(then record.OnTimeout) string {
 	switch then {
 	case record.Force:
@@ -72,7 +72,7 @@ func describeTimeout(then record.OnTimeout) string {
 	}
 }
 
-// formatLimit writes a time without units of which there are none: 15m, not 15m0s.
+// formatLimit writes a time without zero units: 15m, not 15m0s.
 func formatLimit(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
@@ -84,13 +84,12 @@ func formatLimit(d time.Duration) string {
 	return text
 }
 
-// beginSurge deals the surge out to the zones.
+// beginSurge distributes the surge among the zones.
 func (d *decision) beginSurge() {
 	d.rec.Ledger.DealSurge(d.w.Request.Surge, d.count.Left)
 }
 
-// replaceNodes drives the nodes that were started and starts more, until no outdated node is left
-// but the quarantined.
+// replaceNodes advances the started nodes and starts more, until no outdated node is left except quarantined ones.
 func (d *decision) replaceNodes() bool {
 	if !d.setRevision() {
 		return false
@@ -105,6 +104,6 @@ func (d *decision) replaceNodes() bool {
 	if d.rec.Stopping != "" || (!d.fencing && d.awaitReplaced()) {
 		return d.rec.Stopping == ""
 	}
-	d.suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
+	d.suspendProcesses() // an earlier stop or a user may have resumed them
 	return false
 }

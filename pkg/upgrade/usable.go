@@ -16,12 +16,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// tolerances remembers, for one step, a pod of the group that does not tolerate a taint; nil where
-// all pods do.
+// tolerances caches, for one step, a pod of the group that does not tolerate a taint; nil if all pods do.
 type tolerances map[corev1.Taint]*corev1.Pod
 
-// isUsable reports whether the member takes the pods that are to be moved. A node that carries our
-// fence, or what another actor left of it, does not until it is seen without.
+// isUsable reports whether the member can take the pods that must move. A node that has the fence, or the rest of a
+// fence that a user removed, is not usable until it is seen without.
 func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
 	if !w.Group.IsUsable(m) || rec.OwnsFence(m) {
 		return false
@@ -29,15 +28,15 @@ func (w *World) isUsable(m *nodegroup.Member, rec *record.Record) bool {
 	return w.isOpen(m, rec)
 }
 
-// isOpen reports whether no taint other than our fence keeps pods from the member's node.
+// isOpen reports whether no taint, except the fence, keeps pods from the member's node.
 func (w *World) isOpen(m *nodegroup.Member, rec *record.Record) bool {
 	_, pod := w.findClosingTaint(m, rec)
 	return pod == nil
 }
 
-// findClosingTaint returns a taint of the node that the outdated nodes did not have, and a pod that
-// does not tolerate it. The pod is nil if every pod tolerates every such taint. An agent may remove
-// the taint once it has started; or the new revision has the taint by mistake.
+// findClosingTaint returns a taint of the node that the outdated nodes did not have, and a pod that does not tolerate
+// it. The pod is nil if every pod tolerates every such taint. An agent may remove the taint once it has started, or the
+// new revision may have the taint by mistake.
 func (w *World) findClosingTaint(m *nodegroup.Member, rec *record.Record) (corev1.Taint, *corev1.Pod) {
 	for _, taint := range m.Node.Spec.Taints {
 		taint.TimeAdded = nil
@@ -58,8 +57,8 @@ func (w *World) findClosingTaint(m *nodegroup.Member, rec *record.Record) (corev
 	return corev1.Taint{}, nil
 }
 
-// findIntolerant finds a pod that does not tolerate the taint among those that are to be moved or
-// were moved: the pods on the group's nodes, and those of workloads on record that wait for a node.
+// findIntolerant returns a pod that does not tolerate the taint. It looks at pods that must move or were moved: the
+// pods on the group's nodes, and the Pending pods of workloads on record.
 func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.Pod {
 	for pod := range w.eachBoundPod() {
 		if drain.Judge(pod, drain.Policy{}, false).Fate != drain.Stay && !drain.ToleratesTaint(pod, taint) {
@@ -71,7 +70,7 @@ func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.P
 		if err != nil {
 			continue
 		}
-		var first *corev1.Pod // by name, so that the same one is named each time
+		var first *corev1.Pod // by name, so that every step names the same pod
 		if r := w.Workloads.Named(workload); r != nil {
 			for _, pod := range r.Pods {
 				if pod.Spec.NodeName == "" && !drain.ToleratesTaint(pod, taint) && (first == nil || pod.Name < first.Name) {
@@ -86,9 +85,8 @@ func (w *World) findIntolerant(taint corev1.Taint, rec *record.Record) *corev1.P
 	return nil
 }
 
-// commonTaints returns the taints that all of the nodes have which are Ready: they are part of the
-// group. The fence is not, and neither are the taints by which the control plane reports conditions
-// of a node.
+// commonTaints returns the taints that all Ready nodes among the members have: they belong to the group. It ignores the
+// fence, and the taints by which the control plane reports a node's conditions.
 func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	var common []corev1.Taint
 	first := true
@@ -108,13 +106,13 @@ func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	return common
 }
 
-// isFence reports whether the taint is one that fences nodes, or comes with a cordon.
+// isFence reports whether the taint is a provider's fence, or comes with a cordon.
 func isFence(taint corev1.Taint) bool {
 	cordon := nodemark.CordonTaint()
 	return taint.MatchTaint(&cordon) || slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.FenceTaint.MatchTaint(&taint) })
 }
 
-// describeUnusable says why a new node does not take pods, and what to do; "" if it does.
+// describeUnusable returns why a new node does not take pods, and what to do; "" if it takes pods.
 func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	switch {
 	case d.w.isUsable(m, &d.rec):
@@ -136,8 +134,8 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	return fmt.Sprintf("node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
 }
 
-// describeShortage describes the first new node that does not take pods, in parentheses; "" if all
-// do, or while it is only starting.
+// describeShortage returns why the first Ready new node that takes no pods does not, in parentheses; "" if there is
+// none.
 func (d *decision) describeShortage() string {
 	for _, m := range d.rec.NewMembers(d.w.Members) {
 		if m.IsReady() {
