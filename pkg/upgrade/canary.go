@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// deferStarts has the upgrade start no further node while a workload does not recover, or while a first node was
-// started and it is not known yet whether a DaemonSet has its pods on current nodes. It says what is
-// waited for.
+// deferStarts reports whether no further node may be started, and notes the reason. That is so while a workload does
+// not recover. It is also so once a node was started, while it is not known yet whether a DaemonSet has its pods on
+// current nodes.
 func (d *decision) deferStarts() (deferred bool) {
 	if len(d.unhealthy) == 0 && d.unsure != "" && d.rec.Begun > 0 {
 		d.waitFor(fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure))
@@ -29,13 +29,13 @@ func (d *decision) deferStarts() (deferred bool) {
 	return true
 }
 
-// startWait is the workload that a node waits for before it is started, and what must happen to it.
+// startWait is the workload that a node waits for before it is started, and the event that it waits for.
 type startWait struct {
 	workload drain.Workload
 	what     string
 }
 
-// deferStart returns whether a node must not be started yet, and notes what it waits for.
+// deferStart reports whether a node must not be started yet, and notes the reason.
 func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 	wait, waits := d.findStartWait(m)
 	if waits {
@@ -44,9 +44,9 @@ func (d *decision) deferStart(m *nodegroup.Member) (deferred bool) {
 	return waits
 }
 
-// deferDrain is deferStart for a node whose pods are evicted, not deleted. While half of the window is
-// free, it does not defer a node of which only some pods must wait. If each node has pods of many
-// workloads, most of the window would be empty otherwise (docs/decisions/0043).
+// deferDrain does the same for a node whose pods are evicted, not deleted. While half of the window is free, it does
+// not defer a node of which only some pods must wait. If each node has pods of many workloads, most of the window would
+// be empty otherwise (docs/decisions/0043).
 func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 	if !d.findDeferrable()[m.Name()] || d.isHalfFree() && d.canDrainInParts(m) {
 		return false
@@ -54,9 +54,9 @@ func (d *decision) deferDrain(m *nodegroup.Member) (deferred bool) {
 	return d.deferStart(m)
 }
 
-// findStartWait finds the first pod of the node because of which the node must not be started: pods of its
-// workload left another node and no new one is ready on a node that stays, pods of the workload are missing, or
-// too many would be away together. It skips pods that a budget keeps, because other pods of the node may leave.
+// findStartWait returns why the node must not be started, by its first pod with a reason: pods of its workload left
+// another node and no new pod is ready on a node that stays, pods of the workload are missing, or too many pods would
+// be away together. It skips pods that a budget blocks, because other pods of the node may leave.
 func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits bool) {
 	if !d.findDeferrable()[m.Name()] {
 		return startWait{}, false
@@ -81,9 +81,8 @@ func (d *decision) findStartWait(m *nodegroup.Member) (wait startWait, waits boo
 	return startWait{}, false
 }
 
-// findDeferrable returns the nodes, by name, with pods of a workload for which findStartWait could find anything: only
-// those that are not whole, and those of which pods are to leave other nodes now. All other nodes, which are most of
-// them, need no closer look.
+// findDeferrable returns the nodes, by name, for which findStartWait could find a reason. Those have pods of workloads
+// that are not whole, or that have pods on nodes in drain. All other nodes, which are most, need no closer look.
 func (d *decision) findDeferrable() map[string]bool {
 	if d.deferrable != nil || d.rec.Request.NoImplicitBudgets || len(d.rec.Workloads) == 0 {
 		return d.deferrable
@@ -95,7 +94,7 @@ func (d *decision) findDeferrable() map[string]bool {
 	return d.deferrable
 }
 
-// addDeferrable adds the nodes that may have to wait for the workload.
+// addDeferrable adds the nodes that may have to wait because of the workload.
 func (d *decision) addDeferrable(w drain.Workload) {
 	replicas := d.w.Workloads.Named(w)
 	if replicas == nil {
@@ -134,13 +133,13 @@ func (d *decision) listUnsettledWorkloads() map[drain.Workload]bool {
 	return unsettled
 }
 
-// isAdmitted reports whether the eviction API would let the pod go.
+// isAdmitted reports whether the eviction API would admit the pod's eviction.
 func (d *decision) isAdmitted(pod *corev1.Pod) bool {
 	return drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace]).Admitted()
 }
 
-// isHeldOn reports whether ready pods of the workload must stay on the node until the workload's first new pod
-// is ready: pods of it leave another node already.
+// isHeldOn reports whether ready pods of the workload must stay on the node until the workload's first new pod is
+// ready, because pods of the workload leave another node already.
 func (d *decision) isHeldOn(m *nodegroup.Member, w drain.Workload) bool {
 	r, _ := d.recoveryOf(w)
 	return r.Unproven && r.Canary != "" && r.Canary != m.Name()
@@ -152,8 +151,8 @@ func (d *decision) isHalfFree() bool {
 	return 2*(d.rec.CountInFlight()+1) <= d.rec.Request.Window && d.count.unready == 0 && d.countUnavailable() == 0
 }
 
-// canDrainInParts reports whether some pods of the node can leave now, and all others as soon as the first new
-// pods of their workloads are ready. It returns false if any pod could be kept longer by something else.
+// canDrainInParts reports whether some pods of the node can leave now, and all others as soon as the first new pods of
+// their workloads are ready. It returns false if anything else could keep a pod for longer.
 func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 	pods := d.classifyPodsOf(m)
 	if len(pods.Held)+len(pods.Leaving) > 0 {
@@ -174,9 +173,9 @@ func (d *decision) canDrainInParts(m *nodegroup.Member) bool {
 	return some
 }
 
-// hasSuccessorInTime reports whether a new pod of the workload is starting on a node that stays, and whether the
-// drain timeout is at least twice as long as that may take. Within that time the pod becomes ready, or the
-// upgrade stops because of the workload. So the drain timeout never ends for a node that only waits for the pod.
+// hasSuccessorInTime reports whether a new pod of the workload is starting on a node that stays, and the drain timeout
+// is at least twice as long as that may take. Within that time the pod becomes ready, or the upgrade stops because of
+// the workload. So the drain timeout never ends for a node that only waits for the pod.
 func (d *decision) hasSuccessorInTime(w drain.Workload) bool {
 	r := d.w.Workloads.Named(w)
 	recovery, _ := d.recoveryOf(w)
@@ -186,28 +185,29 @@ func (d *decision) hasSuccessorInTime(w drain.Workload) bool {
 	return slices.ContainsFunc(r.Unready(), d.isSuccessor)
 }
 
-// isMissing reports whether pods of the workload have been missing for longer than controllers need to create
-// them. With many workloads on each node, some pod is always missing for a moment.
+// isMissing reports whether pods of the workload have been missing for longer than controllers need to create pods.
+// With many workloads on each node, some pod is always missing for a moment.
 func (d *decision) isMissing(w drain.Workload) bool {
 	since, was := d.w.Notes.MissingSince[w.String()]
 	recovery, _ := d.recoveryOf(w)
 	return recovery.Missing && was && !d.w.Now.Before(since.Add(creationTime))
 }
 
-// shortage is what is known of a workload while nodes are started.
+// shortage is how many pods of a workload are away, or will be, while nodes are started.
 type shortage struct {
-	// before is how many ready pods it should have, 0 where none is waited for, away how many of these left a node that was
-	// started, or are to leave it, and most how many may. isComing is true while pods of it are on their way.
+	// before is how many ready pods it should have; 0 if the upgrade does not wait for it. away is how many of them
+	// have left started nodes or will leave them, and most is how many may be away. isComing is true while pods of it
+	// are starting.
 	before, away, most int
 	isComing           bool
 	// on counts its ready pods on each node that was not started.
 	on map[string]int
 }
 
-// leavesTooFew reports whether too many pods of a workload that starts slowly would be away at once if
-// the pods of the member left, too: more than a quarter of them, and more than one. A workload that
-// has as many ready pods as before may always lose those of one node. A budget that keeps pods says how many
-// may be away, and is left to say so.
+// leavesTooFew reports whether too many pods of a slowly starting workload would be away together if its pods left the
+// member, too: more than a quarter of them, and more than one. A workload that has as many ready pods as before may
+// always lose those of one node. If a budget covers the pod and keeps pods, only the budget limits how many may be
+// away.
 func (d *decision) leavesTooFew(m *nodegroup.Member, pod *corev1.Pod, w drain.Workload) bool {
 	s := d.findShortage(w)
 	here := s.on[m.Name()]
@@ -217,7 +217,7 @@ func (d *decision) leavesTooFew(m *nodegroup.Member, pod *corev1.Pod, w drain.Wo
 	return !slices.ContainsFunc(d.w.Budgets.Covering(pod), func(b *drain.Budget) bool { return b.Status.DesiredHealthy > 0 })
 }
 
-// findShortage returns what is known of the workload, which changes with the start of a node.
+// findShortage returns the workload's shortage, from the cache if it is there. Starting a node changes it.
 func (d *decision) findShortage(w drain.Workload) shortage {
 	if s, known := d.shortages[w]; known {
 		return s
@@ -245,7 +245,7 @@ func (d *decision) makeShortage(w drain.Workload) shortage {
 	for i, pod := range r.Pods {
 		switch node := pod.Spec.NodeName; {
 		case record.IsInDrain(d.rec.Nodes[node].State):
-			s.isComing = true // as soon as it has left
+			s.isComing = true // its successor starts once it has left
 		case i < r.Ready:
 			staying++
 			s.on[node]++

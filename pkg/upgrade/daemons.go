@@ -15,12 +15,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// leastDaemonReady is how long a DaemonSet's pod must stay ready after it was late, so that one
-// that is ready for a moment between two crashes does not count as recovered.
+// leastDaemonReady is how long a DaemonSet's pod must stay ready after it was late. A pod that is ready for a moment
+// between two crashes does not count as recovered.
 const leastDaemonReady = 30 * time.Second
 
-// daemonPods are the pods of one DaemonSet on nodes that are Ready. Of current nodes, missing counts
-// those for which it should have a pod that is not created.
+// daemonPods are the pods of one DaemonSet on Ready nodes. missing counts the current nodes for which its pod should
+// exist but was not created.
 type daemonPods struct {
 	ready, unready []*corev1.Pod
 	missing        int
@@ -34,11 +34,11 @@ func (p *daemonPods) add(pod daemonPod) {
 	}
 }
 
-// total counts the pods that there should be.
+// total counts the pods that should exist.
 func (p daemonPods) total() int { return len(p.ready) + len(p.unready) + p.missing }
 
-// WatchedWorkload returns the workload that the upgrade watches the pod as one of, its DaemonSet, too; zero for a pod
-// that no controller brings back.
+// WatchedWorkload returns the workload by which the upgrade watches the pod, including DaemonSets. It returns the zero
+// Workload for a pod that no controller replaces.
 func WatchedWorkload(pod *corev1.Pod) drain.Workload {
 	if daemon, of := daemonWorkload(pod); of {
 		return daemon
@@ -46,7 +46,7 @@ func WatchedWorkload(pod *corev1.Pod) drain.Workload {
 	return drain.WorkloadOf(pod)
 }
 
-// daemonWorkload returns the DaemonSet of a pod, and false for other pods.
+// daemonWorkload returns the DaemonSet of a pod; false for other pods.
 func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "DaemonSet" {
@@ -55,8 +55,8 @@ func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	return drain.Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}, true
 }
 
-// collectDaemons returns the pods of DaemonSets, by workload, that are bound to nodes that are fit for
-// it or wait to be.
+// collectDaemons returns the pods of DaemonSets, by workload, that are on nodes which fit selects, or that wait to be
+// bound to them.
 func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
 	waiting, found := w.waitingDaemons(), []daemonPods(nil)
 	add := func(pod daemonPod) {
@@ -88,7 +88,7 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 	return all
 }
 
-// waitingDaemons returns the pods of DaemonSets that are not bound, by the node that they are for.
+// waitingDaemons returns the unbound pods of DaemonSets, by the node that they are for.
 func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	waiting := map[string][]*corev1.Pod{}
 	for _, pod := range w.Pods[""] {
@@ -99,18 +99,18 @@ func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	return waiting
 }
 
-// hasDaemons reports whether the pods of DaemonSets on the node tell anything.
+// hasDaemons reports whether the DaemonSet pods of the node are counted: it is Ready and not terminating.
 func hasDaemons(m *nodegroup.Member) bool {
 	return m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving
 }
 
-// countedDaemon returns the DaemonSet of a pod, and false for other pods and for those that are over.
+// countedDaemon returns the DaemonSet of a pod; false for other pods, and for pods that are ending or have failed.
 func countedDaemon(pod *corev1.Pod) (drain.Workload, bool) {
 	workload, ours := daemonWorkload(pod)
 	return workload, ours && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
 }
 
-// findBareNodes returns the current nodes without a pod of the DaemonSet, even one that is over.
+// findBareNodes returns the current nodes that have no pod of the DaemonSet, not even one that has ended.
 func (d *decision) findBareNodes(w drain.Workload) []string {
 	var bare []string
 	waiting := d.w.waitingDaemons()
@@ -127,9 +127,9 @@ func (d *decision) findBareNodes(w drain.Workload) []string {
 	return bare
 }
 
-// recordDaemons returns how the DaemonSets are at the start of an upgrade, by NAMESPACE/KIND/NAME.
-// Outdated nodes tell, where a DaemonSet has pods there: those on current nodes may fail because of
-// what is new about them.
+// recordDaemons returns the state of the DaemonSets at the start of an upgrade, by NAMESPACE/KIND/NAME. It counts the
+// pods on outdated nodes, if a DaemonSet has any there: pods on current nodes may fail because of changes in the new
+// revision.
 func recordDaemons(w *World) map[string]record.DaemonRecord {
 	var records map[string]record.DaemonRecord
 	all := w.collectDaemons(func(*nodegroup.Member) bool { return true })
@@ -149,8 +149,8 @@ func recordDaemons(w *World) map[string]record.DaemonRecord {
 	return records
 }
 
-// watchDaemons looks for DaemonSets more of whose pods are late on current nodes, or are not created
-// for them, than their state before the upgrade explains.
+// watchDaemons finds DaemonSets of which more pods are late on current nodes, or are not created for them, than before
+// the upgrade.
 func (d *decision) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
@@ -179,8 +179,8 @@ func (d *decision) watchDaemons() {
 	}
 }
 
-// describeLate says why a pod of a DaemonSet is late to be ready for good; "" if it is not. The
-// scheduler may evict others for a pod that no node takes at first.
+// describeLate returns why a pod of a DaemonSet is late to become ready for good; "" if it is not. The scheduler may
+// preempt other pods for a pod that no node takes at first.
 func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
@@ -199,16 +199,16 @@ func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) str
 	return drain.Lateness(pod, 0, roomPatience, d.w.Now)
 }
 
-// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long, or
-// not created. It is unsure while its controller may be about to create them.
+// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long, or not created.
+// unsure is true while its controller may still create them.
 type unreadyDaemon struct {
 	workload drain.Workload
 	daemonPods
 	unsure bool
 }
 
-// collectUnready returns the DaemonSets with such pods, by name, without those that need not become
-// ready. Of one that was late before, pods that have just become ready count as unready.
+// collectUnready returns the unreadyDaemons by name, without those that need not become ready. If a DaemonSet was late
+// before, its pods that have just become ready count as unready.
 func (d *decision) collectUnready() []unreadyDaemon {
 	all := d.w.collectDaemons(func(m *nodegroup.Member) bool { return !m.Outdated })
 	for name, before := range d.rec.Daemons {
@@ -242,9 +242,9 @@ func (d *decision) collectUnready() []unreadyDaemon {
 	return found
 }
 
-// countMissing counts the current nodes without a pod of the DaemonSet for which its controller should
-// have created one. It may leave nodes out on purpose, which it tells. unsure is true while it may
-// still create a pod, and leaves out no node that is there for longer.
+// countMissing counts the current nodes without a pod of the DaemonSet for which its controller should have created
+// one. The controller may skip nodes on purpose, and its status shows how many it wants. unsure is true while it may
+// still create a pod and, so far, has skipped no older node.
 func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 	bare, long, young := d.findBareNodes(w), 0, false
 	if len(bare) == 0 {
@@ -258,7 +258,7 @@ func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 		}
 		d.notes.MissingSince[key] = since
 		switch patience := since.Add(creationPatience); {
-		case !was && d.w.Notes.At.IsZero(): // the first look: a status takes no other
+		case !was && d.w.Notes.At.IsZero(): // the first step: a status command takes no second step
 			d.requeueAt(patience)
 		case d.w.Now.Before(patience):
 			d.requeueAt(patience)
@@ -280,7 +280,7 @@ func (d *decision) countMissing(w drain.Workload) (missing int, unsure bool) {
 	return missing, young && missing == long
 }
 
-// splitByAge counts ready pods as unready that have not been ready for long.
+// splitByAge returns the pods with those that became ready only recently counted as unready.
 func (d *decision) splitByAge(pods daemonPods) daemonPods {
 	split := pods
 	split.ready, split.unready = nil, slices.Clone(pods.unready)
@@ -304,8 +304,8 @@ func readySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// awaitDaemons waits until no more of the DaemonSets' pods on current nodes are unready than before
-// the upgrade. An upgrade that ended before that would end with nodes that serve nothing.
+// awaitDaemons waits until no more of the DaemonSets' pods on current nodes are unready than before the upgrade.
+// Otherwise an upgrade could end with nodes that lack a DaemonSet's service.
 func (d *decision) awaitDaemons() (ready bool) {
 	for _, found := range d.collectUnready() {
 		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].Tolerated(found.total()) {

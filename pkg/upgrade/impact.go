@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// ListImpacts are the impacts that are on record, those first that users have noticed most.
+// ListImpacts returns the recorded impacts, the most noticeable first.
 func ListImpacts(r *record.Record) []record.WorkloadImpact {
 	all := make([]record.WorkloadImpact, 0, len(r.Workloads))
 	for name, w := range r.Workloads {
@@ -21,8 +21,8 @@ func ListImpacts(r *record.Record) []record.WorkloadImpact {
 	return all
 }
 
-// addImpacts counts the evictions that were answered since the step before and, for the workloads
-// that lacked pods, the time since then.
+// addImpacts counts the evictions that were answered since the last step. It also adds the time since then for the
+// workloads that lacked pods.
 func (d *decision) addImpacts() {
 	if len(d.rec.Workloads) == 0 {
 		return
@@ -37,8 +37,8 @@ func (d *decision) addImpacts() {
 	}
 }
 
-// noteLack notes whether the workload has fewer ready pods than it should have. Where its owner may
-// have scaled it, the time counts only when that is known.
+// noteLack notes whether the workload has fewer ready pods than it should have. If a user may have scaled it, the time
+// counts only once its controller was read.
 func (d *decision) noteLack(h *workloadHealth) {
 	ready := h.countReady()
 	if ready >= h.before.Ready {
@@ -58,14 +58,14 @@ func (d *decision) noteLack(h *workloadHealth) {
 	}
 }
 
-// addTimes adds the time since the step before to those that lacked pods.
+// addTimes adds the time since the last step to the workloads that lacked pods.
 func (d *decision) addTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
 		d.changeImpact(name, func(i *record.Impact) { i.AddTime(since, none) })
 	}
 }
 
-// addEvictions counts the evictions that were answered. It notes again which are not.
+// addEvictions counts the evictions that were answered. It keeps the notes on the others.
 func (d *decision) addEvictions() {
 	for uid, name := range d.w.Notes.Evicting {
 		switch attempt := d.w.Open[(schedule.Eviction{UID: uid}).Key()]; {
@@ -77,7 +77,7 @@ func (d *decision) addEvictions() {
 	}
 }
 
-// changeImpact changes what is on record of a workload, if it is one of those.
+// changeImpact changes the recorded impact on a workload, if the workload is on record.
 func (d *decision) changeImpact(name string, change func(*record.Impact)) {
 	if w, known := d.rec.Workloads[name]; known {
 		change(&w.Impact)
@@ -85,7 +85,7 @@ func (d *decision) changeImpact(name string, change func(*record.Impact)) {
 	}
 }
 
-// noteEvictions notes which evictions were decided, for their answers to be counted.
+// noteEvictions notes which evictions were decided, so that their answers are counted.
 func (d *decision) noteEvictions(decided []schedule.Eviction) {
 	for i := range decided {
 		d.notes.Evicting[decided[i].UID] = decided[i].Workload.String()

@@ -12,9 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// findLatePod finds the first pod, by name, that is late to take the place of one that left, or
-// whose readiness does not count yet; nil when there is none. first is the one of all such pods that
-// has been late for longest.
+// findLatePod returns the first new pod, by name, that is late to become ready, or whose readiness does not count yet;
+// nil if there is none. first is the pod that has been late for longest among all of them.
 func (d *decision) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, first latePod) {
 	if h.replicas == nil {
 		return nil, "", first
@@ -64,8 +63,8 @@ func (d *decision) findReplaced(h *workloadHealth) (why string, coming latePod) 
 	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
-// followComing returns the pod that was noted while it is still starting. After that it returns the pod that is
-// starting in its place. found is false if there is none.
+// followComing returns the noted pod while it is still starting. After that it returns the pod that is starting in its
+// place. found is false if there is none.
 func (d *decision) followComing(h *workloadHealth) (next Coming, found bool) {
 	replicas := cmp.Or(h.replicas, &drain.Replicas{}) // it is nil if the workload has no pod now
 	next, found = d.findComing(replicas, h.before.Usual.Duration)
@@ -122,25 +121,24 @@ func (d *decision) lastLate(pod *corev1.Pod) (late Late, was bool) {
 	return Late{Since: late.Since.Add(d.w.Idle), Seen: late.Seen.Add(d.w.Idle)}, was
 }
 
-// cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
-// to be replaced.
+// cameDuringUpgrade reports whether the pod was created during the upgrade and is not on an outdated node.
 func (d *decision) cameDuringUpgrade(pod *corev1.Pod) bool {
 	return !pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) && !d.isOnOutdated(pod)
 }
 
-// isSuccessor reports whether a pod came up during the upgrade on a node that stays.
+// isSuccessor reports whether the pod was created during the upgrade and is on a node that stays.
 func (d *decision) isSuccessor(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod)
 }
 
-// isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
-// tells nothing of the current ones.
+// isOnOutdated reports whether the pod is on an outdated node. Such a pod must leave, and does not show whether pods
+// work on current nodes.
 func (d *decision) isOnOutdated(pod *corev1.Pod) bool {
 	i, found := nodegroup.IndexOfMember(d.w.Members, pod.Spec.NodeName)
 	return found && d.w.Members[i].Outdated
 }
 
-// whyLate tells why a pod that is not ready is late, "" when it is not yet.
+// whyLate returns why an unready pod is late; "" if it still has time.
 func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	usual := h.before.Usual.Duration
 	if pod.Spec.NodeName != "" {
@@ -162,8 +160,7 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	return why
 }
 
-// whyNeverPlaced says why no node takes the pod, if none of the samples would even if it were empty; ""
-// otherwise.
+// whyNeverPlaced returns why no node takes the pod, if none of the samples would take it even when empty; "" otherwise.
 func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
 	if never := drain.WhyNever(pod, samples); never != "" {
 		return drain.Lateness(pod, 0, 0, d.w.Now) + "; a current node would not if it were empty: " + never
@@ -171,8 +168,8 @@ func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) strin
 	return ""
 }
 
-// countBringers counts the nodes in flight whose replacements may have room for the workload's pods. A node
-// in drain with the only ready pod of the workload is not one of them: that pod stays until another is ready.
+// countBringers counts the nodes in flight whose replacements may have room for the workload's pods. It leaves out a
+// node in drain with the only ready pod of the workload: that pod stays until another is ready.
 func (d *decision) countBringers(h *workloadHealth) int {
 	inFlight := d.rec.CountInFlight()
 	if d.lastReady(h) != nil {
@@ -181,9 +178,9 @@ func (d *decision) countBringers(h *workloadHealth) int {
 	return inFlight
 }
 
-// roomPatience returns how long a pod may wait for room on another node like those of the group.
-// ends is false, and the wait has no limit, while such nodes are expected: replacements of the nodes in
-// flight, of which inFlight is the number, or launches. A new node that boots may take the boot timeout.
+// roomPatience returns how long a pod may wait for room on another node like those of the group. ends is false, and the
+// wait has no limit, while such nodes are expected: replacements of the inFlight nodes in flight, or launches. A new
+// node that boots may take the boot timeout.
 func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool) {
 	lacking := d.countUnavailable() > 0
 	switch {
@@ -200,8 +197,8 @@ func (d *decision) roomPatience(inFlight int) (patience time.Duration, ends bool
 	}
 }
 
-// ownersPatience is roomPatience for a group whose owner brings a node for each that leaves. While none
-// has left, the next may have to wait for this pod, and nothing brings it room.
+// ownersPatience returns roomPatience for a group whose users bring a node for each one that leaves. While no node has
+// left, the next one may have to wait for this pod, and nothing brings room for it.
 func (d *decision) ownersPatience(inFlight int, lacking bool) (patience time.Duration, ends bool) {
 	moving := inFlight > 0 || (lacking && len(d.count.pending) > 0)
 	if (moving || lacking) && d.rec.Request.WaitReplacement {

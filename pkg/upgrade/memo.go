@@ -9,37 +9,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Memo keeps what steps read off the pods of nodes, so that a step looks only at nodes whose pods changed since the
-// step before. A process passes the same Memo with each World; the decisions are the same without one. The zero value is
-// ready for use. It is not safe for concurrent use.
-//
-// It recognises pods by their slice: neither a slice of pods nor a pod may be changed once a step has seen it.
+// Memo caches what steps found out about the pods of nodes, so that a step looks only at nodes whose pods changed since
+// the step before. A process passes the same Memo with each World. Without one the decisions are the same. The zero
+// value is ready for use. It is not safe for concurrent use.
 type Memo struct {
 	nodes map[string]*podsMemo
-	// daemonSets are all DaemonSets that were seen, each in its place.
+	// daemonSets are all DaemonSets that were seen. placeOf holds their indexes.
 	daemonSets []drain.Workload
 	placeOf    map[drain.Workload]int
 }
 
-// podsMemo is what was read off the pods of one node.
+// podsMemo is what was found out about the pods of one node.
 type podsMemo struct {
 	pods    []*corev1.Pod
 	daemons []daemonPod
-	// left is what a drain by this policy has to know of the pods; nil if no one asked for it yet. lost is whether the
-	// node counted as lost then.
+	// left is the pods sorted by what a drain with this policy does with them; nil if not needed yet. lost is whether
+	// the node counted as lost then.
 	left   *nodePods
 	policy drain.Policy
 	lost   bool
 }
 
-// daemonPod is a pod of a DaemonSet that is not over. of is the DaemonSet's place.
+// daemonPod is a DaemonSet's pod that has not ended. of is the DaemonSet's index.
 type daemonPod struct {
 	*corev1.Pod
 	of    int
 	ready bool
 }
 
-// podsOn returns what is known of the pods of the member's node.
+// podsOn returns the cache entry for the member's node, and updates it if the pods changed.
 func (x *Memo) podsOn(m *nodegroup.Member) *podsMemo {
 	known := x.nodes[m.Name()]
 	if known == nil || !isSameSlice(known.pods, m.Pods) {
@@ -68,7 +66,8 @@ func (x *Memo) placeOfDaemonSet(w drain.Workload) int {
 	return place
 }
 
-// classifiedOn returns what a drain by the policy has to know of the member's pods. It is not to be changed.
+// classifiedOn returns the member's pods, sorted by what a drain with the policy does with them. It must not be
+// changed.
 func (x *Memo) classifiedOn(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
 	known, lost := x.podsOn(m), m.Node != nil && isNodeLost(m.Node, now)
 	if known.left == nil || known.policy != policy || known.lost != lost {
@@ -77,7 +76,7 @@ func (x *Memo) classifiedOn(m *nodegroup.Member, policy drain.Policy, now time.T
 	return known.left
 }
 
-// forgetOthers forgets the nodes that are not among the members, once they are the larger part.
+// forgetOthers removes the nodes that are not among the members, once they are the majority.
 func (x *Memo) forgetOthers(members []nodegroup.Member) {
 	if len(x.nodes) <= 2*len(members) {
 		return

@@ -36,8 +36,8 @@ func (d *decision) describeEnding(w drain.Workload) string {
 	}
 }
 
-// whyMissing returns why the workload has fewer pods than it should have, or "" if it has as many or its
-// controller may create them soon. For an ordered StatefulSet it looks for the pod with a lower ordinal that is not ready yet.
+// whyMissing returns why the workload has fewer pods than it should have; "" if it has enough, or if its controller may
+// create them soon. For an ordered StatefulSet the reason may be the pod with a lower ordinal that is not ready yet.
 // refused is true if the API server refuses the pods.
 func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	if h.countMissing() <= 0 {
@@ -62,12 +62,12 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	case !read:
 		return ", and how many there should be was not read yet", false
 	case controller.Unread == "" && controller.Read.Before(late):
-		return "", false // its controller may have been refused since
+		return "", false // the API server may have refused a pod since the controller was read
 	}
 	if kept := d.findKeptPod(h.Workload); kept != nil {
 		return describeKept(kept), false
 	}
-	controller.Refused = "" // it is of an earlier time
+	controller.Refused = "" // the refusal is older than the lack
 	return describeRefusal(controller), false
 }
 
@@ -93,7 +93,7 @@ func (d *decision) findPredecessor(h *workloadHealth, controller drain.Controlle
 	return nil
 }
 
-// describePredecessor returns the end of the sentence "a pod is not created": the other pod that prevents it.
+// describePredecessor returns the end of the sentence "a pod is not created": which other pod prevents it.
 func (d *decision) describePredecessor(h *workloadHealth, pod *corev1.Pod) string {
 	switch kept := d.findKeptPod(h.Workload); {
 	case kept != nil:
@@ -109,7 +109,8 @@ func describeKept(pod *corev1.Pod) string {
 	return fmt.Sprintf(": pod %s on node %s should be gone, but its finalizers keep it (%s)", pod.Name, pod.Spec.NodeName, strings.Join(pod.Finalizers, ", "))
 }
 
-// mayEnd reports whether the pod is being deleted and its grace period, or the drain of its node, is not over.
+// mayEnd reports whether the pod is being deleted and may still end in time: its grace period or the drain of its node
+// is not over.
 func (d *decision) mayEnd(pod *corev1.Pod) bool {
 	if pod.DeletionTimestamp == nil {
 		return false
@@ -136,7 +137,7 @@ func (d *decision) listEnding(w drain.Workload) []*corev1.Pod {
 	return ending
 }
 
-// noteCreatable notes and returns since when no other pod prevents the creation of the workload's missing pods.
+// noteCreatable notes and returns since when no other pod has prevented the creation of the workload's missing pods.
 func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.Time {
 	if waitsFor != nil || d.expectUnready(h) {
 		return d.w.Now
@@ -149,16 +150,16 @@ func (d *decision) noteCreatable(h *workloadHealth, waitsFor *corev1.Pod) time.T
 	return since
 }
 
-// expectUnready reports whether the workload has an unready pod that may still become ready. It has the next
-// decision follow when the pod is late.
+// expectUnready reports whether the workload has an unready pod that may still become ready. It schedules the next
+// decision for the time at which the pod is late.
 func (d *decision) expectUnready(h *workloadHealth) bool {
 	return h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool {
 		return d.cameDuringUpgrade(pod) || d.whyLate(pod, h) == ""
 	})
 }
 
-// findKeptPod returns a pod of the workload whose grace period is over and which finalizers keep, or nil.
-// A StatefulSet cannot create a pod of the same name before that one is gone.
+// findKeptPod returns a pod of the workload that only finalizers keep after its grace period, or nil. A StatefulSet
+// cannot create a pod of the same name before that pod is gone.
 func (d *decision) findKeptPod(w drain.Workload) *corev1.Pod {
 	for _, pod := range d.listEnding(w) {
 		if !isEndingInTime(pod, d.w.Now) && len(pod.Finalizers) > 0 {
@@ -168,7 +169,7 @@ func (d *decision) findKeptPod(w drain.Workload) *corev1.Pod {
 	return nil
 }
 
-// describeRefusal says why a controller's pods are not created, as the end of a sentence.
+// describeRefusal returns why a controller's pods are not created, as the end of a sentence.
 func describeRefusal(c drain.Controller) string {
 	switch {
 	case c.Refused != "":

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// nodePods is what a drain has to know of one node's pods.
+// nodePods is one node's pods, sorted by what a drain does with them.
 type nodePods struct {
 	drain.Leavers
 	staying int
@@ -21,7 +21,7 @@ type nodePods struct {
 
 func (v *nodePods) countPodsLeft() int { return len(v.Evict) + len(v.Leaving) + len(v.Held) }
 
-// listRunning are those of the pods whose end has not begun.
+// listRunning returns the UIDs of the pods that must leave and are not ending yet.
 func (v *nodePods) listRunning() []types.UID {
 	var running []types.UID
 	for _, pod := range slices.Concat(v.Evict, v.Held) {
@@ -30,7 +30,7 @@ func (v *nodePods) listRunning() []types.UID {
 	return running
 }
 
-// classifyPods sorts the pods of a node, which may be lost, by what its drain has to do with them.
+// classifyPods sorts the pods of a node by what its drain does with them. lost is true if the node counts as lost.
 func classifyPods(pods []*corev1.Pod, policy drain.Policy, lost bool) *nodePods {
 	v := &nodePods{}
 	ready, unready := make([]*corev1.Pod, 0, len(pods)), []*corev1.Pod(nil)
@@ -50,8 +50,7 @@ func classifyPods(pods []*corev1.Pod, policy drain.Policy, lost bool) *nodePods 
 			v.staying++
 		}
 	}
-	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
-	// same each time.
+	// Pods that are not ready use up no budget and go first. The order by name makes equal steps equal.
 	slices.SortFunc(unready, comparePodNames)
 	slices.SortFunc(ready, comparePodNames)
 	v.Evict = ready
@@ -65,7 +64,7 @@ func comparePodNames(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// isNodeLost reports whether the node has been other than Ready for drain.LostAfter.
+// isNodeLost reports whether the node has not been Ready for drain.LostAfter.
 func isNodeLost(node *corev1.Node, now time.Time) bool {
 	c := nodegroup.ReadyCondition(node)
 	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter

@@ -24,8 +24,9 @@ var ErrLost = errors.New("its marks do not tell what the group was like before i
 // only the marks of fenced nodes are read, and all of them must agree. Other marks count only if no node is fenced; see
 // CountWitnesses. The request limits what the marks can cause.
 //
-// It returns the zero Record if no node has marks of a run. It returns an error that is ErrLost if nodes contradict
-// each other. It also does if the group has a size and a node does not name it; then the record names the run.
+// It returns the zero Record if no node has marks of a run. It returns an error that is ErrLost if a mark is
+// unreadable, nodes name different runs, or the group has a size and its nodes do not agree on it. The record then
+// names the run, unless the runs differ.
 func RebuildRecord(w World) (record.Record, error) {
 	witnesses := w.findWitnesses()
 	if len(witnesses) == 0 {

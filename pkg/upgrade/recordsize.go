@@ -30,8 +30,8 @@ func (d *decision) hasRoomInRecord(m *nodegroup.Member) bool {
 	return size <= record.MostRecordBytes
 }
 
-// deferForRecord reports whether the member has to wait until nodes in drain have left the record, as nodes that joined since the start may.
-// It stops the upgrade if there are none.
+// deferForRecord reports whether the member must wait until nodes in drain have left the record. That happens if many
+// nodes joined during the upgrade. It stops the upgrade if no node is in flight.
 func (d *decision) deferForRecord(m *nodegroup.Member) bool {
 	if d.hasRoomInRecord(m) {
 		return false

@@ -8,12 +8,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// releaseNodes takes our fence from nodes that became current in place, and books them as replaced.
-// It reports whether none of them has the fence any more. A node whose kubelet has not come back
-// keeps it.
+// releaseNodes removes the fence from nodes that became current in place, and counts them as replaced. It reports
+// whether none of them has the fence any more. A node whose kubelet has not come back keeps it.
 func (d *decision) releaseNodes() bool {
 	if d.rec.Back && d.phase.untouched || d.rec.Lost {
-		return true // the books are made first
+		return true // the ledger is made first
 	}
 	released := true
 	for i := range d.w.Members {
@@ -24,14 +23,13 @@ func (d *decision) releaseNodes() bool {
 	return released
 }
 
-// releaseNode releases one current node that is Ready, and reports whether it does not have our
-// fence any more.
+// releaseNode releases one current node that is Ready, and reports whether the node no longer has the fence.
 func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	name, started := d.rec.RecordNameOf(m)
 	fenced := d.rec.OwnsFence(m)
 	switch {
 	case started && d.rec.Nodes[name].State == record.NodeRemoving:
-		return true // its machine ends all the same
+		return true // its machine is terminated anyway
 	case started:
 		d.bookDrained(name)
 	case fenced && d.rec.IsNewMember(m):
@@ -42,13 +40,13 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	if fenced {
 		action := nodemark.Unfence{NodeVersion: nodemark.VersionOf(m.Node)}
 		if d.rec.Stopping == "" && d.isRefused(action) {
-			return true // it was tried; the report names it
+			return true // the report names it
 		}
 		d.addAction(action)
-		return d.isRefused(action) // a stop leaves it out and names it
+		return d.isRefused(action) // a stop skips it and names it
 	}
-	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be. The control plane's own taint is
-	// none of these: it goes a moment after the node is Ready.
+	// Without the fence the node is as it was before the upgrade, and may have its owner's cordon or taints. The
+	// control plane's not-ready taint is neither: it disappears a moment after the node is Ready.
 	if started && (m.FencedBy() == "" && !nodegroup.HasNotReadyTaint(m.Node) || d.w.isUsable(m, &d.rec)) {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone, d.rec.Nodes[name].Earlier)
 		d.rec.Ledger.BookKnown(m.Name())
@@ -59,8 +57,8 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	return true
 }
 
-// bookDrained books a node that became current before its drain was over like one that was drained:
-// it takes no pods until its fence is gone.
+// bookDrained records a node that became current before its drain was over as drained: it takes no pods until its fence
+// is gone.
 func (d *decision) bookDrained(name string) {
 	n := d.rec.Nodes[name]
 	if n.State == record.NodeDrained {
@@ -72,8 +70,7 @@ func (d *decision) bookDrained(name string) {
 	d.rec.Nodes[name] = n
 }
 
-// FencedCurrent returns the names of the current nodes that are Ready and still have the fence of
-// the upgrade that is recorded.
+// FencedCurrent returns the names of the current nodes that are Ready and still have the fence of the recorded upgrade.
 func FencedCurrent(r *record.Record, members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
@@ -84,8 +81,7 @@ func FencedCurrent(r *record.Record, members []nodegroup.Member) []string {
 	return names
 }
 
-// EarlierRuns returns the runs of the recorded upgrade and of those before it whose fence nodes of
-// the group still have.
+// EarlierRuns returns the runs whose fence nodes of the group still have: the recorded one, and those before it.
 func EarlierRuns(r *record.Record, members []nodegroup.Member) []string {
 	var runs []string
 	for i := range members {

@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// deferForCurrentNode returns true while the node must wait for a current node that takes pods. After the
-// target moved, all nodes may be fenced, and evicted pods would be Pending until then (EKS E24). Nodes without
-// pods and nodes that are not Ready do not wait. The others wait for the boot timeout at most, and do not wait if no
+// deferForCurrentNode reports whether the node must wait for a current node that takes pods. After the target moved,
+// all nodes may be fenced, and evicted pods would be Pending until a current node is Ready (EKS E24). Nodes without
+// pods and nodes that are not Ready do not wait. The others wait for at most the boot timeout, and do not wait if no
 // current node is expected.
 func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 	moved := !d.rec.Back && d.rec.Request.Surge > 0 && d.rec.Ledger.Carried() > 0
@@ -31,7 +31,7 @@ func (d *decision) deferForCurrentNode(m *nodegroup.Member) bool {
 	return true
 }
 
-// chooseNextNode picks the node to start next, nil when none should be started now.
+// chooseNextNode returns the node to start next, or nil if none may be started now.
 func (d *decision) chooseNextNode() *nodegroup.Member {
 	if d.deferStarts() {
 		return nil
@@ -62,8 +62,8 @@ func (d *decision) chooseNextNode() *nodegroup.Member {
 	return nil
 }
 
-// makePlan plans the evictions from the nodes in drain, as far as the step is made. givenUp names
-// one that is given up in this step, "" for none: what is in the way of its pods is told.
+// makePlan plans the evictions from the nodes in drain. If givenUp is not "", it names a node that is given up in this
+// step, and the plan finds the obstacles of its pods.
 func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
@@ -76,7 +76,7 @@ func (d *decision) makePlan(givenUp string) *schedule.Plan {
 		in.Movable = d.w.Movable
 	}
 	started := d.rec.StartedNames()
-	in.Draining = make([]schedule.Node, 0, len(started)+1) // and one that is started now
+	in.Draining = make([]schedule.Node, 0, len(started)+1) // and a node that is started now
 	for _, name := range started {
 		if m := d.count.byName[name]; m != nil && record.IsInDrain(d.rec.Nodes[name].State) {
 			node := d.describeNode(name, m)
@@ -89,7 +89,7 @@ func (d *decision) makePlan(givenUp string) *schedule.Plan {
 	return schedule.NewPlan(in)
 }
 
-// budgetsToKeep are those that evictions have to keep.
+// budgetsToKeep returns the budgets that evictions must respect.
 func (d *decision) budgetsToKeep() drain.Budgets {
 	if d.rec.Request.NoImplicitBudgets {
 		return d.w.Budgets
@@ -102,8 +102,7 @@ func (d *decision) describeNode(name string, m *nodegroup.Member) schedule.Node 
 	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
 }
 
-// decideEvictions adds the evictions that are sent now, unless the upgrade is being stopped, and
-// what is in the way of the others.
+// decideEvictions adds the evictions to send now, unless the upgrade is stopping, and the obstacles of the other pods.
 func (d *decision) decideEvictions() {
 	if d.plan == nil {
 		return
@@ -127,7 +126,7 @@ func (d *decision) decideEvictions() {
 	d.notes.Memory = decision.Memory
 }
 
-// addBlockedPods adds what the plan says is in the way of the pods of a node, "" for all nodes.
+// addBlockedPods adds the plan's obstacles for the pods of a node, "" for all nodes.
 func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 	for _, b := range plan.Blocked() {
 		if node == "" || b.Node == node {
@@ -138,7 +137,7 @@ func (d *decision) addBlockedPods(plan *schedule.Plan, node string) {
 	}
 }
 
-// whyUnready says why pods of a blocked pod's workload do not become ready, where they would open its budget; "" where
+// whyUnready returns why pods of a blocked pod's workload do not become ready, if they would open its budget; "" if
 // that is not known.
 func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	opens := in.Kind == drain.BudgetSpent || in.Kind == drain.BudgetUnhealthy || in.Kind == drain.LastReady || in.Kind == drain.Canary
@@ -149,8 +148,8 @@ func (d *decision) whyUnready(in drain.Obstacle, w drain.Workload) string {
 	return d.unhealthy[i].String()
 }
 
-// nameRefusal adds to what a pod waits for that is moved why its controller may not create the pod that is to take over. It
-// has the controller read for that.
+// nameRefusal adds to the obstacle of a pod that is being moved why the API server refuses the pod that will take over.
+// It requests that the controller is read for that.
 func (d *decision) nameRefusal(in drain.Obstacle, w drain.Workload) drain.Obstacle {
 	if r := d.w.Workloads.Named(w); in.Kind != drain.Moving || r == nil || len(r.Unready()) > 0 {
 		return in

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// summarizeStatus sums the step up for people.
+// summarizeStatus returns the step's status for people.
 func (d *decision) summarizeStatus() record.Status {
 	g := &d.w.Group
 	s := record.Status{
@@ -36,8 +36,8 @@ func (d *decision) summarizeStatus() record.Status {
 		return s
 	}
 	s.Nodes = make([]record.NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
-	// Both are in order of name already; a large group would take longer to sort than all else
-	// does.
+	// Both lists are sorted by name already. Sorting the nodes of a large group would take longer than the rest of the
+	// step.
 	started := slices.Sorted(maps.Keys(d.rec.Nodes))
 	for _, m := range d.count.pending {
 		for len(started) > 0 && started[0] < m.Name() {
@@ -52,7 +52,7 @@ func (d *decision) summarizeStatus() record.Status {
 		for _, m := range d.count.leaving {
 			s.Nodes = append(s.Nodes, d.pendingStatus(m))
 		}
-		// One may have kept the name of a Node that is gone.
+		// An instance may have kept the name of a Node that is gone, so the order may be wrong.
 		slices.SortFunc(s.Nodes, func(a, b record.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return s
@@ -83,9 +83,9 @@ func (d *decision) startedStatus(name string) record.NodeStatus {
 	return status
 }
 
-// WithoutCloud is what the record and the cluster tell of an upgrade whose group cannot be read
-// from its cloud: the nodes that were started, and what keeps their pods from leaving. The counts and
-// zones of the group are not known then. The view needs the pods of Record.InFlight alone.
+// WithoutCloud returns the status of an upgrade whose group cannot be read from its cloud, and the blocked pods. It
+// reads only the record and the cluster: the nodes that were started, and the obstacles of their pods. It leaves out
+// the counts and zones of the group. The view needs only the pods of Record.InFlight.
 func WithoutCloud(r *record.Record, view *drain.Snapshot, now time.Time) (record.Status, []drain.Blocked) {
 	s := record.Status{
 		Group: r.Request.Group, Back: r.Back, Phase: r.Phase, Since: r.PhaseBegan,

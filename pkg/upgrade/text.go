@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// formatZoneSizes writes counts by zone as "a:4 b:2", zones in order.
+// formatZoneSizes returns counts by zone as "a:4 b:2", sorted by zone.
 func formatZoneSizes(zones map[string]int) string {
 	parts := make([]string, 0, len(zones))
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
@@ -16,18 +16,18 @@ func formatZoneSizes(zones map[string]int) string {
 	return strings.Join(parts, " ")
 }
 
-// joinNotes joins what is to be said at the end, leaving out what is empty.
+// joinNotes joins the notes that are not empty.
 func joinNotes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }
 
-// mostNamed is how many of several things a text names.
+// mostNamed is how many items of a list a text names.
 const mostNamed = 3
 
-// abbreviateNames names the first few and counts the rest.
+// abbreviateNames returns the first few names and the number of the others.
 func abbreviateNames(names []string) string { return abbreviateTo(mostNamed, names) }
 
-// abbreviateTo names the first few, no more than most, and counts the rest.
+// abbreviateTo returns the first names, at most most, and the number of the others.
 func abbreviateTo(most int, names []string) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
@@ -35,7 +35,7 @@ func abbreviateTo(most int, names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// joinFirst joins the first few phrases and counts the rest.
+// joinFirst joins the first few phrases and the number of the others.
 func joinFirst(phrases []string) string {
 	if more := len(phrases) - mostNamed; more > 0 {
 		phrases = append(phrases[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
