@@ -12,6 +12,8 @@ import (
 // Memo caches what steps found out about the pods of nodes, so that a step looks only at nodes whose pods changed since
 // the step before. A process passes the same Memo with each World. Without one the decisions are the same. The zero
 // value is ready for use. It is not safe for concurrent use.
+//
+// It recognises pods by their slice, so neither a slice of pods nor a pod may be changed once a step has seen it.
 type Memo struct {
 	nodes map[string]*podsMemo
 	// daemonSets are all DaemonSets that were seen. placeOf holds their indexes.

@@ -8,14 +8,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// movedPause is how long a launch is not asked for again that the group, as it is by now, did not
-// admit: the group has to be read again first.
+// movedPause is how long to wait before repeating a launch that was refused because the group had changed: the group
+// must be read again first.
 const movedPause = 10 * time.Second
 
-// KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many
-// outdated nodes left. What a termination gives back is launched again only when the cloud has
-// begun it: a launch that overtook it would make the group larger than its surge allows, which its
-// maximum may forbid.
+// KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes left. It
+// replaces a node that a termination gives back only once the cloud has begun the termination. A launch that arrived
+// earlier would make the group larger than its surge allows, and its maximum may forbid that.
 func (k Keeper) KeepSurgeLaunched() Decision {
 	if !k.Group.Can.Resize || (k.l.LaunchRefusal() != "" && !k.raiseMaximum()) {
 		return k.decided
@@ -41,8 +40,8 @@ func (k Keeper) KeepSurgeLaunched() Decision {
 	return k.decided
 }
 
-// LaunchMissing has the zones be no smaller because of us: a node that was taken and not replaced
-// yet is launched. It is not tried again where that is refused.
+// LaunchMissing launches the nodes that zones lack because of the upgrade: terminated nodes that were not replaced yet.
+// It does not repeat a launch that was refused.
 func (k Keeper) LaunchMissing() Decision {
 	even := k.resolveOpenLaunches()
 	for _, zone := range k.l.zoneNames() {
@@ -63,15 +62,15 @@ func (k Keeper) LaunchMissing() Decision {
 	return k.finishDecision(even)
 }
 
-// admitsLaunch reports whether a launch of n nodes may be asked for: the zone's last one was not
-// refused, or only because the group had changed, and the group has room for them as it is now.
+// admitsLaunch reports whether a launch of n nodes may be requested: the zone's last launch was not refused, or was
+// refused only because the group had changed and the group has room now.
 func (z Zone) admitsLaunch(n int, group *nodegroup.Group) bool {
 	return z.Refusal == "" || (z.Stale && group.Desired+n <= group.Max)
 }
 
-// ResolveOpenLaunches finds out what became of launches whose answer no one knows; done is when
-// that is known of all. Under its token a launch is asked for again, which makes it one launch;
-// without a token the group's maximum tells.
+// ResolveOpenLaunches finds out what happened to launches whose answers were lost. Done is true once that is known for
+// all. A launch with a token is requested again, which launches no second node. For a launch without a token the
+// group's maximum shows whether it landed.
 func (k Keeper) ResolveOpenLaunches() Decision {
 	return k.finishDecision(k.resolveOpenLaunches())
 }
@@ -91,7 +90,7 @@ func (k *Keeper) resolveOpenLaunches() bool {
 	return k.l.OpenLaunches() == 0
 }
 
-// requestLaunches sends the zone's launches that are on the books.
+// requestLaunches sends the zone's open launches.
 func (k *Keeper) requestLaunches(zone string) {
 	for _, launch := range k.l.books.Zones[zone].Open {
 		k.askCloudOften("")
@@ -101,14 +100,14 @@ func (k *Keeper) requestLaunches(zone string) {
 	}
 }
 
-// lendSurgeToZones gives zones that were dealt no surge what other zones have given back. Where no
-// node may be missing they could not begin otherwise (S6).
+// lendSurgeToZones gives zones without surge what other zones have given back. If no node may be unavailable, these
+// zones could not begin otherwise (S6).
 func (k *Keeper) lendSurgeToZones() {
 	if k.Limits.MaxUnavailable > 0 || k.Limits.TakesTurns {
 		return
 	}
 	free := k.Limits.Surge
-	spare := map[string]int{} // by zone, what it was dealt and has given back
+	spare := map[string]int{} // by zone, the surge that it has given back
 	for zone, z := range k.l.books.Zones {
 		needed := max(z.Contribution(), min(z.Surge, k.Counts.Left[zone]))
 		free -= needed
@@ -130,9 +129,9 @@ func (k *Keeper) lendSurgeToZones() {
 	}
 }
 
-// recordLaunches writes down the launches that are to be made. A zonal provider is asked for one
-// node at a time, so that no answer can be half a success; another for all at once, and for more
-// only when that is answered, because the maximum that proves the one would count for the other.
+// recordLaunches records the launches to be made. A zonal provider gets one request per node, so that no answer can be
+// a partial success. Another provider gets one request for all nodes, and no further request until that is answered:
+// the maximum that proves one launch would also prove the other.
 func (k *Keeper) recordLaunches(zone string, n int) {
 	if !k.l.books.Zonal && k.l.OpenLaunches() > 0 {
 		return
@@ -155,8 +154,8 @@ func (k *Keeper) launchAction(zone string, l Launch) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: Token(k.Run, zone, l.Serial)}
 }
 
-// RecordAnswers books the answers to launches and to the raise of the maximum. What is observed
-// counts like an answer.
+// RecordAnswers records the answers to launches and to the raise of the maximum. An observed effect counts as an
+// answer.
 func (k Keeper) RecordAnswers() {
 	for zone, z := range k.l.books.Zones {
 		for _, launch := range slices.Clone(z.Open) {
@@ -206,7 +205,7 @@ func (l *Ledger) doubtLaunch(zone string, serial int) {
 	})
 }
 
-// closeLaunch books what became of a launch, and takes it off the books where it had no effect.
+// closeLaunch removes a launch from the open ones. If the launch did not land, its nodes no longer count as launched.
 func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 	l.updateZone(zone, func(z *Zone) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
@@ -217,9 +216,9 @@ func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 	l.settleRaise(launch, landed)
 }
 
-// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
-// neither while that is open. If an answer was lost before, a refusal proves nothing when the
-// request was forbidden: the cloud checks permissions before it looks at the token.
+// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused. Both are false while
+// neither is known. After a lost answer, a refusal for missing permissions proves nothing, because the cloud checks
+// permissions before it looks at the token.
 func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	final := []nodegroup.Outcome{nodegroup.OutcomeExhausted, nodegroup.OutcomeMoved, nodegroup.OutcomeFatal, nodegroup.OutcomeUnsupported}
 	refused = slices.Contains(final, attempt.Outcome)
@@ -239,8 +238,8 @@ func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, re
 	}
 }
 
-// isUnproven reports whether a launch without a token was refused so shortly ago that the group's
-// reading may not show an earlier try of ours, whose answer was lost.
+// isUnproven reports whether a launch without a token was refused so recently that the group's reading may not show an
+// earlier try whose answer was lost.
 func (k *Keeper) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
 	maybe := attempt.Outcome == nodegroup.OutcomeMoved || attempt.Outcome == nodegroup.OutcomeFatal
 	return l.Max > 0 && l.Doubt && maybe && !k.Group.IsFreshAfter(attempt.Ended)

@@ -7,9 +7,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// RaiseMaximum makes room for the surge. Where launches name a zone the maximum is raised by itself
-// first; elsewhere, and where such launches turn out not to be supported, one request raises
-// maximum and desired size together, and this is a no-op.
+// RaiseMaximum makes room for the surge. If launches name a zone, the maximum is raised first. Otherwise, or if such
+// launches turn out not to be supported, one request raises maximum and desired size together, and RaiseMaximum does
+// nothing.
 func (k Keeper) RaiseMaximum() Decision {
 	return k.finishDecision(k.raiseMaximum())
 }
@@ -36,8 +36,8 @@ func (k *Keeper) raiseMaximum() bool {
 	return false
 }
 
-// MakeRoom raises the maximum by n nodes, once, for an autoscaler to bring them up beside those
-// that they replace (GKE G77).
+// MakeRoom raises the maximum by n nodes, once, so that an autoscaler can add new nodes beside those that they replace
+// (GKE G77).
 func (k Keeper) MakeRoom(n int) Decision {
 	b, g := &k.l.books, k.Group
 	switch {
@@ -56,8 +56,8 @@ func (k Keeper) MakeRoom(n int) Decision {
 	return k.decided
 }
 
-// missingSurge is how many nodes more the group must have room for. Where zones take turns, each of
-// them will find it.
+// missingSurge returns for how many more nodes the group must have room. If zones take turns, the room must suffice for
+// the zone that needs most.
 func (k *Keeper) missingSurge() int {
 	missing, most := 0, 0
 	for zone, z := range k.l.books.Zones {
@@ -72,8 +72,8 @@ func (k *Keeper) missingSurge() int {
 	return max(missing, most-k.l.Contribution())
 }
 
-// maximumAfterLaunch books the raise of the maximum that comes with a launch of n nodes of a group
-// that names no zones, and returns what it makes of the maximum.
+// maximumAfterLaunch records the raise of the maximum that comes with a launch of n nodes in a group without zones, and
+// returns the maximum after it.
 func (k *Keeper) maximumAfterLaunch(n int) int {
 	b, g := &k.l.books, k.Group
 	b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
@@ -85,9 +85,8 @@ func (k *Keeper) maximumAfterLaunch(n int) int {
 	return b.MaxTo
 }
 
-// settleRaise books what became of the raise of the maximum that came with a launch. One that
-// landed is on the books even if they were closed meanwhile, when a stop found it neither in the
-// group's reading nor answered.
+// settleRaise records whether the raise of the maximum that came with a launch has landed. A raise that landed is
+// recorded even if LowerMaximum has closed it since, because it was neither visible nor answered at that time.
 func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	b := &l.books
 	switch {
@@ -101,13 +100,13 @@ func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	}
 }
 
-// WatchMaximum compares the group's maximum with what it was seen to be. It returns what it was
-// before another actor lowered it, 0 when none did; then the raise is theirs, and is off the books.
+// WatchMaximum compares the group's maximum with the one seen before. If another process lowered it, it returns the
+// previous maximum and removes the raise from the ledger; otherwise 0.
 func (k Keeper) WatchMaximum() (before int, d Decision) {
 	b, g := &k.l.books, k.Group
 	switch {
 	case !g.Can.Bounds:
-	case g.Max >= b.MaxSeen, g.Max == b.MaxLow: // a stop of ours may have lowered it
+	case g.Max >= b.MaxSeen, g.Max == b.MaxLow: // an earlier stop of the upgrade may have lowered it
 		if g.Max != b.MaxSeen {
 			b.MaxSeen, b.MaxSeenAt = g.Max, g.Observed
 		}
@@ -121,12 +120,12 @@ func (k Keeper) WatchMaximum() (before int, d Decision) {
 	return before, d
 }
 
-// ForgetMaximum forgets what the maximum was seen to be: what happened to it while no one looked is
-// known to who continues.
+// ForgetMaximum forgets the maximum that was seen. The user who continues an upgrade knows how the maximum changed
+// while it was stopped.
 func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
 
-// LowerMaximum takes back our raise of the maximum and nothing else: never below the desired size,
-// and not at all when another actor changed it meanwhile (EKS E61).
+// LowerMaximum takes back the upgrade's raise of the maximum and nothing else. It never goes below the desired size,
+// and does nothing if another process changed the maximum since (EKS E61).
 func (k Keeper) LowerMaximum() Decision {
 	b, g := &k.l.books, k.Group
 	old := !g.IsFreshAfter(b.Changed)
@@ -135,7 +134,7 @@ func (k Keeper) LowerMaximum() Decision {
 		return k.decided
 	}
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
-		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
+		b.MaxTo, b.MaxLow = b.MaxLow, 0 // the raise is taken back, at least partly
 	}
 	if k.endRaise() {
 		return k.finishDecision(true)
@@ -154,9 +153,9 @@ func (k Keeper) LowerMaximum() Decision {
 	return k.decided
 }
 
-// endRaise takes a raise off the books that is another actor's by now. It reports whether nothing of our raise
-// can be taken back now: there is none, or a launch that is not answered may be part of it, which
-// whoever continues will know.
+// endRaise removes a raise from the ledger if another process has changed the maximum since. It reports whether nothing
+// can be taken back now: there is no raise, or an unanswered launch may be part of it, which is decided when the
+// upgrade continues.
 func (k *Keeper) endRaise() (over bool) {
 	b, g := &k.l.books, k.Group
 	switch {
@@ -169,19 +168,19 @@ func (k *Keeper) endRaise() (over bool) {
 	return false
 }
 
-// mayNotShowRaise reports whether a reading of before our last change may be older than our raise
-// of the maximum.
+// mayNotShowRaise reports whether a reading from before the upgrade's last change may be older than its raise of the
+// maximum.
 func (k Keeper) mayNotShowRaise() bool {
 	b := &k.l.books
 	return b.MaxTo > k.Group.Max && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone
 }
 
-// closeRaise ends the books of a raise that is taken back, or another actor's by now: a later one
-// begins again.
+// closeRaise removes a raise that was taken back, or that another process has changed: a later raise starts from the
+// maximum at that time.
 func (l *Ledger) closeRaise() { l.books.MaxFrom, l.books.MaxTo, l.books.MaxLow = 0, 0, 0 }
 
-// DescribeMaximum says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
-// desired is the group's desired size.
+// DescribeMaximum returns why the raise of the maximum is not completely taken back; "" if it is (EKS E61). desired is
+// the group's desired size.
 func (l *Ledger) DescribeMaximum(desired int) string {
 	if l.books.MaxTo <= l.books.MaxFrom {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// staleReading is the age of a reading of the cloud at which several in a row must have failed.
+// staleReading is the age of a cloud reading at which several readings in a row must have failed.
 const staleReading = 3 * time.Minute
 
-// SuspendProcesses suspends the provider's processes that would fight the upgrade, and returns
-// those that are ours to resume.
+// SuspendProcesses suspends the provider's processes that would work against the upgrade, and returns those that the
+// upgrade must resume.
 func SuspendProcesses(v View) (ours []string, d Decision) {
 	ours = slices.Clip(v.Suspended)
 	var missing []string
@@ -29,10 +29,9 @@ func SuspendProcesses(v View) (ours []string, d Decision) {
 	return ours, Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Quiesce{Processes: missing}}}
 }
 
-// ResumeProcesses lets the processes run again that we suspended. Those that would terminate nodes
-// without a drain at once, because the zones are out of balance, stay suspended then. A
-// suspension of ours that is on its way, or that the group's reading is too old to show, is waited
-// for.
+// ResumeProcesses resumes the processes that the upgrade suspended. Those that would at once terminate nodes without a
+// drain, because the zones are unbalanced, stay suspended. It waits for a suspension that is in flight, or that the
+// group's reading is too old to show.
 func ResumeProcesses(v View) Decision {
 	quiesced := v.lastAttempt(nodegroup.Quiesce{})
 	ours := v.StillSuspended()
@@ -47,13 +46,13 @@ func ResumeProcesses(v View) Decision {
 		return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: harmless}}}
 	}
 	coming := isResuming(&v, quiesced)
-	return Decision{Poll: coming, Done: !coming} // what is suspended still will show
+	return Decision{Poll: coming, Done: !coming} // later readings show what is still suspended
 }
 
-// isQuiesced reports whether the process is one that would terminate nodes without a drain.
+// isQuiesced reports whether the process would terminate nodes without a drain.
 func (v *View) isQuiesced(process string) bool { return slices.Contains(v.Group.Quiesce, process) }
 
-// StillSuspended are the processes that we suspended and that no one has resumed.
+// StillSuspended returns the processes that the upgrade suspended and that nobody has resumed.
 func (v *View) StillSuspended() []string {
 	var ours []string
 	for _, process := range v.Suspended {
@@ -64,7 +63,7 @@ func (v *View) StillSuspended() []string {
 	return ours
 }
 
-// HeldSuspended are those of them that stay suspended because the zones are out of balance.
+// HeldSuspended returns the processes of StillSuspended that stay suspended because the zones are unbalanced.
 func (v *View) HeldSuspended() []string {
 	if areZonesBalanced(v) {
 		return nil
@@ -72,8 +71,8 @@ func (v *View) HeldSuspended() []string {
 	return slices.DeleteFunc(v.StillSuspended(), func(process string) bool { return !v.isQuiesced(process) })
 }
 
-// isNotYetVisible reports whether the group's reading is too old to show a suspension of ours:
-// older than its answer, or so old that no one remembers whether there was one.
+// isNotYetVisible reports whether the group's reading is too old to show the upgrade's suspension: older than the
+// answer, or so old that the attempt may have been forgotten.
 func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
 	if len(v.StillSuspended()) == len(v.Suspended) {
 		return false
@@ -86,24 +85,23 @@ func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
 	return quiesced.Outcome != "" && !undone && !v.Group.IsFreshAfter(quiesced.Ended)
 }
 
-// isResuming reports whether the processes may be about to run again, after they were suspended
-// last: by a request that is under way, or whose effect the group's reading is too old to show.
+// isResuming reports whether the processes may be about to run again after they were last suspended: a request is in
+// flight, or the group's reading is too old to show its effect.
 func isResuming(v *View, quiesced nodegroup.Attempt) bool {
 	resumed := v.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
 	if sent, ok := resumed.Action.(nodegroup.Resume); ok && !slices.ContainsFunc(sent.Processes, v.isQuiesced) {
-		return false // those that are left were not among them
+		return false // the request named none of the remaining processes
 	}
 	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !v.Group.IsFreshAfter(resumed.Ended))
 }
 
-// areZonesBalanced reports whether the zones differ by at most one node, or by no more than at the
-// start.
+// areZonesBalanced reports whether the zones differ by at most one node, or by no more than before the upgrade.
 func areZonesBalanced(v *View) bool {
 	return zoneSpread(v.Group.Zones, v.Counts.Zones) <= max(1, zoneSpread(v.Group.Zones, v.Before.Zones))
 }
 
-// zoneSpread is by how many nodes the largest zone exceeds the smallest.
+// zoneSpread returns by how many nodes the largest zone exceeds the smallest.
 func zoneSpread(zones []string, sizes map[string]int) int {
 	if len(zones) == 0 {
 		return 0

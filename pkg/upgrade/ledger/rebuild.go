@@ -8,11 +8,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Rebuild makes the books again of a run whose record was lost, by a reading of the group that
-// shows all that the run did: what there is in a zone beyond what there was is taken for ours, as
-// far as the zone has outdated nodes to give it back with, and in the whole group no more than the
-// surge. What others changed meanwhile cannot be told from that. known are the members that count as
-// there before the run, sorted by name.
+// Rebuild rebuilds the ledger of a run whose record was lost, from a reading of the group that shows all that the run
+// did. Nodes that a zone has beyond its size before the run count as the run's. The limits are the zone's outdated
+// nodes, with which they can be given back, and the surge for the whole group. What other processes changed during the
+// run cannot be distinguished. known are the members that count as older than the run, sorted by name.
 func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	b, g := &k.l.books, k.Group
 	b.Changed, b.Known = k.Now, nil
@@ -29,12 +28,12 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	for zone, ours := range added {
 		removed := max(0, was[zone]-knownIn[zone]-k.Counts.Left[zone])
 		k.l.updateZone(zone, func(z *Zone) {
-			// No token is used again: it would stand for a launch of before.
+			// Tokens must be new: a used one would stand for an earlier launch.
 			*z = Zone{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(k.Now.Unix())}
 		})
 	}
 	room := k.Limits.Surge
-	if k.Limits.Refilled { // room is made for as many as are outdated, see MakeRoom
+	if k.Limits.Refilled { // MakeRoom made room for one new node for each outdated one
 		for _, left := range k.Counts.Left {
 			room += left
 		}
@@ -44,8 +43,8 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	}
 }
 
-// addedByZone is how much of each zone counts as ours. Of more than the surge in all, what the
-// zones have most of is another actor's.
+// addedByZone returns how many nodes of each zone count as the run's. If they are more than the surge in total, it
+// attributes the excess, in the zones with the most nodes, to other processes.
 func (k Keeper) addedByZone(there, was map[string]int) map[string]int {
 	added, sum := map[string]int{}, 0
 	for _, counts := range []map[string]int{there, was, k.Counts.Left} {
@@ -67,7 +66,7 @@ func (k Keeper) addedByZone(there, was map[string]int) map[string]int {
 	return added
 }
 
-// groupByZone sums counts by zone up by the ledger's zones.
+// groupByZone returns the counts summed up by the ledger's zones.
 func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	sums := map[string]int{}
 	for zone, n := range counts {
@@ -76,10 +75,10 @@ func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	return sums
 }
 
-// AdoptTarget begins the books of the way to a target that moved. What was launched for the earlier
-// target is outdated now, but it serves. earlier is the number of these nodes in each zone of the ledger. It
-// contains the nodes of all earlier targets, and replaces the number of the last call. known lists further
-// members that existed before the upgrade.
+// AdoptTarget begins the ledger for a target that moved. Nodes that were launched for the earlier target are outdated
+// now, but they serve. earlier is the number of these nodes in each zone of the ledger. It includes the nodes of all
+// earlier targets, and replaces the number of the last call. known lists further members that existed before the
+// upgrade.
 func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
 	for zone, surge := range k.spreadSurgeAgain() {
@@ -90,10 +89,9 @@ func (k Keeper) AdoptTarget(known []string, earlier map[string]int) {
 	k.l.books.Moved = false
 }
 
-// CarryOver begins the books of the way back. What was added before counts as surge that is up
-// already: so many fewer are launched, and the last outdated nodes of each zone give it back. known
-// are the sorted names of the members that have the revision wanted and are none that the group has
-// yet to bring up: those arriving counts by the ledger's zones.
+// CarryOver begins the ledger of a rollback. Nodes added before count as surge that is up already: fewer are launched,
+// and the last outdated nodes of each zone give it back. known are the sorted names of the members that have the wanted
+// revision, except those that the group is still bringing up. arriving counts the latter by the ledger's zones.
 func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	k.l.books.Known = known
 	for zone, surge := range k.spreadSurgeAgain() {
@@ -103,8 +101,7 @@ func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	}
 }
 
-// spreadSurgeAgain deals the surge out to the ledger's zones again, where some of it is there
-// already.
+// spreadSurgeAgain distributes the surge among the ledger's zones again, when zones already have some of it.
 func (k *Keeper) spreadSurgeAgain() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := k.Limits.Surge
@@ -121,8 +118,8 @@ func (k *Keeper) spreadSurgeAgain() map[string]int {
 	return surge
 }
 
-// CountBroughtIn counts, by the ledger's zones, the instances that the upgrade has brought about:
-// replacements of nodes that were removed, and launches.
+// CountBroughtIn counts, by the ledger's zones, the instances that exist because of the upgrade: replacements of
+// removed nodes, and launches.
 func (l *Ledger) CountBroughtIn() map[string]int {
 	counts := map[string]int{}
 	for zone, z := range l.books.Zones {
@@ -131,9 +128,9 @@ func (l *Ledger) CountBroughtIn() map[string]int {
 	return counts
 }
 
-// SpreadMissing moves the instances that the group has yet to launch by itself, which it does in
-// zones of its choice, from unseen to arriving: where they are expected, as far as that is known,
-// and the rest in one zone. Both count by the ledger's zones.
+// SpreadMissing moves the instances that the group will still launch by itself from unseen to arriving. The group
+// launches them in zones of its choice. They are counted where they are expected, as far as that is known, and the rest
+// in one zone. Both maps count by the ledger's zones.
 func (k Keeper) SpreadMissing(unseen, arriving map[string]int) {
 	missing := max(0, k.Group.Desired-k.Counts.Instances)
 	zones := k.l.zoneNames()

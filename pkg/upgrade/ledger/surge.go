@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// SpreadSurge deals n surge nodes out to zones in turn, so that each zone with outdated
-// nodes gets its first before any gets its second (EKS E20, E25), and none more than it has
-// outdated nodes, because those give the surge back. outdated counts nodes by zone.
+// SpreadSurge distributes n surge nodes among the zones in turn, so that each zone with outdated nodes gets its first
+// before any gets its second (EKS E20, E25). No zone gets more than it has outdated nodes, because those give the surge
+// back. outdated counts nodes by zone.
 func SpreadSurge(n int, outdated map[string]int) map[string]int {
 	surge := map[string]int{}
 	zones := sortedZones(outdated)
@@ -26,16 +26,15 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 
 func sortedZones(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
 
-// DealSurge deals n surge nodes out to the zones, and takes from none what it was dealt before; see
-// SpreadSurge.
+// DealSurge distributes n surge nodes among the zones, and never lowers a zone's surge; see SpreadSurge.
 func (l *Ledger) DealSurge(n int, outdated map[string]int) {
 	for zone, surge := range SpreadSurge(n, outdated) {
 		l.updateZone(zone, func(z *Zone) { z.Surge = max(z.Surge, surge) })
 	}
 }
 
-// GiveSurge gives all surge to one of the ledger's zones, as far as it has outdated nodes, but for
-// what others still have of it.
+// GiveSurge gives all surge to one of the ledger's zones, up to its number of outdated nodes. It leaves out what other
+// zones still have of it.
 func (k Keeper) GiveSurge(to string) {
 	surge := k.Limits.Surge
 	for zone, z := range k.l.books.Zones {
@@ -47,9 +46,9 @@ func (k Keeper) GiveSurge(to string) {
 	k.l.updateZone(to, func(z *Zone) { z.Surge = max(0, min(surge, k.Counts.Left[to])) })
 }
 
-// SurgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
-// refused, what is still to be (GKE G17: without capacity nothing is begun). left counts outdated
-// nodes by the ledger's zones.
+// SurgeWanted returns how many new nodes scale up waits for: those that were launched and, if launches were refused,
+// those that must still be launched (GKE G17: without capacity the upgrade does not begin). left counts outdated nodes
+// by the ledger's zones.
 func (l *Ledger) SurgeWanted(left map[string]int) int {
 	wanted := 0
 	for zone, z := range l.books.Zones {
@@ -58,9 +57,9 @@ func (l *Ledger) SurgeWanted(left map[string]int) int {
 	return wanted
 }
 
-// IsSurgeUsable is the check at the end of scale up: every new node is usable, all that are wanted
-// are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took
-// meanwhile does not come back: then those that are left must do.
+// IsSurgeUsable reports, at the end of scale up, whether every new node is usable, as many exist as are wanted, and
+// each zone with surge has one (EKS E24–E27). Nodes that an autoscaler removed do not come back: then the remaining
+// ones must be enough.
 func (k Keeper) IsSurgeUsable(wanted int) bool {
 	c, taken := &k.Counts, k.nothingComes()
 	if (c.Usable < wanted && !taken) || c.Usable < c.Fresh || k.l.OpenLaunches() > 0 {
@@ -74,25 +73,24 @@ func (k Keeper) IsSurgeUsable(wanted int) bool {
 	return true
 }
 
-// nothingComes reports whether the group has as many instances as it is meant to have, by a reading
-// that is younger than what we did last: no further node will come up by itself.
+// nothingComes reports whether the group has as many instances as it wants, by a reading that is newer than the
+// upgrade's last change: no further node will come up by itself.
 func (k *Keeper) nothingComes() bool {
 	return k.Group.Can.Resize && k.Group.IsFreshAfter(k.l.books.Changed) && k.Counts.Instances >= k.Group.Desired
 }
 
-// ShouldShrink decides how an outdated node is terminated. Where launches name a zone it always
-// shrinks the group, and a launch replaces it in its own zone: a group that replaces by itself does
-// so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than
-// were added. A group at its minimum cannot shrink: it replaces the node by itself then. So does
-// one that its own cloud upgrades, which gives back what it added when all nodes are replaced (EKS
-// E60).
+// ShouldShrink reports whether the termination of an outdated node shrinks the group. If launches name a zone, it
+// always does, and a launch replaces the node in its own zone: a group that replaces nodes by itself does so in the
+// zone with the fewest nodes. Otherwise it does only once no more nodes are left than were added. A group at its
+// minimum cannot shrink and replaces the node by itself. A group that its own cloud upgrades never shrinks then: the
+// cloud gives back the added nodes when all nodes are replaced (EKS E60).
 func (k Keeper) ShouldShrink(zone string) bool {
 	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.Limits.Refilled || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
 }
 
-// CanShrinkGroup reports whether the group's size may fall by one: by its last reading or, while
-// that may not show what landed lately, by our books. What others did meanwhile may be on neither:
-// then the cloud refuses with nodegroup.OutcomeExhausted.
+// CanShrinkGroup reports whether the group's size may fall by one. It decides by the last reading or, while that may
+// not show recent changes, by the ledger. Neither may show recent changes by other processes: then the cloud refuses
+// with nodegroup.OutcomeExhausted.
 func (k Keeper) CanShrinkGroup() bool {
 	if !k.Limits.Refilled && !k.Group.IsFreshAfter(k.l.books.Changed) {
 		return k.Group.Can.Resize && k.Before.Desired+k.l.ConfirmedSurge() > k.Group.Min
@@ -104,9 +102,9 @@ func (k Keeper) CanShrinkGroup() bool {
 	return k.Group.Can.Resize && size > k.Group.Min
 }
 
-// AwaitsLaunch reports whether a termination in the ledger's zone has to wait for a launch. One
-// without a token is told from its repetition by the group's size, which must not fall meanwhile.
-// One with a token makes room above the group's minimum for what this zone is to give back.
+// AwaitsLaunch reports whether a termination in the ledger's zone must wait for a launch. Only the group's size shows
+// whether a launch without a token has landed, so the size must not fall before that. A launch with a token makes room
+// above the group's minimum for the nodes that this zone must give back.
 func (k Keeper) AwaitsLaunch(zone string) bool {
 	if !k.l.books.Zonal {
 		return k.l.OpenLaunches() > 0
@@ -115,22 +113,22 @@ func (k Keeper) AwaitsLaunch(zone string) bool {
 	return givesBack && !k.CanShrinkGroup() && k.l.PendingLaunches() > 0
 }
 
-// OwesNode reports whether a node of the ledger's zone is to be given back: the zone and the group
-// have more than they had.
+// OwesNode reports whether a node of the ledger's zone must be given back: the zone and the group have more nodes than
+// before.
 func (l *Ledger) OwesNode(zone string) bool {
 	return l.books.Zones[zone].confirmedSurge() > 0 && l.ConfirmedSurge() > 0
 }
 
-// CountUnavailable is how many nodes the group is short of what it would have without the upgrade:
-// those we removed minus the new ones fit for pods. notServing of the members that were carried
-// over are missing, too, though Serving counts them; excused of the removed ones are not. It is
-// negative while surge is to spare. It is never more than what the group's own size lacks, so that
-// nodes an autoscaler took away, one of ours among them, are not waited for.
+// CountUnavailable returns how many nodes the group is short of, compared with what it would have without the upgrade:
+// the removed nodes minus the usable new ones. notServing counts carried-over members that do not serve, although
+// Serving counts them. excused counts removed nodes that are not to be counted. The result is negative while there is
+// spare surge. It never exceeds what the group lacks of its own size, so that the upgrade does not wait for nodes that
+// an autoscaler removed, new nodes included.
 func (k Keeper) CountUnavailable(notServing, excused int) int {
 	short := k.l.Removed() - k.l.Carried() + notServing - excused - k.Counts.Usable
 	if !k.Group.Can.Resize || !k.Group.IsFreshAfter(k.l.books.Changed) {
-		return short // the sizes read may be older than what we did last
+		return short // the reading may be older than the upgrade's last change
 	}
-	without := k.Group.Desired - k.l.ConfirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
+	without := k.Group.Desired - k.l.ConfirmedSurge() // the size that an autoscaler would see without the upgrade (EKS E61)
 	return min(short, without-(k.Counts.Serving-notServing))
 }
