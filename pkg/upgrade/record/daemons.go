@@ -1,16 +1,16 @@
 package record
 
-// DaemonRecord is how a DaemonSet's pods on the group's nodes were before the upgrade.
+// DaemonRecord is the state of a DaemonSet's pods on the group's nodes before the upgrade.
 type DaemonRecord struct {
 	// Ready counts the pods that were ready, Unready the others.
 	Ready   int `json:"ready,omitempty"`
 	Unready int `json:"unready,omitempty"`
-	// Usual is how long its pods take to become ready; 0 for not known.
+	// Usual is how long its pods take to become ready; 0 if unknown.
 	Usual Duration `json:"usual,omitzero"`
 }
 
-// Tolerated returns how many of so many pods may be unready without being worse than before: as many
-// as there were, the same share of more pods, and all if none was ready.
+// Tolerated returns how many of the pods may be unready without being worse than before. That is as many as before, or
+// the same share of more pods. If none was ready before, all may be unready.
 func (r DaemonRecord) Tolerated(pods int) int {
 	if r.Unready == 0 {
 		return 0

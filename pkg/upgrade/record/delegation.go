@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Delegation is what must be remembered of the cloud's operation.
+// Delegation is what is remembered about the cloud's own operation.
 type Delegation struct {
-	// Attempt numbers the requests that begin an operation; it makes their tokens differ.
+	// Attempt is the number of the request that begins an operation; it makes the tokens differ.
 	Attempt int `json:"attempt"`
-	// Before is the group's newest operation when the attempt was decided: a newer one may be ours.
+	// Before is the group's newest operation when the attempt was decided: a newer one may be this upgrade's.
 	Before string `json:"before,omitempty"`
-	// ID is the operation that is followed, "" until it is seen.
+	// ID is the operation that the upgrade follows; "" until it is seen.
 	ID string `json:"id,omitempty"`
-	// Newest is when the newest operation that was seen began, by the cloud's clock: a reading that
-	// shows an older one is old itself.
+	// Newest is when the newest operation that was seen began, by the cloud's clock. A reading that shows only older
+	// operations is outdated.
 	Newest time.Time `json:"newest,omitzero"`
-	// NotBefore is when the newest operation of the attempts before began, by the cloud's clock. What began earlier is none of
-	// this attempt's, even if the cloud tells of it again after a time in which it did not.
+	// NotBefore is when the newest operation of earlier attempts began, by the cloud's clock. Operations that began
+	// earlier do not belong to this attempt, even if the cloud shows them again after a gap.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Draining tells, by node, since when its drain has been seen to run.
+	// Draining is since when a node's drain has been seen, by node.
 	Draining map[string]time.Time `json:"draining,omitempty"`
-	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been
-	// so for a minute.
+	// Blocked is since when pods have been blocked, by namespace/name. It lists only those that have been blocked for a
+	// minute.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
-	// Unjoined tells since when a current machine has been seen without a node, by instance ID; it
-	// keeps those that are gone.
+	// Unjoined is since when a current machine has been seen without a node, by instance ID. It keeps machines that are
+	// gone.
 	Unjoined map[string]time.Time `json:"unjoined,omitempty"`
-	// LaunchFailure is why a machine could not be launched last, since the operation began.
+	// LaunchFailure is the last reason why a machine could not be launched since the operation began.
 	LaunchFailure string `json:"launchFailure,omitempty"`
-	// Cancels and TakesWidth are what nodegroup.Managed says of the cloud.
+	// Cancels and TakesWidth are copied from nodegroup.Managed.
 	Cancels    bool `json:"cancels,omitempty"`
 	TakesWidth bool `json:"takesWidth,omitempty"`
 	// Cancelling is the operation that the cloud was asked to cancel for a pause.
@@ -48,7 +48,7 @@ func (d *Delegation) cloneDelegation() *Delegation {
 	return &c
 }
 
-// BlockedSince returns since when the pod, NAMESPACE/NAME, has been blocked, if that is on record. d may be nil.
+// BlockedSince returns since when the pod, NAMESPACE/NAME, has been blocked, if that is recorded. d may be nil.
 func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 	if d != nil {
 		since, known = d.Blocked[pod]
@@ -56,9 +56,8 @@ func (d *Delegation) BlockedSince(pod string) (since time.Time, known bool) {
 	return since, known
 }
 
-// NextAttempt is what is remembered when another operation is to be begun, where the last one is
-// over or leads elsewhere. The token of its request is a new one: a cloud refuses one that it knows
-// with another target.
+// NextAttempt returns what to remember for beginning another operation, after the last one is over or has another
+// target. Its request has a new token, because a cloud refuses a known token with another target.
 func (d *Delegation) NextAttempt() *Delegation {
 	next := &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest, NotBefore: d.NotBefore, Cancels: d.Cancels, TakesWidth: d.TakesWidth}
 	if d.Newest.After(next.NotBefore) {

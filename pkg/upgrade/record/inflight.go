@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// OpenShrinks counts, by ledger zone, the terminations that are to shrink the group and have not
-// landed; with landed, those that have as well.
+// OpenShrinks counts, by ledger zone, the terminations that will shrink the group and have not landed. If landed is
+// true, it counts those that have landed, too.
 func (r *Record) OpenShrinks(landed bool) map[string]int {
 	var counts map[string]int
 	for _, n := range r.Nodes {
@@ -28,14 +28,14 @@ func (r *Record) OpenShrinks(landed bool) map[string]int {
 	return counts
 }
 
-// IsNewMember reports whether a current member was not there at the start.
+// IsNewMember reports whether a current member did not exist when the upgrade began.
 func (r *Record) IsNewMember(m *nodegroup.Member) bool {
 	return r.Run != "" && !r.Ledger.IsPreexisting(m)
 }
 
-// RecordNameOf is the name under which a member was started: its own, its instance's when its node
-// joined only afterwards, or its node's when that is gone already. A new node under an old name is
-// another.
+// RecordNameOf returns the name under which a member was started: its node's name, or its instance's ID if its node
+// joined later. If the node is gone, it finds the record by the instance. A new node with an old name has a different
+// record.
 func (r *Record) RecordNameOf(m *nodegroup.Member) (name string, started bool) {
 	if m.Node == nil {
 		for name, n := range r.Nodes {
@@ -53,9 +53,8 @@ func (r *Record) RecordNameOf(m *nodegroup.Member) (name string, started bool) {
 	return "", false
 }
 
-// StartedMembers are the places of the members that one of the records may be about, ascending. A
-// record has the name that the member had when it was started, which its instance's is no more once
-// its node has joined.
+// StartedMembers returns the ascending indexes of the members that the node records may belong to. A record keeps the
+// name that the member had when it was started. If a node joins later, that name is still its instance's ID.
 func (r *Record) StartedMembers(members []nodegroup.Member) []int {
 	var places []int
 	for name, n := range r.Nodes {
@@ -80,25 +79,25 @@ func (r *Record) StartedMembers(members []nodegroup.Member) []int {
 	return slices.Compact(places)
 }
 
-// FindStarted is the record of a member that was started.
+// FindStarted returns the record of a member that was started.
 func (r *Record) FindStarted(m *nodegroup.Member) (NodeRecord, bool) {
 	name, ok := r.RecordNameOf(m)
 	return r.Nodes[name], ok
 }
 
-// WasUncordoned reports whether another actor took away a fence of this run.
+// WasUncordoned reports whether a user removed the cordon of a node that this run fenced.
 func (r *Record) WasUncordoned(node *corev1.Node) bool {
 	return node.Annotations[nodemark.AnnotationRun] == r.Run && !node.Spec.Unschedulable
 }
 
-// StartedNames are the nodes that were started, in order of start.
+// StartedNames returns the names of the started nodes, in order of start.
 func (r *Record) StartedNames() []string {
 	return slices.SortedFunc(maps.Keys(r.Nodes), func(a, b string) int {
 		return cmp.Or(r.Nodes[a].Began.Compare(r.Nodes[b].Began), strings.Compare(a, b))
 	})
 }
 
-// IsTerminating reports whether the member is on its way out, or was given up.
+// IsTerminating reports whether the member is terminating, quarantined or drained.
 func (r *Record) IsTerminating(m *nodegroup.Member) bool {
 	n, started := r.FindStarted(m)
 	return m.Instance.State == nodegroup.InstanceLeaving || (started && IsEnding(n.State))
@@ -109,7 +108,7 @@ func (r *Record) NoneInState(states ...NodeState) bool {
 	return CountNodes(r, func(n NodeRecord) bool { return slices.Contains(states, n.State) }) == 0
 }
 
-// CountNodes counts the started nodes of which something is true.
+// CountNodes counts the started nodes that is selects.
 func CountNodes(r *Record, is func(NodeRecord) bool) int {
 	count := 0
 	for _, n := range r.Nodes {
@@ -120,40 +119,40 @@ func CountNodes(r *Record, is func(NodeRecord) bool) int {
 	return count
 }
 
-// IsNotEnding reports whether the member was not terminated by us.
+// IsNotEnding reports whether the member has no node record: the upgrade has not started it, and does not give it back.
 func (r *Record) IsNotEnding(m *nodegroup.Member) bool {
 	_, ending := r.FindStarted(m)
 	return !ending
 }
 
-// CountDraining counts the started nodes whose termination is not on the books yet.
+// CountDraining counts the started nodes whose termination is not in the ledger yet.
 func (r *Record) CountDraining() int {
 	return CountNodes(r, func(n NodeRecord) bool { return IsInDrain(n.State) })
 }
 
-// CountInFlight counts the nodes between Draining and Removing. A termination that the cloud has
-// begun counts no more: until its replacement is ready it is charged as a deficit.
+// CountInFlight counts the nodes between Draining and Removing. It leaves out terminations that the cloud has begun:
+// until the replacement is ready, they count as missing nodes instead.
 func (r *Record) CountInFlight() int {
 	return CountNodes(r, func(n NodeRecord) bool { return IsInDrain(n.State) || (n.State == NodeRemoving && !n.Landed) })
 }
 
-// CountRemovedInFlight counts the terminations of outdated nodes that busy counts already. A new
-// node that is given back is none of those removed.
+// CountRemovedInFlight counts the terminations of outdated nodes that CountInFlight counts as well. It leaves out new
+// nodes that are given back.
 func (r *Record) CountRemovedInFlight() int {
 	return CountNodes(r, func(n NodeRecord) bool { return n.State == NodeRemoving && !n.Landed && !n.Added })
 }
 
-// LastChange is since when nodes are waited for: the last change of ours that landed, or the
-// phase's beginning after that.
+// LastChange returns since when the upgrade waits for nodes: its last change that landed, or the beginning of the phase
+// if that is later.
 func (r *Record) LastChange() time.Time {
 	if changed := r.Ledger.Changed(); changed.After(r.PhaseBegan) {
 		return changed
 	}
-	return r.PhaseBegan // it was stopped meanwhile
+	return r.PhaseBegan // the upgrade was stopped and resumed since
 }
 
-// NewMembers lists the current members that were not there at the start. An instance on Standby is
-// none: it was never counted, and is left alone.
+// NewMembers lists the current members that did not exist when the upgrade began. It leaves out instances on Standby,
+// which were never counted.
 func (r *Record) NewMembers(members []nodegroup.Member) []*nodegroup.Member {
 	var fresh []*nodegroup.Member
 	for i := range members {
@@ -166,7 +165,8 @@ func (r *Record) NewMembers(members []nodegroup.Member) []*nodegroup.Member {
 	return fresh
 }
 
-// GroupBaseline is the annotation of this run, "" for a group that has no size.
+// GroupBaseline returns the text of this run's annotation about the group before the upgrade; "" for a group without a
+// size.
 func (r *Record) GroupBaseline() string {
 	if r.Sizes.Desired == 0 {
 		return ""

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// withoutObserved is the node without what a later look shows again: that it is empty, and that its
-// machine is on its way out.
+// withoutObserved returns the node without what later readings show again: that it is empty, and that its machine is
+// terminating.
 func (n NodeRecord) withoutObserved() NodeRecord {
 	if n.State == NodeEmpty {
 		n.State = NodeDraining
@@ -19,10 +19,10 @@ func (n NodeRecord) withoutObserved() NodeRecord {
 	return n
 }
 
-// NodeState is where a node that was started is.
+// NodeState is how far the replacement of a node is.
 type NodeState string
 
-// The states a started node is recorded in. Pending and Fenced are seen on the node itself.
+// These are the states of nodes. Pending and Fenced are not recorded: the node itself shows them.
 const (
 	NodePending     NodeState = "Pending"
 	NodeFenced      NodeState = "Fenced"
@@ -36,7 +36,7 @@ const (
 	NodeGone        NodeState = "Gone"
 )
 
-// NodeStates are the states that a started node is recorded in.
+// NodeStates returns the states in which a started node is recorded.
 func NodeStates() []NodeState {
 	return []NodeState{NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving, NodeQuarantined, NodeDrained, NodeGone}
 }
@@ -44,19 +44,20 @@ func NodeStates() []NodeState {
 // MostGone is how many nodes Record.Gone keeps.
 const MostGone = 200
 
-// GoneNode tells when a node was drained and went. Its times are cut to seconds, and zero where a state was not seen.
+// GoneNode is when a node was drained and disappeared. Its times are truncated to seconds, and zero if the state was
+// not seen.
 type GoneNode struct {
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
-	// Began, EmptyAt and Terminated are those of the NodeRecord.
+	// Began, EmptyAt and Terminated are copied from the NodeRecord.
 	Began      time.Time `json:"began"`
 	EmptyAt    time.Time `json:"emptyAt,omitzero"`
 	Terminated time.Time `json:"terminated,omitzero"`
-	// Gone is when the node was seen to be gone, or to be current in the place of the outdated one.
+	// Gone is when the node was first seen to be gone, or to have become current in place.
 	Gone time.Time `json:"gone"`
 }
 
-// NoteGone adds a node of Nodes to Gone. Without room the oldest one leaves.
+// NoteGone adds a node of Nodes to Gone. If Gone is full, it drops the oldest node.
 func (r *Record) NoteGone(name string, now time.Time) {
 	n := r.Nodes[name]
 	gone := GoneNode{
@@ -64,7 +65,7 @@ func (r *Record) NoteGone(name string, now time.Time) {
 		Terminated: n.Terminated.Truncate(time.Second), Gone: now.Truncate(time.Second),
 	}
 	kept := r.Gone[max(0, len(r.Gone)+1-MostGone):]
-	r.Gone = append(slices.Clip(kept), gone) // a copy: others have the slice
+	r.Gone = append(slices.Clip(kept), gone) // a copy, because clones share the slice
 }
 
 // NodeRecord is a node that was started.
@@ -73,28 +74,27 @@ type NodeRecord struct {
 	Instance string    `json:"instance,omitempty"`
 	Zone     string    `json:"zone,omitempty"`
 	State    NodeState `json:"state"`
-	// Batch is the node's number in order of start ÷ window, from 1.
+	// Batch is the number of the node's batch, from 1: nodes are numbered in order of start, Window nodes to a batch.
 	Batch    int       `json:"batch"`
 	Began    time.Time `json:"began"`
 	Deadline time.Time `json:"deadline,omitzero"`
-	// Addresses are those of the pods that a drain moves, where load balancers may send to them.
+	// Addresses are the addresses of the pods that a drain evicts, if load balancers may send to them.
 	Addresses []string `json:"addresses,omitempty"`
-	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the
-	// wait for it again.
+	// EmptyAt is when the node was first seen without pods to evict. It is not stored in advance: after a crash the
+	// wait for it begins again.
 	EmptyAt time.Time `json:"emptyAt,omitzero"`
-	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
+	// Shrink is true if the termination also lowers the group's size by one.
 	Shrink bool `json:"shrink,omitempty"`
 	// Earlier is true if the ledger counted the removal of the node as one that was launched before the
 	// target moved.
 	Earlier bool `json:"earlier,omitempty"`
-	// Terminated is when the termination was decided; Landed that the cloud is known to have begun
-	// it.
+	// Terminated is when the termination was decided. Landed is true once the cloud is known to have begun it.
 	Terminated time.Time `json:"terminated,omitzero"`
 	Landed     bool      `json:"landed,omitempty"`
-	// Added tells that it is a new node that the upgrade gives back; it never counted as removed.
+	// Added is true for a new node that the upgrade gives back. It never counts as removed.
 	Added bool `json:"added,omitempty"`
-	// Blocked tells since when pods of the node have been blocked, by namespace/name, of those that
-	// have been so for a minute: who looks from elsewhere knows it by that.
+	// Blocked is since when pods of the node have been blocked, by namespace/name. It lists only those that have been
+	// blocked for a minute, for status commands on other machines.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
 	// BlockedMore counts the pods that have been blocked for as long and are not named in Blocked.
 	BlockedMore int `json:"blockedMore,omitempty"`
@@ -102,24 +102,24 @@ type NodeRecord struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// IsGivenBack reports whether the node is a new one that is given back: it was never started.
+// IsGivenBack reports whether the node is a new one that is given back, and was never started.
 func (n NodeRecord) IsGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
 
-// IsMachineOf reports whether the record names the member's machine, as far as both name one. A
-// machine never changes under a node: a record that names another was written by another actor.
+// IsMachineOf reports whether the record names the member's machine; true if either names none. The machine of a node
+// never changes: if a record names another one, another process wrote it.
 func (n NodeRecord) IsMachineOf(m *nodegroup.Member) bool {
 	return n.Instance == "" || m.Instance.ID == "" || n.Instance == m.Instance.ID
 }
 
-// mayBeWithoutNode reports whether the record of a node may be of a member that has none. Nothing but the
-// record names the machine then, and others can write records: a machine that the cloud does not call
-// outdated is a new one that boots, unless it ends already.
+// mayBeWithoutNode reports whether the record of a node may belong to a member without one. Only the record names the
+// machine then, and other programs can write records. A machine that the cloud does not call outdated is a new one that
+// boots, unless it is terminating already.
 func (n NodeRecord) mayBeWithoutNode(m *nodegroup.Member) bool {
 	return n.UID == "" || n.IsGivenBack() || m.Outdated || m.Instance.State == nodegroup.InstanceLeaving
 }
 
-// IsEnding reports whether a node in the state is no longer to be terminated.
+// IsEnding reports whether a node in the state needs no further termination.
 func IsEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
-// IsInDrain reports whether a node in the state is being drained, or is empty and settles.
+// IsInDrain reports whether a node in the state is being drained, or is empty and in its settle time.
 func IsInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }

@@ -1,9 +1,9 @@
 package record
 
-// Phase is where the group is.
+// Phase is how far the upgrade of the group is.
 type Phase string
 
-// The phases of the surge strategy, in order (EKS E01), and the ways an upgrade ends.
+// These are the phases of the surge strategy, in order (EKS E01). PhaseDone ends every strategy.
 const (
 	PhaseSetup     Phase = "setup"
 	PhaseScaleUp   Phase = "scale up"
@@ -12,7 +12,7 @@ const (
 	PhaseDone      Phase = "done"
 )
 
-// The phases of the blue-green strategy beside PhaseSetup and PhaseScaleDown, in order (GKE G40).
+// These are the phases of the blue-green strategy besides PhaseSetup and PhaseScaleDown, in order (GKE G40).
 const (
 	PhaseCreateGreen Phase = "create green"
 	PhaseCordonBlue  Phase = "cordon blue"
@@ -21,33 +21,33 @@ const (
 	PhaseDeleteBlue  Phase = "delete blue"
 )
 
-// Result is how an upgrade ended, or stopped for now.
+// Result is how an upgrade ended or stopped.
 type Result string
 
 const (
-	// Succeeded is an upgrade with nothing left to do.
+	// Succeeded means that nothing is left to do.
 	Succeeded Result = "succeeded"
-	// LeftBehind is an upgrade that finished but for quarantined nodes.
+	// LeftBehind means that the upgrade finished except for quarantined nodes.
 	LeftBehind Result = "left-behind"
-	// PodEvictionFailure is a node that could not be drained in its time (EKS E42).
+	// PodEvictionFailure means that a node was not drained in time (EKS E42).
 	PodEvictionFailure Result = "PodEvictionFailure"
-	// NodeCreationFailure is new nodes that did not come up in their time (EKS E33).
+	// NodeCreationFailure means that new nodes did not come up in time (EKS E33).
 	NodeCreationFailure Result = "NodeCreationFailure"
-	// WorkloadUnhealthy is a workload whose pods did not become ready on current nodes.
+	// WorkloadUnhealthy means that a workload's pods did not become ready on current nodes.
 	WorkloadUnhealthy Result = "WorkloadUnhealthy"
-	// Failed is a request that a server refused for good.
+	// Failed means that a server refused a request permanently, or that another error ended the upgrade.
 	Failed Result = "failed"
-	// Interrupted is an upgrade the user stopped; the same command continues.
+	// Interrupted means that the user stopped the upgrade; the same command continues it.
 	Interrupted Result = "interrupted"
-	// Paused is an upgrade that stopped because another actor changed what it rests on; a person
-	// decides.
+	// Paused means that a user paused the upgrade, or that it stopped because another process changed something it
+	// depends on. A person decides how to continue.
 	Paused Result = "paused"
-	// Waiting is an upgrade that has nothing to do before a time that is on record: the same
-	// command continues then.
+	// Waiting means that the upgrade has nothing to do before a time that is on record. The same command continues it
+	// then.
 	Waiting Result = "waiting"
-	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
+	// TargetMoved means that the group's wanted revision is no longer the one that the upgrade began with.
 	TargetMoved Result = "target-moved"
-	// Aborted is an upgrade whose traces were taken away: nothing is left to continue with.
+	// Aborted means that the upgrade was undone: nothing is left to continue.
 	Aborted Result = "aborted"
 )
 

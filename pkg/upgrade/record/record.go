@@ -15,14 +15,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// Version is the newest form of Record that this program reads; see Strategy.RecordVersion.
+// Version is the newest record version that this program reads; see Strategy.RecordVersion.
 const Version = 6
 
-// DelegationVersion is the oldest form of Record that knows what clouds can do beyond EKS: to cancel, and to take a width.
+// DelegationVersion is the oldest record version that knows that a cloud can cancel operations and take a width. EKS
+// can do neither.
 const DelegationVersion = 6
 
-// Record is what must outlive this process. It is stored in the cluster, and written before the
-// actions that rest on it.
+// Record is the state of an upgrade that must outlive the process. It is stored in the cluster, before the actions that
+// depend on it begin.
 type Record struct {
 	Version int       `json:"version"`
 	Run     string    `json:"run"`
@@ -31,77 +32,71 @@ type Record struct {
 	// Phase and when it began.
 	Phase      Phase     `json:"phase"`
 	PhaseBegan time.Time `json:"phaseBegan"`
-	// Previous is the revision that a rollback goes back to, whole; Target the one the group is
-	// moved to. On the way back they have changed places.
+	// Previous is the revision that a rollback goes back to. Target is the revision that the group is moved to. In a
+	// rollback they are exchanged.
 	Previous nodegroup.Revision `json:"previous"`
 	Target   nodegroup.Revision `json:"target"`
-	// Pointed is what the group pointed at before us, where that is not Previous: what an abort
-	// points it at again.
+	// Pointed is the revision that the group pointed at before the upgrade, if that is not Previous. An abort points
+	// the group at it again.
 	Pointed nodegroup.Revision `json:"pointed,omitzero"`
 	// SetTo are the IDs of the revisions that this upgrade asked the cloud to point the group at.
 	SetTo []string `json:"setTo,omitempty"`
-	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
+	// Back is true if this is a rollback (GKE G28).
 	Back bool `json:"back,omitempty"`
-	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of
-	// older versions.
+	// Provider names where the group's nodes come from, like Group.Provider. It is empty in records of older versions.
 	Provider string `json:"provider,omitempty"`
-	// Earlier are the runs of older upgrades of the group whose marks its nodes still had at the
-	// start.
+	// Earlier are the runs of older upgrades of the group whose marks its nodes still had when this upgrade began.
 	Earlier []string `json:"earlier,omitempty"`
-	// Taints are those that all outdated nodes had before the upgrade.
+	// Taints are the taints that all outdated nodes had before the upgrade.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// Daemons are the DaemonSets with pods on the group's nodes before the upgrade, by
 	// NAMESPACE/KIND/NAME. The map is never changed.
 	Daemons map[string]DaemonRecord `json:"daemons,omitempty"`
 	// Vanished are outdated nodes that another process removed before their turn.
 	Vanished []string `json:"vanished,omitempty"`
-	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes
-	// lacked a label of current ones; sorted.
+	// Unlabelled are the sorted IDs of machines that were current when the upgrade began, but whose nodes lacked a
+	// label of current nodes.
 	Unlabelled []string `json:"unlabelled,omitempty"`
-	// Lost tells that the run's record was lost, and that its books are still to be made again.
+	// Lost is true if the run's record was lost, and its ledger must still be rebuilt.
 	Lost bool `json:"lost,omitempty"`
-	// Sizes of the group at the start.
+	// Sizes are the group's sizes at the start.
 	Sizes nodegroup.Sizes `json:"sizes"`
-	// Total is how many nodes are to be replaced: those outdated at the start, and those that were
-	// found outdated since.
+	// Total is how many nodes the upgrade replaces: those outdated at the start, and those found outdated later.
 	Total  int           `json:"total"`
 	Ledger ledger.Ledger `json:"ledger"`
-	// Suspended are the processes that we suspended, and no others.
+	// Suspended are the processes that the upgrade suspended, and no others.
 	Suspended []string `json:"suspended,omitempty"`
-	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
+	// Nodes are the nodes in flight or quarantined, by name. Nodes that are gone are removed.
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
-	// Gone are the nodes that were started and went, for the report of who looks later; in order of time, the last MostGone of them. The
-	// slice is replaced, never changed.
+	// Gone are the nodes that were started and are gone, for later reports. They are in order of time, and limited to
+	// the last MostGone. The slice is replaced, never changed.
 	Gone []GoneNode `json:"gone,omitempty"`
-	// Begun counts the nodes started; it numbers the batches.
+	// Begun counts the started nodes; it numbers the batches.
 	Begun int `json:"begun"`
-	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
-	// removes them.
+	// Replaced counts the outdated nodes that are gone, or are drained and left for their owner to remove.
 	Replaced int `json:"replaced"`
-	// Stopping is the result that it is being brought to an end with; nothing new is begun.
+	// Stopping is the result with which the upgrade is being stopped. Nothing new begins then.
 	Stopping Result `json:"stopping,omitempty"`
-	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
+	// PausedBy is the user who asked for the current pause; empty if no user did.
 	PausedBy string `json:"pausedBy,omitempty"`
-	// Soak is the wait that is under way, and what was spent on such waits.
+	// Soak is the running soak or other long wait, and the time spent on all of them.
 	Soak Soak `json:"soak,omitzero"`
-	// Workloads are those whose pods left nodes, by NAMESPACE/KIND/NAME. The map is replaced, never
-	// changed.
+	// Workloads are the workloads whose pods left nodes, by NAMESPACE/KIND/NAME. The map is replaced, never changed.
 	Workloads map[string]WorkloadRecord `json:"workloads,omitempty"`
-	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when workloads have not recovered, of those that have
-	// not for a minute: who looks from elsewhere knows it by that. The map is replaced, never changed.
+	// Unhealthy is since when workloads have not recovered, by NAMESPACE/KIND/NAME. It lists only those that have not
+	// for a minute, for status commands on other machines. The map is replaced, never changed.
 	Unhealthy map[string]time.Time `json:"unhealthy,omitempty"`
-	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
+	// Turn is the zone whose nodes are replaced now, if zones take turns.
 	Turn string `json:"turn,omitempty"`
-	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
-	// nodes.
+	// Delegation is what is known about the cloud's own operation; nil if this tool replaces the nodes.
 	Delegation *Delegation `json:"delegation,omitempty"`
-	// Result and Message say how it ended; an empty Result is an upgrade under way.
+	// Result and Message describe how the upgrade ended. Result is empty while it is running.
 	Result  Result    `json:"result,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// Clone copies the record so that the copy can be changed.
+// Clone returns a copy of the record that can be changed.
 func (r *Record) Clone() Record {
 	c := *r
 	c.Nodes = maps.Clone(r.Nodes)
@@ -117,7 +112,7 @@ func (r *Record) Clone() Record {
 // IsRunning reports whether an upgrade is under way.
 func (r *Record) IsRunning() bool { return r.Run != "" && r.Result == "" }
 
-// CountUnstarted returns how many of the nodes that the upgrade replaces it has not started to drain, by what it has recorded.
+// CountUnstarted returns how many of the nodes that the upgrade replaces were not started, according to the record.
 func (r *Record) CountUnstarted() int {
 	n := r.Total - r.Replaced
 	for _, node := range r.Nodes {
@@ -128,8 +123,8 @@ func (r *Record) CountUnstarted() int {
 	return max(0, n)
 }
 
-// CountDrained counts the nodes that are drained, whose owner replaces them, and that are not known to be replaced. An upgrade that
-// waited for the replacements has them when it succeeds.
+// CountDrained counts the nodes that are drained, whose owner replaces them, and that are not known to be replaced. If
+// an upgrade waited for the replacements and succeeded, all nodes are replaced.
 func (r *Record) CountDrained() int {
 	if r.Request.WaitReplacement && r.Result == Succeeded {
 		return 0
@@ -137,7 +132,7 @@ func (r *Record) CountDrained() int {
 	return CountNodes(r, func(n NodeRecord) bool { return n.State == NodeDrained })
 }
 
-// InFlight are the UIDs of the nodes that were started and have not come to rest, by name.
+// InFlight returns the UIDs, by name, of the nodes that are being drained or removed.
 func (r *Record) InFlight() map[string]types.UID {
 	nodes := map[string]types.UID{}
 	for name, n := range r.Nodes {
@@ -148,7 +143,7 @@ func (r *Record) InFlight() map[string]types.UID {
 	return nodes
 }
 
-// IsResumable reports whether the same command would continue where this record stopped.
+// IsResumable reports whether the same command would continue this upgrade.
 func (r *Record) IsResumable() bool {
 	switch r.Result {
 	case Interrupted, Paused, Waiting, TargetMoved, PodEvictionFailure, NodeCreationFailure, WorkloadUnhealthy, Failed:
@@ -158,9 +153,8 @@ func (r *Record) IsResumable() bool {
 	}
 }
 
-// IsCloudless reports whether the upgrade was begun without a cloud: the labels of current nodes
-// tell all. Records of older versions do not name the provider; of theirs those with labels and no
-// size are meant.
+// IsCloudless reports whether the upgrade began without a cloud, so that only labels show which nodes are current.
+// Records of older versions do not name the provider. Among those, it means records with labels and without a size.
 func (r *Record) IsCloudless() bool {
 	if r.Provider != "" {
 		return nodegroup.InfoOf(r.Provider).Can.Refill == nodegroup.RefillByUser
@@ -168,7 +162,7 @@ func (r *Record) IsCloudless() bool {
 	return len(r.Request.Current) > 0 && r.Sizes.Desired == 0
 }
 
-// DrainDeadlines are the times by which the nodes in drain have to be empty, by name.
+// DrainDeadlines returns the times by which the nodes in drain must be empty, by name.
 func (r *Record) DrainDeadlines() map[string]time.Time {
 	limits := map[string]time.Time{}
 	for name, n := range r.Nodes {
@@ -179,14 +173,13 @@ func (r *Record) DrainDeadlines() map[string]time.Time {
 	return limits
 }
 
-// WithMoreTime is the record with the limits of the nodes in drain moved by a time.
+// WithMoreTime returns the record with the deadlines of the nodes in drain moved by the duration.
 func (r *Record) WithMoreTime(by time.Duration) Record {
 	return moveLimits(r, func(NodeRecord) time.Duration { return by })
 }
 
-// CreditIdleTime is the record with the limits of the nodes in drain moved by the time, up to now,
-// in which no holder of the lease was at work: it does not count for them. Idle time from before a
-// node's drain began moves nothing.
+// CreditIdleTime returns the record with the deadlines of the nodes in drain moved by the time, up to now, in which no
+// holder of the lease was at work: such time does not count. Idle time from before a node's drain began moves nothing.
 func CreditIdleTime(r *Record, idle time.Duration, now time.Time) Record {
 	return moveLimits(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
 }
@@ -201,13 +194,12 @@ func moveLimits(r *Record, by func(NodeRecord) time.Duration) Record {
 	return c
 }
 
-// Reopened is the record as the same command finds it again after a stop: under way, in the phase
-// it was in, which begins again. A node that had used up its time gets it again only if that was
-// why the upgrade stopped.
+// Reopened returns the record with which the same command continues after a stop: running, and at the beginning of the
+// phase it was in. A node whose drain timeout was over gets a new one only if that was why the upgrade stopped.
 func (r *Record) Reopened() Record {
 	c := r.Clone()
 	if c.Result != "" || c.Stopping != "" {
-		c.PhaseBegan = time.Time{} // the next step sets it: new nodes are waited for from then on
+		c.PhaseBegan = time.Time{} // the next step sets it, and the wait for new nodes begins then
 	}
 	if c.Result == PodEvictionFailure || c.Stopping == PodEvictionFailure {
 		for name, n := range c.Nodes {
@@ -225,9 +217,9 @@ func (r *Record) Reopened() Record {
 	return c
 }
 
-// MustStoreRecord reports whether the record departs from the stored one in anything that must be
-// on record before the actions of the step are begun. What a later look at the cluster and the
-// cloud shows again by itself is written with the next change that does.
+// MustStoreRecord reports whether the record differs from the stored one in anything that must be stored before the
+// actions of the step begin. Changes that later readings of the cluster and the cloud show again are stored together
+// with the next other change.
 func MustStoreRecord(stored, record *Record) bool {
 	return record.Run != "" && (!maps.EqualFunc(stored.Nodes, record.Nodes, isStoredNode) ||
 		!reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved()))
@@ -237,9 +229,9 @@ func isStoredNode(stored, n NodeRecord) bool {
 	return reflect.DeepEqual(stored.withoutObserved(), n.withoutObserved())
 }
 
-// withoutObserved is the record without its nodes and without what a later look shows again: how
-// many nodes are outdated, and how old a reading of the group may be; and without how workloads
-// fare, which is stored with the start of a node and at the end.
+// withoutObserved returns the record without its nodes and without what later readings show again: how many nodes are
+// outdated, and how old a reading of the group may be. It also leaves out how workloads are doing, which is stored with
+// the start of a node and at the end.
 func (r *Record) withoutObserved() Record {
 	c := *r
 	c.Total, c.Nodes = 0, nil
@@ -250,6 +242,5 @@ func (r *Record) withoutObserved() Record {
 	return c
 }
 
-// ErrChanged is the error of storing a record that another actor has written since it was
-// read.
+// ErrChanged means that another process has changed the record since it was read, so that it was not stored.
 var ErrChanged = errors.New("its record was changed or deleted by another actor")

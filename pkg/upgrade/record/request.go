@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// MaxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
+// MaxSurgeWindow is the largest number of nodes that GKE upgrades at once (GKE G12).
 const MaxSurgeWindow = 20
 
 // AllWorkloads is the value of Request.IgnoreUnready that ignores every workload.
@@ -22,7 +22,7 @@ type OnTimeout string
 const (
 	// Fail stops the upgrade with PodEvictionFailure (EKS E42).
 	Fail OnTimeout = "fail"
-	// Force deletes the pods that are left, by UID and with their own grace (EKS E43).
+	// Force deletes the pods that are left, by UID and with their own grace period (EKS E43).
 	Force OnTimeout = "force"
 	// Skip quarantines the node: it stays fenced, and the upgrade continues without it.
 	Skip OnTimeout = "skip"
@@ -32,32 +32,30 @@ const (
 type Request struct {
 	// Group is the name of the node group.
 	Group string `json:"group"`
-	// Run names this upgrade; the caller draws it, and it stays through restarts.
+	// Run names this upgrade. The caller generates it, and it does not change when the upgrade is resumed.
 	Run string `json:"run"`
 	// Strategy is how the nodes are replaced.
 	Strategy Strategy `json:"strategy"`
-	// Like names whose defaults were taken: "eks" or "gke".
+	// Like is the model whose defaults are used: "eks" or "gke".
 	Like string `json:"like"`
-	// To is the revision asked for, as typed; empty for what the group's template says.
+	// To is the revision asked for, as typed. If it is empty, the group's template decides.
 	To string `json:"to,omitempty"`
-	// Current are labels a current node carries.
+	// Current are labels that current nodes have.
 	Current map[string]string `json:"current,omitempty"`
-	// MaxUnavailable is how many nodes of the group may be missing or draining beyond what the
-	// surge covers, in nodes.
+	// MaxUnavailable is how many nodes of the group may be missing or draining beyond those that the surge replaces.
 	MaxUnavailable int `json:"maxUnavailable"`
 	// Window is how many nodes may be between Draining and Removing at once.
 	Window int `json:"window"`
 	// Surge is how many nodes are added before the first is drained, in the whole group.
 	Surge int `json:"surge"`
-	// BlueGreen are the settings of the strategy of that name; nil for others.
+	// BlueGreen are the settings of the strategy of that name; nil for other strategies.
 	BlueGreen *BlueGreenRequest `json:"blueGreen,omitempty"`
-	// WaitForDrain is how long an autoscaled blue-green upgrade waits between fence and drain (GKE
-	// G71).
+	// WaitForDrain is how long an autoscaled blue-green upgrade waits between the fence and the drain (GKE G71).
 	WaitForDrain Duration `json:"waitForDrain,omitzero"`
 	// BatchBarrier makes each batch of Window nodes end before the next begins.
 	BatchBarrier bool `json:"batchBarrier,omitempty"`
-	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits
-	// how long new nodes may take.
+	// DrainTimeout limits a node's drain. Settle is the wait after it is empty. BootTimeout limits how long new nodes
+	// may take.
 	DrainTimeout Duration `json:"drainTimeout"`
 	Settle       Duration `json:"settle"`
 	BootTimeout  Duration `json:"bootTimeout"`
@@ -65,32 +63,29 @@ type Request struct {
 	OnTimeout OnTimeout `json:"onTimeout"`
 	// EvictUnmanaged allows pods without a controller to be evicted.
 	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
-	// RespectDoNotDisrupt has pods waited for whose owners ask autoscalers not to disrupt them.
+	// RespectDoNotDisrupt makes the upgrade wait for pods whose owners ask autoscalers not to disrupt them.
 	RespectDoNotDisrupt bool `json:"respectDoNotDisrupt,omitempty"`
-	// NoImplicitBudgets lets the last ready pod of a workload behind a Service go that has no
-	// PodDisruptionBudget.
+	// NoImplicitBudgets allows the eviction of a workload's last ready pod, if the workload is behind a Service and has
+	// no PodDisruptionBudget.
 	NoImplicitBudgets bool `json:"noImplicitBudgets,omitempty"`
-	// Move is how the only ready pod of a workload leaves its node, "" for MoveByEviction.
+	// Move is how the only ready pod of a workload leaves its node; "" for MoveByEviction.
 	Move Move `json:"move,omitempty"`
-	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, whose pods need not become ready on current
-	// nodes; AllWorkloads for all.
+	// IgnoreUnready are workloads, as NAMESPACE/KIND/NAME, whose pods need not become ready on current nodes.
+	// AllWorkloads means all.
 	IgnoreUnready []string `json:"ignoreUnready,omitempty"`
-	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never
-	// started.
+	// KeepMax keeps the group's maximum size unchanged. KeepFence keeps nodes fenced that were never started.
 	KeepMax   bool `json:"keepMax,omitempty"`
 	KeepFence bool `json:"keepFence,omitempty"`
-	// WaitReplacement makes the manual provider wait for another actor to bring a new node up
-	// before the next is drained.
+	// WaitReplacement makes the manual provider wait for a user to bring up a new node before it drains the next one.
 	WaitReplacement bool `json:"waitReplacement,omitempty"`
 }
 
-// BlueGreenRequest is what a blue-green upgrade is asked for beside what all are.
+// BlueGreenRequest contains the settings that only a blue-green upgrade has.
 type BlueGreenRequest struct {
-	// Batch is how many nodes are drained before the next soak, 0 for none before they are deleted
+	// Batch is how many nodes are drained before the next soak. If it is 0, no node is drained before it is deleted
 	// (GKE G45, G46).
 	Batch int `json:"batch"`
-	// BatchSoak is the wait after each batch, Soak that before the outdated nodes are deleted (GKE
-	// G47, G49).
+	// BatchSoak is the wait after each batch. Soak is the wait before the outdated nodes are deleted (GKE G47, G49).
 	BatchSoak Duration `json:"batchSoak"`
 	Soak      Duration `json:"soak"`
 }
@@ -99,14 +94,14 @@ type BlueGreenRequest struct {
 // upgrades do (GKE G14). Its numbers are then those of each zone.
 func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy.Traits().TakesWidth }
 
-// RefusesBlocked reports whether an upgrade is not begun where a node could not be drained until a person
-// does something: it would fail there. The other strategies keep such nodes to their end.
+// RefusesBlocked reports whether an upgrade must not begin if a node cannot be drained until a person does something,
+// because it would fail there. The other strategies keep such nodes to the end.
 func (r *Request) RefusesBlocked() bool {
 	traits := r.Strategy.Traits()
 	return !traits.DeletesRest && !traits.Expires && r.OnTimeout == Fail
 }
 
-// IsRefilled reports whether new nodes are left to an autoscaler (GKE G70).
+// IsRefilled reports whether only an autoscaler adds new nodes (GKE G70).
 func (r *Request) IsRefilled() bool { return r.Strategy.Traits().ByAutoscaler }
 
 // IgnoresUnready reports whether the workload's pods need not become ready. Its kind may be written
@@ -115,7 +110,7 @@ func (r *Request) IgnoresUnready(name string) bool {
 	return slices.ContainsFunc(r.IgnoreUnready, func(ignored string) bool { return ignored == AllWorkloads || strings.EqualFold(ignored, name) })
 }
 
-// Policy is the part of the request that says which pods may be evicted.
+// Policy returns which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
 	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt, IgnoreWishes: r.Strategy.Traits().ByCloud}
 }
@@ -136,18 +131,16 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// setting is what a flag says in a request.
+// setting is a field of a request that a flag sets.
 type setting struct {
 	flag string
-	// value points to it in the request.
+	// value points to the field.
 	value any
-	// ofModel is one that each model has its own number of, untold one that DescribeDifferences
-	// leaves out.
+	// ofModel is true if each model has its own default for it. untold is true if DescribeDifferences leaves it out.
 	ofModel, untold bool
 }
 
-// listSettings lists what the flags say in the request. Those that only a blue-green upgrade has
-// come last.
+// listSettings returns the fields that flags set. Those that only a blue-green upgrade has come last.
 func (r *Request) listSettings() []setting {
 	all := []setting{
 		{flag: "strategy", value: &r.Strategy},
@@ -177,8 +170,8 @@ func (r *Request) listSettings() []setting {
 	return all
 }
 
-// WithSettings is the request with the settings of the other whose flags were given; what was left
-// open stays as it is. Another model brings its own numbers.
+// WithSettings returns the request with the other's settings for the given flags. All other settings stay unchanged,
+// except that a different model brings its own numbers.
 func (r Request) WithSettings(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
 	if r.BlueGreen != nil {
@@ -194,16 +187,16 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 	return r
 }
 
-// WithProtection is the request with how workloads are protected as in the other: that may change
-// while an upgrade is under way.
+// WithProtection returns the request with the other's settings for protecting workloads: these may change during an
+// upgrade.
 func (r Request) WithProtection(other Request) Request {
 	r.NoImplicitBudgets, r.IgnoreUnready, r.Move = other.NoImplicitBudgets, other.IgnoreUnready, other.Move
 	return r
 }
 
-// DescribeDifferences names the settings in which the other request departs from this one, as
-// flags, "" when there is none. What follows from the group's size at the time, and the run, is
-// left out, and so is what WithProtection changes at any time.
+// DescribeDifferences returns the settings in which the other request differs from this one, as flags; "" if there is
+// none. It leaves out the run, what depends on the group's current size, and the settings that WithProtection may
+// change.
 func (r *Request) DescribeDifferences(other Request) string {
 	var changed []string
 	mine, theirs := r.listSettings(), other.listSettings()
@@ -223,8 +216,8 @@ func (r *Request) DescribeDifferences(other Request) string {
 type Move string
 
 const (
-	// MoveByEviction evicts it: until its successor is ready the workload has no ready pod.
+	// MoveByEviction evicts the pod: until its successor is ready, the workload has no ready pod.
 	MoveByEviction Move = "evict"
-	// MoveBySurge restarts its Deployment, where that brings another up first.
+	// MoveBySurge restarts the pod's Deployment, if that starts another pod first.
 	MoveBySurge Move = "surge"
 )

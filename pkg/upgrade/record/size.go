@@ -14,32 +14,35 @@ import (
 )
 
 const (
-	// MostRecordBytes is how large the record may become, encoded as JSON. It is a ConfigMap, whose data has at most 1 MiB (Kubernetes,
-	// pkg/apis/core/validation, MaxSecretSize); the rest is for texts of errors, and for what else the ConfigMap has.
+	// MostRecordBytes is how large the record may become, encoded as JSON. It is stored in a ConfigMap, whose data has
+	// at most 1 MiB (Kubernetes, pkg/apis/core/validation, MaxSecretSize). The rest is for error texts, and for the
+	// other parts of the ConfigMap.
 	MostRecordBytes = 1<<20 - 64<<10
-	// spareBytes is what CheckRecordSize leaves for what it does not see: DaemonSets, and nodes that join during the upgrade.
+	// spareBytes is what CheckRecordSize reserves for what it cannot see: DaemonSets, and nodes that join during the
+	// upgrade.
 	spareBytes = 64 << 10
 	// MostReasonBytes is how long NodeRecord.Reason may be.
 	MostReasonBytes = 300
-	// nodeBytes is what a NodeRecord has at most beside its name, its texts and its lists.
+	// nodeBytes is the largest size of a NodeRecord without its name, its texts and its lists.
 	nodeBytes = 440
-	// goneBytes is the same of a GoneNode.
+	// goneBytes is the same for a GoneNode.
 	goneBytes = len(`{"name":,"zone":,"began":"2006-01-02T15:04:05+00:00","emptyAt":"2006-01-02T15:04:05+00:00","terminated":"2006-01-02T15:04:05+00:00","gone":"2006-01-02T15:04:05+00:00"},`)
-	// WorkloadBytes is the same of a WorkloadRecord.
+	// WorkloadBytes is the same for a WorkloadRecord.
 	WorkloadBytes = 260
 )
 
-// CheckRecordSize returns an error if the record of the upgrade could become larger than a ConfigMap may be, whatever happens to the
-// members. It asks before anything is touched: a record that cannot be written would end the upgrade in the middle of a drain.
+// CheckRecordSize returns an error if the record of the upgrade could become larger than a ConfigMap may be, whatever
+// happens to the members. It is checked before anything changes: a record that cannot be stored would stop the upgrade
+// in the middle of a drain.
 func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Member) error {
 	if !r.Strategy.Traits().Drains {
-		return nil // which start no node
+		return nil // the strategy starts no node
 	}
 	rest, outdated := Record{Request: *r}, []*nodegroup.Member{}
 	for i := range members {
 		if m := &members[i]; m.Outdated {
 			outdated = append(outdated, m)
-		} else { // the books know it by name, too
+		} else { // the ledger contains its name, too
 			rest.Unlabelled = append(rest.Unlabelled, m.Name(), m.Instance.ID)
 		}
 	}
@@ -47,11 +50,11 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	podsInDrain := sumOfLargest(measureAll(outdated, func(m *nodegroup.Member) int { return len(m.Pods) }), busy)
 	workloads := slices.Collect(maps.Values(SizeOfWorkloads(outdated)))
 	nodes := measureAll(outdated, r.MemberBytes)
-	// Of workloads mostWorkloads are kept, and those that have not recovered.
+	// The record keeps mostWorkloads workloads, and those that have not recovered.
 	size := EncodedBytes(rest) + sumOfLargest(measureAll(outdated, DrainBytes), busy) + sumOfLargest(workloads, mostWorkloads+podsInDrain)
-	if r.keepsNodes(group) { // a node that went takes less than it did before
+	if r.keepsNodes(group) { // a node takes less once it is gone
 		size += sumOfLargest(nodes, len(nodes))
-	} else { // new nodes that are given back are on record, too, and the last nodes that went
+	} else { // the record also has new nodes that are given back, and the last nodes that are gone
 		gone := measureAll(outdated, func(m *nodegroup.Member) int { return goneBytes + TextBytes(m.Name()) + TextBytes(m.Zone()) })
 		size += sumOfLargest(nodes, busy) + r.Surge*sumOfLargest(nodes, 1) + sumOfLargest(gone, MostGone)
 	}
@@ -68,13 +71,13 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	return fmt.Errorf("recording an upgrade of %d nodes: the record may take %d KiB, but a ConfigMap holds only %d KiB of it: %s", len(outdated), size>>10, (MostRecordBytes-spareBytes)>>10, remedy)
 }
 
-// keepsNodes reports whether nodes may stay on record until the end: those that blue-green keeps, those that are set aside, and those that
-// their owner or an autoscaler removes.
+// keepsNodes reports whether nodes may stay on record until the end: nodes that blue-green keeps, quarantined nodes,
+// and nodes that their owner or an autoscaler removes.
 func (r *Request) keepsNodes(group *nodegroup.Group) bool {
 	return r.Strategy.Traits().KeepsNodes || r.OnTimeout == Skip || !group.Can.Terminate
 }
 
-// MemberBytes returns how much the member takes of the record at most, without what drainBytes counts.
+// MemberBytes returns the largest size of the member in the record, without the lists that DrainBytes counts.
 func (r *Request) MemberBytes(m *nodegroup.Member) int {
 	n := NodeRecord{Instance: m.Instance.ID, Zone: m.Zone()}
 	if m.Node != nil {
@@ -83,7 +86,8 @@ func (r *Request) MemberBytes(m *nodegroup.Member) int {
 	return n.FixedBytes(m.Name(), r.ReasonBytes())
 }
 
-// ReasonBytes returns how much NodeRecord.Reason takes at most: an upgrade that fails at the first node that is not empty in time has none.
+// ReasonBytes returns the largest size of NodeRecord.Reason. It is 0 if the upgrade fails at the first node that is not
+// empty in time.
 func (r *Request) ReasonBytes() int {
 	if r.OnTimeout == Fail && r.BlueGreen == nil {
 		return 0
@@ -91,7 +95,8 @@ func (r *Request) ReasonBytes() int {
 	return MostReasonBytes
 }
 
-// FixedBytes returns how much the node takes of the record at most, without its lists and with so many bytes for the reason.
+// FixedBytes returns the largest size of the node in the record, without its lists and with reason bytes for the
+// reason.
 func (n NodeRecord) FixedBytes(name string, reason int) int {
 	size := nodeBytes + max(reason, TextBytes(n.Reason))
 	for _, text := range []string{name, string(n.UID), n.Instance, n.Zone} {
@@ -100,7 +105,7 @@ func (n NodeRecord) FixedBytes(name string, reason int) int {
 	return size
 }
 
-// ListBytes returns how much the lists of the node take.
+// ListBytes returns the size of the node's lists.
 func (n NodeRecord) ListBytes() int {
 	size := 0
 	for pod := range n.Blocked {
@@ -112,7 +117,7 @@ func (n NodeRecord) ListBytes() int {
 	return size
 }
 
-// DrainBytes returns how much the lists of a node in drain take at most: the pods that are blocked, and the addresses of all.
+// DrainBytes returns the largest size of the lists of a node in drain: the blocked pods, and the addresses of all pods.
 func DrainBytes(m *nodegroup.Member) int {
 	blocked, addresses := make([]int, 0, len(m.Pods)), 0
 	for _, pod := range m.Pods {
@@ -122,16 +127,16 @@ func DrainBytes(m *nodegroup.Member) int {
 	return addresses + sumOfLargest(blocked, MostBlocked)
 }
 
-// blockedBytes returns how much one pod takes in NodeRecord.Blocked: its name and a time.
+// blockedBytes returns the size of one pod in NodeRecord.Blocked: its name and a time.
 func blockedBytes(pod string) int {
 	return TextBytes(pod) + len(`"2006-01-02T15:04:05.999999999+00:00",`)
 }
 
-// SizeOfWorkloads returns how much the workloads of the members take at most, by name.
+// SizeOfWorkloads returns the largest size of each workload of the members, by name.
 func SizeOfWorkloads(members []*nodegroup.Member) map[string]int {
 	sizes, longest := map[string]int{}, 0
 	for _, m := range members {
-		longest = max(longest, TextBytes(m.Name())) // which may be a canary
+		longest = max(longest, TextBytes(m.Name())) // the node may be the workload's canary
 	}
 	for _, m := range members {
 		for _, pod := range m.Pods {
@@ -142,7 +147,7 @@ func SizeOfWorkloads(members []*nodegroup.Member) map[string]int {
 	return sizes
 }
 
-// sumOfLargest sums the largest of the numbers, of so many.
+// sumOfLargest returns the sum of the largest count numbers.
 func sumOfLargest(numbers []int, count int) int {
 	slices.SortFunc(numbers, func(a, b int) int { return cmp.Compare(b, a) })
 	total := 0
@@ -165,12 +170,12 @@ func measureAll(members []*nodegroup.Member, measure func(*nodegroup.Member) int
 func EncodedBytes(r Record) int {
 	text, err := json.Marshal(r)
 	if err != nil {
-		return MostRecordBytes // what cannot be encoded has no room
+		return MostRecordBytes // a record that cannot be encoded has no room
 	}
 	return len(text)
 }
 
-// TextBytes returns how much a text takes in JSON at most, with its quotes and a comma.
+// TextBytes returns the largest size of a text in JSON, with its quotes and a comma.
 func TextBytes(text string) int {
 	size := len(`"",`)
 	for _, r := range text {
@@ -200,13 +205,13 @@ func ShortenReason(text string) string {
 }
 
 const (
-	// LongBlocked is how long a pod has to be blocked for the record to tell since when.
+	// LongBlocked is how long a pod must be blocked before the record names it.
 	LongBlocked = time.Minute
-	// MostBlocked is how many pods of a node the record names for that; it counts the others.
+	// MostBlocked is how many blocked pods of a node the record names; it counts the others.
 	MostBlocked = 5
-	// MostUnhealthy is how many workloads the record names that have not recovered for as long.
+	// MostUnhealthy is how many workloads that have not recovered for as long the record names.
 	MostUnhealthy = 20
-	// MostBlockedOfGroup is how many pods the record names of a group that its own cloud upgrades.
+	// MostBlockedOfGroup is how many blocked pods the record names of a group that its own cloud upgrades.
 	MostBlockedOfGroup = 20
 )
 

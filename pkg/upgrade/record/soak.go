@@ -4,16 +4,16 @@ import (
 	"time"
 )
 
-// Soak is a wait in which users may see how the new nodes serve. It outlives processes: its end is
-// a time of day, on record before it begins.
+// Soak is a wait during which users may check how the new nodes serve. It outlives processes: its end is a time of day
+// that is stored before it begins.
 type Soak struct {
-	// Until is when the soak under way ends; zero when none is. Left is what was left of it when
-	// the upgrade was paused.
+	// Until is when the running soak ends; zero if none is running. Left is the time that was left when the upgrade was
+	// paused.
 	Until time.Time `json:"until,omitzero"`
 	Left  Duration  `json:"left,omitzero"`
-	// Spent is how long all soaks take, with the one under way.
+	// Spent is how long all soaks take together, including the running one.
 	Spent Duration `json:"spent,omitzero"`
-	// Batches are the nodes, in number, whose batch has soaked.
+	// Batches is the number of nodes whose batches have soaked.
 	Batches int `json:"batches,omitempty"`
 }
 
@@ -24,7 +24,7 @@ func (s *Soak) PauseAt(now time.Time) {
 	}
 }
 
-// CompleteAt ends a soak under way (GKE G52).
+// CompleteAt ends a running soak (GKE G52).
 func (s *Soak) CompleteAt(now time.Time) {
 	if s.Until.After(now) {
 		s.Until = now

@@ -9,18 +9,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Retried is a request that is tried again and again; the zero value is none.
+// Retried is a request that is tried repeatedly; the zero value is none.
 type Retried struct {
-	// Action is the request in words, Detail the last answer to it.
+	// Action describes the request, Detail is the last answer to it.
 	Action string `json:"action"`
 	Detail string `json:"detail"`
-	// Since is when it was asked for first.
+	// Since is when the request was first made.
 	Since time.Time `json:"since"`
-	// More counts the other requests that are tried again.
+	// More counts the other requests that are tried repeatedly.
 	More int `json:"more,omitempty"`
 }
 
-// String says it to a person.
+// String returns the request in one line.
 func (r Retried) String() string {
 	text := "to " + r.Action + ": " + r.Detail
 	if r.More > 0 {
@@ -29,17 +29,17 @@ func (r Retried) String() string {
 	return text
 }
 
-// Status is a group's upgrade at one moment.
+// Status is the state of a group's upgrade at one moment.
 type Status struct {
-	// Group is the name of the node group, and Phase the phase of its upgrade.
+	// Group is the name of the node group. Phase is the phase of its upgrade.
 	Group string `json:"group"`
 	Phase Phase  `json:"phase"`
-	// Manager is who replaces the nodes where that is the group's own cloud: "EKS".
+	// Manager is the service that replaces the nodes, such as "EKS"; it is left out if this tool does.
 	Manager string `json:"manager,omitempty"`
-	// Back tells that this is the way back of an upgrade that was rolled back.
+	// Back is true if this is a rollback.
 	Back bool `json:"back,omitempty"`
-	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or drained where their owner
-	// replaces them. Drained counts those of Replaced that are drained and not known to be replaced.
+	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or are drained and
+	// left for their owner to replace. Drained counts those of Replaced that are drained and not known to be replaced.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
 	Drained  int `json:"drained,omitempty"`
@@ -49,19 +49,19 @@ type Status struct {
 	Since time.Time `json:"since,omitzero"`
 	// GroupCounts is nil if the group was not read. Its fields are left out then.
 	*GroupCounts
-	// Owed is how many nodes of ours the group still has.
+	// Owed is how many nodes the upgrade added and has not given back.
 	Owed int `json:"owed"`
 	// Zones counts the nodes of each zone, as a text.
 	Zones string `json:"zones,omitempty"`
 	// Nodes are sorted by Name.
 	Nodes []NodeStatus `json:"nodes,omitempty"`
-	// Waiting says what the upgrade waits for.
+	// Waiting is what the upgrade waits for.
 	Waiting string `json:"waiting,omitempty"`
-	// Retried is the request that has been tried in vain for longest.
+	// Retried is the request that has been tried for longest without effect.
 	Retried Retried `json:"retried,omitzero"`
-	// Unhealthy are the workloads that do not recover, by Name: no further node is started.
+	// Unhealthy are the workloads that do not recover, by Name. No further node is started while there are any.
 	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
-	// Note says what is done in another way than planned, and why.
+	// Note is what the upgrade does differently from the plan, and why.
 	Note string `json:"note,omitempty"`
 }
 
@@ -85,7 +85,7 @@ func (s *Status) Counted() GroupCounts {
 	return *s.GroupCounts
 }
 
-// NodeStatus is one outdated or just replaced node.
+// NodeStatus is the status of an outdated or recently replaced node.
 type NodeStatus struct {
 	// Name is the name of the node, and Zone its zone.
 	Name string `json:"name"`
@@ -94,12 +94,12 @@ type NodeStatus struct {
 	State NodeState `json:"state"`
 	// Batch is the number of its batch, from 1; it is left out for a node that was not started.
 	Batch int `json:"batch,omitempty"`
-	// Pods counts those that must still leave, Staying those that go down with the node; both only
-	// once the node was started.
+	// Pods counts the pods that must still leave. Staying counts those that end together with the node. Both are
+	// counted only once the node was started.
 	Pods    int `json:"pods"`
 	Staying int `json:"staying"`
-	// Silent says since when the kubelet of a started node has not reported and what to do, "" where it
-	// has: what is to end there does not.
+	// Silent is since when the kubelet of a started node has not reported, and what to do; "" if it reports. Until it
+	// does, pods on the node do not end.
 	Silent string `json:"silent,omitempty"`
 }
 
@@ -112,27 +112,26 @@ func (s *Status) FindNode(name string) (NodeStatus, bool) {
 	return s.Nodes[i], true
 }
 
-// Unhealthy is a workload that has fewer ready pods than it should have, and a pod that is late in
-// making up for it, or was never created; or one whose last ready pod has to leave while no other can
-// become ready.
+// Unhealthy is a workload that has fewer ready pods than it should have, because a pod is late or was never created. It
+// may also be a workload whose last ready pod must leave although no other pod can become ready.
 type Unhealthy struct {
 	Workload drain.Workload `json:"-"`
-	// Name is the workload's, NAMESPACE/KIND/NAME.
+	// Name is the workload, NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
-	// Pod is the late pod's name, "" for one that is not there; Node is where it is, "" where no node
-	// takes it. Why says what it waits for.
+	// Pod is the name of the late pod; "" if it does not exist. Node is its node; "" if no node takes it. Why is what
+	// it waits for.
 	Pod  string `json:"pod,omitempty"`
 	Node string `json:"node,omitempty"`
 	Why  string `json:"why"`
-	// Ready counts the workload's ready pods, Before those that were before the upgrade, less what
-	// its owner scaled away since.
+	// Ready counts the workload's ready pods. Before counts its ready pods before the upgrade, without those that its
+	// owner scaled away since.
 	Ready  int `json:"ready"`
 	Before int `json:"before"`
 	// Since is when the workload was first seen to lack pods.
 	Since time.Time `json:"since"`
 }
 
-// String says it in one line.
+// String returns the workload, the pod and the reason in one line.
 func (u Unhealthy) String() string {
 	if u.Pod == "" {
 		return fmt.Sprintf("%s (%d of %d ready): %s", u.Name, u.Ready, u.Before, u.Why)

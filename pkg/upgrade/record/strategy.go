@@ -10,21 +10,22 @@ type Strategy string
 const (
 	// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
 	Surge Strategy = "surge"
-	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
-	// soak is over (GKE G40).
+	// BlueGreen adds a node for each outdated one, drains the outdated nodes in batches, and keeps them until a soak is
+	// over (GKE G40).
 	BlueGreen Strategy = "blue-green"
-	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what
-	// is left; an autoscaler brings up new ones for pods that wait (GKE G70).
+	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains the remaining nodes. An
+	// autoscaler adds new nodes for Pending pods (GKE G70).
 	AutoscaledBlueGreen Strategy = "autoscaled-blue-green"
-	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
-	// themselves within a week (GKE G90).
+	// ShortLived points the group at the wanted revision and waits for its nodes to end by themselves within a week
+	// (GKE G90).
 	ShortLived Strategy = "short-lived"
-	// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined,
-	// followed and explained. Nothing is written to nodes or pods.
+	// Delegated lets the group's own cloud replace the nodes. The upgrade begins or joins the cloud's operation,
+	// follows it, and explains it. It writes nothing to nodes or pods.
 	Delegated Strategy = "delegated"
 )
 
-// Traits are what a strategy does. No other code asks for its name, but to advise or to compare.
+// Traits are the properties of a strategy. No other code asks for a strategy's name, except to give advice or to
+// compare.
 type Traits struct {
 	// Drains is true if this tool drains the outdated nodes, ByCloud if the group's own cloud replaces them, and
 	// Expires if they end by themselves with their pods.
@@ -33,17 +34,17 @@ type Traits struct {
 	ByAutoscaler bool
 	// TakesWidth is true if the user says how many nodes are added first, and how many are replaced at once.
 	TakesWidth bool
-	// DeletesRest is true if pods that are left when the time is over are deleted in the end, whatever --on-timeout
-	// says (GKE G53, G75).
+	// DeletesRest is true if pods that are left when the drain timeout is over are finally deleted, whatever
+	// --on-timeout says (GKE G53, G75).
 	DeletesRest bool
 	// KeepsNodes is true if nodes stay on record after their drain.
 	KeepsNodes bool
 }
 
-// strategyRow is what is known of a strategy without its phases.
+// strategyRow contains what is known about a strategy, except its phases.
 type strategyRow struct {
 	name Strategy
-	// version is the oldest form of Record that knows the strategy, so that older programs may continue the upgrade.
+	// version is the oldest record version that knows the strategy, so that older programs may continue the upgrade.
 	version int
 	traits  Traits
 }
@@ -59,19 +60,19 @@ func strategyRows() []strategyRow {
 	}
 }
 
-// findRow returns the row of the strategy, that of Surge for "" and for one that is not known.
+// findRow returns the row of the strategy. It returns the row of Surge for "" and for unknown strategies.
 func (s Strategy) findRow() strategyRow {
 	rows := strategyRows()
 	return rows[max(0, slices.IndexFunc(rows, func(r strategyRow) bool { return r.name == s }))]
 }
 
-// Known returns the strategy itself, Surge for "" and for one that is not known.
+// Known returns the strategy itself, or Surge for "" and for unknown strategies.
 func (s Strategy) Known() Strategy { return s.findRow().name }
 
-// RecordVersion returns the oldest form of Record that knows the strategy.
+// RecordVersion returns the oldest record version that knows the strategy.
 func (s Strategy) RecordVersion() int { return s.findRow().version }
 
-// Traits returns what the strategy does, for "" and one that is not known what Surge does.
+// Traits returns the strategy's properties. It returns those of Surge for "" and for unknown strategies.
 func (s Strategy) Traits() Traits { return s.findRow().traits }
 
 // Strategies returns the names of all strategies, Surge first.

@@ -9,47 +9,44 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// OwnsFence reports whether this run, or an earlier one of the group that is over, fenced the
-// member's node.
+// OwnsFence reports whether this run, or an earlier run of the group that is over, fenced the member's node.
 func (r *Record) OwnsFence(m *nodegroup.Member) bool {
 	run := m.FencedBy()
 	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
 }
 
-// Releasing returns the record of an upgrade that is over as it is opened once more, only to
-// release nodes that became current since.
+// Releasing returns the record of a finished upgrade, opened again only to release nodes that became current since.
 func (r *Record) Releasing(wanted nodegroup.Revision) Record {
 	c := r.Reopened()
 	c.Target, c.Phase = wanted, PhaseScaleDown
 	return c
 }
 
-// Verb is what a person asks of an upgrade, from whichever machine (GKE G25, G28).
+// Verb is what a user asks of an upgrade, from any machine (GKE G25, G28).
 type Verb string
 
 const (
-	// VerbPause lets the nodes that were started finish and begins no other.
+	// VerbPause starts no further node; started nodes are finished.
 	VerbPause Verb = "pause"
 	// VerbRollback takes a partially upgraded group back to the revision it had before.
 	VerbRollback Verb = "rollback"
 	// VerbComplete ends a soak before its time.
 	VerbComplete Verb = "complete"
-	// VerbAbort undoes what is ours and forgets the upgrade.
+	// VerbAbort undoes what the upgrade changed and forgets the upgrade.
 	VerbAbort Verb = "abort"
 )
 
-// Asked is a verb that another actor left for the holder of the upgrade; its zero value asks
-// nothing.
+// Asked is a user's pending request for a running upgrade. The zero value means none.
 type Asked struct {
 	Verb Verb `json:"verb"`
-	// Run is the upgrade that is meant: a verb for another one is not obeyed.
+	// Run is the upgrade that the user meant: a request for another one is ignored.
 	Run string `json:"run"`
-	// By and At say who asked and when, for people.
+	// By and At are who asked and when, for people.
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 }
 
-// DescribeObject is what the verb is about, as in "the strategy has no ...".
+// DescribeObject returns the object of the verb, as in "the strategy has no ...".
 func (v Verb) DescribeObject() string {
 	if v == VerbComplete {
 		return "soak to end"
@@ -57,8 +54,8 @@ func (v Verb) DescribeObject() string {
 	return string(v)
 }
 
-// Undoing is the verb that continues where the record stopped: VerbAbort or VerbRollback where one
-// is under way or was stopped, "" where the upgrade itself is.
+// Undoing returns the verb that continues a stopped or running undo: VerbAbort or VerbRollback. It returns "" if the
+// upgrade itself would continue.
 func (r *Record) Undoing() Verb {
 	switch {
 	case !r.IsResumable():
@@ -71,8 +68,7 @@ func (r *Record) Undoing() Verb {
 	return ""
 }
 
-// Retargeted is the record of an upgrade whose target moved, which continues to the target as it is
-// by now.
+// Retargeted returns the record of an upgrade that continues to a new target, because the target moved.
 func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	c := r.Clone()
 	moved := to.ID != c.Target.ID
@@ -87,8 +83,8 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	return c
 }
 
-// ForgetProofs forgets which workloads are known to come up on current nodes: other nodes are from
-// now on.
+// ForgetProofs forgets which workloads are known to start on current nodes, because other nodes are current from now
+// on.
 func (r *Record) ForgetProofs() {
 	r.Workloads = maps.Clone(r.Workloads)
 	for name, w := range r.Workloads {
@@ -97,8 +93,8 @@ func (r *Record) ForgetProofs() {
 	}
 }
 
-// Aborting is the record of an upgrade that is being undone: what is ours is taken away, and
-// nothing of it is continued.
+// Aborting returns the record of an upgrade that is being aborted: what it changed is undone, and nothing of it
+// continues.
 func (r *Record) Aborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
@@ -107,7 +103,7 @@ func (r *Record) Aborting() Record {
 	return c
 }
 
-// OriginalRevision is the revision the group pointed at before us.
+// OriginalRevision returns the revision that the group pointed at before the upgrade.
 func (r *Record) OriginalRevision() nodegroup.Revision {
 	if r.Pointed.ID != "" {
 		return r.Pointed
@@ -121,7 +117,7 @@ func (r *Record) HasSet(revision string) bool {
 	return slices.Contains(r.SetTo, revision) || (r.Request.To != "" && revision == r.Target.ID)
 }
 
-// OriginallyPointed notes that another actor pointed the group at the revision. Pointed is empty where Previous is that one.
+// OriginallyPointed records that a user pointed the group at the revision. Pointed stays empty if that is Previous.
 func (r *Record) OriginallyPointed(at nodegroup.Revision) {
 	if r.Pointed = at; at.ID == r.Previous.ID {
 		r.Pointed = nodegroup.Revision{}
@@ -141,10 +137,10 @@ func (r *Record) DropStarted(keep func(NodeRecord) bool) {
 	}
 }
 
-// PausedByRequest tells a pause that was asked for from one that the upgrade met with.
+// PausedByRequest reports whether a user asked for the pause; the upgrade can also pause for its own reasons.
 func PausedByRequest(r *Record) bool { return r.Result == Paused && r.PausedBy != "" }
 
-// MarkPaused is the record of an upgrade that no process carries out, as a user pauses it.
+// MarkPaused returns the record, paused by a user, of an upgrade that no process carries out.
 func MarkPaused(r *Record, group, by string, now time.Time) Record {
 	c := r.Clone()
 	c.Result, c.PausedBy, c.Message, c.Ended = Paused, by, "", now.UTC().Truncate(time.Second)
@@ -153,7 +149,7 @@ func MarkPaused(r *Record, group, by string, now time.Time) Record {
 	return c
 }
 
-// PauseMessage says who or what paused the upgrade, and how it is continued.
+// PauseMessage returns who or what paused the upgrade, and how to continue it.
 func PauseMessage(r *Record, group string) string {
 	if r.Message != "" {
 		return r.Message
@@ -161,13 +157,13 @@ func PauseMessage(r *Record, group string) string {
 	return DescribePause(r.PausedBy, group)
 }
 
-// DescribePause says who paused the upgrade of the group, and the command that continues it.
+// DescribePause returns who paused the upgrade of the group, and the command that continues it.
 func DescribePause(by, group string) string {
 	return fmt.Sprintf("paused by %s: run %s to continue", by, nodegroup.Command("resume", group))
 }
 
-// GroupsToReport are the groups that a status without a name can be about: the only one with a
-// record, or those with an upgrade under way; sorted.
+// GroupsToReport returns the sorted groups that a status without a group name reports: the only one with a record, or
+// those with a running upgrade.
 func GroupsToReport(records map[string]Record) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
@@ -178,14 +174,14 @@ func GroupsToReport(records map[string]Record) []string {
 	return names
 }
 
-// HasFailedOperation reports whether the cloud's operation is over without having reached its goal:
-// the next one may be another.
+// HasFailedOperation reports whether the cloud's operation has ended without reaching its goal: resuming may begin
+// another operation.
 func (r *Record) HasFailedOperation() bool {
 	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
 }
 
-// CheckReplan returns an error where an upgrade under way may not continue with the strategy, or to
-// a target that moved: both colours of a blue-green upgrade are there already.
+// CheckReplan returns an error if a running upgrade may not continue with the strategy, or to a target that moved. A
+// blue-green upgrade may not, because both its old and its new nodes exist already.
 func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
 	case strategy != r.Request.Strategy:

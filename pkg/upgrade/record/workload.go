@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// mostWorkloads is of how many workloads it is kept by name what the upgrade cost them: each takes
-// some 100 bytes of the record, which is written twice for each node.
+// mostWorkloads is for how many workloads the record keeps by name what the upgrade cost them. Each takes about 100
+// bytes of the record, which is written twice for each node.
 const mostWorkloads = 500
 
-// OtherWorkloads is the name under which the others are summed up that have recovered: those that
-// were noticed least.
+// OtherWorkloads is the name under which recovered workloads with the least impact are summed up.
 const OtherWorkloads = "others"
 
-// WorkloadRecord is what is known of a workload whose pods left nodes.
+// WorkloadRecord is what is known about a workload whose pods left nodes.
 type WorkloadRecord struct {
-	// Ready counts the pods that served before the first of them left (drain.Replicas.CountServing), less
-	// what its owner scaled away since.
+	// Ready counts the pods that served before the first of them left (drain.Replicas.CountServing), without those that
+	// its owner scaled away since.
 	Ready int `json:"ready,omitempty"`
 	// Scaled counts the ready pods that the owner removed by scaling down. The upgrade expects them again if
 	// the owner scales up again.
 	Scaled int `json:"scaled,omitempty"`
-	// Unready counts the pods that it had at that time and that were not ready.
+	// Unready counts the pods that were not ready at that time.
 	Unready int `json:"unready,omitempty"`
-	// Proven is true once one of its pods became ready on a node that stays. Until then its pods
-	// leave one node only, Canary.
+	// Proven is true once one of its pods became ready on a node that stays. Until then its pods leave only one node:
+	// Canary.
 	Proven bool   `json:"proven,omitempty"`
 	Canary string `json:"canary,omitempty"`
-	// Usual is how long its pods take to become ready, as it was first known; 0 for not known.
+	// Usual is how long its pods take to become ready, as first determined; 0 if unknown.
 	Usual Duration `json:"usual,omitzero"`
 	Impact
 }
@@ -53,28 +52,27 @@ func (w WorkloadRecord) WithScale(replicas int) WorkloadRecord {
 	return w
 }
 
-// WithScaledBack returns the record with so many of the pods expected again that were scaled away.
+// WithScaledBack returns the record with that many of the scaled-away pods expected again.
 func (w WorkloadRecord) WithScaledBack(pods int) WorkloadRecord {
 	back := max(0, min(w.Scaled, pods))
 	w.Ready, w.Scaled = w.Ready+back, w.Scaled-back
 	return w
 }
 
-// Impact is what an upgrade cost a workload, as its holders saw it.
+// Impact is what an upgrade cost a workload, as its users noticed it.
 type Impact struct {
 	// Evictions counts the pods that were evicted.
 	Evictions int `json:"evictions,omitempty"`
-	// Below is for how long the workload had fewer ready pods than before the upgrade, None for how
-	// long it had none.
+	// Below is how long the workload had fewer ready pods than before the upgrade. None is how long it had no ready
+	// pod.
 	Below Duration `json:"below,omitzero"`
 	None  Duration `json:"none,omitzero"`
-	// Lacks is how many ready pods fewer than before it had when it was looked at last; Out tells
-	// that it had none.
+	// Lacks is how many fewer ready pods than before it had when last examined. Out is true if it had none.
 	Lacks int  `json:"lacks,omitempty"`
 	Out   bool `json:"out,omitempty"`
 }
 
-// AddTime adds a time in which the workload had fewer ready pods than before, or none.
+// AddTime adds a time during which the workload had fewer ready pods than before, or none.
 func (i *Impact) AddTime(lasted time.Duration, none bool) {
 	if i.Below.Duration += lasted; none {
 		i.None.Duration += lasted
@@ -88,13 +86,13 @@ type WorkloadImpact struct {
 	Impact
 }
 
-// CompareImpacts puts those first that users have noticed more.
+// CompareImpacts orders the impacts that users noticed most first.
 func CompareImpacts(a, b WorkloadImpact) int {
 	return cmp.Or(compareTruth(a.Out, b.Out), cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
 		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
 }
 
-// compareTruth puts what is true first.
+// compareTruth orders true before false.
 func compareTruth(a, b bool) int {
 	switch {
 	case a == b:
@@ -106,8 +104,8 @@ func compareTruth(a, b bool) int {
 	}
 }
 
-// SumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
-// have recovered, to OtherWorkloads: their evictions, and the longest of their times.
+// SumUpOthers keeps mostWorkloads workloads by name. Of the recovered ones, it adds those with the least impact to
+// OtherWorkloads: the sum of their evictions, and the longest of their times.
 func SumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, WorkloadRecord) bool) {
 	if len(workloads) <= mostWorkloads {
 		return
