@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// newAutoscaled is the autoscaled blue-green upgrade of a group, which waits for three days before it drains.
+// newAutoscaled returns the autoscaled blue-green upgrade of a group. It waits for three days before it drains.
 func newAutoscaled(t *testing.T, members ...nodegroup.Member) *scene {
 	t.Helper()
 	s := newScene(t, members...)
@@ -43,15 +43,16 @@ func TestAutoscaledMakesRoom(t *testing.T) {
 	}
 	s.do(step.Actions...)
 	s.until(record.PhaseWait)
-	s.Group.Desired = 4 // the autoscaler has brought one up
+	s.Group.Desired = 4 // the autoscaler has added a node
 	s.pass(time.Hour)
 	if step = s.next(); len(step.Actions) > 0 {
 		t.Errorf("it does %v", step.Actions)
 	}
 }
 
-// TestAutoscaledOwesNothing: the group gets no node for one that was removed. The autoscaler decides whether it is made up for (G70).
-func TestAutoscaledOwesNothing(t *testing.T) {
+// TestAutoscaledLaunchesNoReplacement: the upgrade launches no replacement for a removed node. The autoscaler decides whether one
+// is needed (G70).
+func TestAutoscaledLaunchesNoReplacement(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"))
 	s.until(record.PhaseWait)
 	s.rest()
@@ -65,7 +66,7 @@ func TestAutoscaledOwesNothing(t *testing.T) {
 	}
 }
 
-// G80: without an autoscaler nothing is begun, and the error names what is missing.
+// G80: without an autoscaler the upgrade does not begin, and the error names what is missing.
 func TestAutoscaledSettings(t *testing.T) {
 	eight, minute := 8*24*time.Hour, time.Minute
 	cases := map[string]struct {
@@ -99,7 +100,8 @@ func TestAutoscaledSettings(t *testing.T) {
 	}
 }
 
-// G72, G73: idle nodes go while it waits, unless a pod asks that they stay or the group is at its minimum.
+// G72, G73: idle nodes are removed during the wait, unless a pod asks autoscalers to keep them or the group is at its
+// minimum.
 func TestAutoscaledRemovesIdleNodes(t *testing.T) {
 	cases := map[string]struct {
 		pods    []*corev1.Pod
@@ -134,8 +136,8 @@ func TestAutoscaledRemovesIdleNodes(t *testing.T) {
 	}
 }
 
-// G72: a node that gets a pod before its machine is ended is left alone.
-func TestAutoscaledLeavesNodeThatIsIdleNoMore(t *testing.T) {
+// G72: a node that gets a pod before its machine is terminated is left alone.
+func TestAutoscaledKeepsNodeThatGetsAPod(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"))
 	s.until(record.PhaseWait)
 	s.rest()
@@ -149,13 +151,14 @@ func TestAutoscaledLeavesNodeThatIsIdleNoMore(t *testing.T) {
 	}
 }
 
-// G73, G74: a node that was idle and may no longer be removed, because another went and the group is at its minimum, is waited for.
+// G73, G74: an idle node may no longer be removed, because another process removed a node and the group is at its
+// minimum. The upgrade waits for it.
 func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1"), old("old-b-1"))
 	s.Group.Min, s.Request.Settle = 1, duration(time.Minute)
 	s.until(record.PhaseWait)
 	s.rest()
-	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler took it
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler removes it
 	s.Group.Desired = 1
 	s.pass(time.Second)
 	if step := s.rest(); step.Record.Phase != record.PhaseWait || len(step.Record.Nodes) > 0 {
@@ -163,7 +166,7 @@ func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
 	}
 }
 
-// G74: when autoscalers have removed all outdated nodes, the wait is over; they count as replaced.
+// G74: the wait ends when autoscalers have removed all outdated nodes. These nodes count as replaced.
 func TestAutoscaledEndsEarly(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
 	s.until(record.PhaseWait)
@@ -181,7 +184,7 @@ func TestAutoscaledEndsEarly(t *testing.T) {
 	}
 }
 
-// G81: autoscalers are kept from outdated nodes while these are drained, and not while it waits (G72).
+// G81: autoscalers are kept from outdated nodes while these are drained, but not during the wait (G72).
 func TestAutoscaledHoldsNodes(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), current("cur-b-1"))
 	held := func(name string) bool { return s.at(name).IsHeld() }
@@ -213,7 +216,7 @@ func TestAutoscaledDrainsTwenty(t *testing.T) {
 	}
 }
 
-// G75: pods keep their own grace period up to a day, those that are deleted and those that were evicted.
+// G75: pods keep their own grace period up to a day, whether they are deleted or were evicted.
 func TestAutoscaledCapsGrace(t *testing.T) {
 	two, day := int64(48*3600), int64(24*3600)
 	late := build.Pod("slow-0")
@@ -237,7 +240,7 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 		t.Fatalf("it is deleted with a grace period of %ds", deleted.Grace)
 	}
 	s.do(deleted)
-	ends := s.Now.Add(47 * time.Hour) // it was evicted with its own
+	ends := s.Now.Add(47 * time.Hour) // it was evicted with its own grace period
 	late.DeletionTimestamp.Time, late.DeletionGracePeriodSeconds = ends, &two
 	s.pass(23*time.Hour - time.Second)
 	if step := s.rest(); step.Record.Nodes["old-a-1"].State != record.NodeForcing {
@@ -249,8 +252,8 @@ func TestAutoscaledCapsGrace(t *testing.T) {
 	}
 }
 
-// G78: there is no way back, and the error says so.
-func TestAutoscaledHasNoWayBack(t *testing.T) {
+// G78: a rollback is impossible, and the error says so.
+func TestAutoscaledHasNoRollback(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.until(record.PhaseWait)
 	_, err := upgrade.WayBack(&s.Record)
@@ -260,7 +263,7 @@ func TestAutoscaledHasNoWayBack(t *testing.T) {
 	}
 }
 
-// A record that is gone is made again: nothing is owed for what the autoscaler did, and the wait begins again.
+// A lost record is rebuilt. Nodes that the autoscaler added are not given back, and the wait begins again.
 func TestAutoscaledRebuilt(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
 	s.until(record.PhaseWait)
@@ -288,7 +291,7 @@ func TestAutoscaledRebuilt(t *testing.T) {
 	}
 }
 
-// A target that moved is not followed: the nodes that are new would be outdated.
+// The upgrade does not follow a target that moved: the new nodes would be outdated.
 func TestAutoscaledKeepsTarget(t *testing.T) {
 	rec := record.Record{Request: record.Request{Group: "workers", Strategy: record.AutoscaledBlueGreen}, Target: revisionOf("2")}
 	err := rec.CheckReplan(record.AutoscaledBlueGreen, true)
@@ -297,8 +300,8 @@ func TestAutoscaledKeepsTarget(t *testing.T) {
 	}
 }
 
-// G72, G74: the same command looks at the group before the wait is over, and leaves again.
-func TestAutoscaledLooksInWhileItWaits(t *testing.T) {
+// G72, G74: the same command checks the group before the wait is over, and exits again.
+func TestAutoscaledChecksDuringTheWait(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")))
 	s.Stay = false
 	s.until(record.PhaseWait)

@@ -18,8 +18,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// largeWorld is a group of outdated nodes in the middle of its upgrade: so many in flight, each
-// with so many pods, under one budget for each hundred nodes.
+// largeWorld returns a group of outdated nodes in the middle of its upgrade. inFlight nodes are in flight, each node
+// has that many pods, and there is one budget per hundred nodes.
 func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	tb.Helper()
 	members := make([]nodegroup.Member, 0, nodes)
@@ -58,8 +58,8 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	return s.World
 }
 
-// BenchmarkNext is one step of a large upgrade. full has all of its window in flight; refill has
-// room in it, so that the next nodes are chosen too.
+// BenchmarkNext measures one step of a large upgrade. In full the whole window is in flight. In refill the window has
+// room, so the next nodes are chosen too.
 func BenchmarkNext(b *testing.B) {
 	for name, inFlight := range map[string]int{"full": 20, "refill": 19} {
 		b.Run(name, func(b *testing.B) {
@@ -79,7 +79,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// Next only looks: the world is the same after it.
+// Next does not change the world.
 func TestNextChangesNothing(t *testing.T) {
 	w, untouched := largeWorld(t, 200, 5, 3), largeWorld(t, 200, 5, 3)
 	w.Record.Request.Window, untouched.Record.Request.Window = 9, 9

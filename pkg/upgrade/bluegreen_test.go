@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// newBlueGreen is the blue-green upgrade of three nodes, which is to soak for two hours.
+// newBlueGreen returns the blue-green upgrade of three nodes, with a soak of two hours.
 func newBlueGreen(t *testing.T, batch int) *driver {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
@@ -28,7 +28,7 @@ func newBlueGreen(t *testing.T, batch int) *driver {
 	})
 }
 
-// deleting is the world in which the soak has just ended.
+// deleting returns the world in which the soak has just ended.
 func deleting(t *testing.T) upgrade.World {
 	t.Helper()
 	d := newBlueGreen(t, 3)
@@ -51,10 +51,10 @@ func memberOf(t *testing.T, w *upgrade.World, name string) *nodegroup.Member {
 	return nil
 }
 
-// G41: an outdated node that joined after the upgrade was asked for gets a new one beside it, too.
+// G41: an outdated node that joins after the upgrade was requested also gets a new node beside it.
 func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
 	d := newBlueGreen(t, 1)
-	d.req.Surge = 2 // there were two of them then
+	d.req.Surge = 2 // there were two outdated nodes then
 	before := d.cluster.World(d.req).Group.Desired
 	most := 0
 	d.watch = func(w upgrade.World, _ upgrade.Step) { most = max(most, w.Group.Desired) }
@@ -64,7 +64,7 @@ func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
 	}
 }
 
-// G41: the same of a node that turns out to be outdated when the new ones are there and others are drained.
+// G41: the same for a node that turns out to be outdated when the new nodes exist and others are drained.
 func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
 	d := newBlueGreen(t, 1)
 	d.req.Surge = 2
@@ -86,7 +86,7 @@ func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
 	}
 }
 
-// A node that another actor made schedulable during the soak is for a person to decide about: the same command fences it again.
+// A person must decide about a node that a user made schedulable during the soak. The same command fences it again.
 func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 	w := deleting(t)
 	m := memberOf(t, &w, "old-a-1")
@@ -104,7 +104,7 @@ func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 	}
 }
 
-// An instance that another actor protected during the soak is not deleted.
+// An instance that a user protected during the soak is not deleted.
 func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 	w := deleting(t)
 	memberOf(t, &w, "old-a-1").Instance.Protected = true
@@ -113,17 +113,17 @@ func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 	}
 }
 
-// G56: there is no way back once outdated nodes are deleted.
-func TestNoWayBackWhileOutdatedNodesAreDeleted(t *testing.T) {
+// G56: a rollback is impossible once outdated nodes are deleted.
+func TestNoRollbackWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
 	if _, err := upgrade.WayBack(&w.Record); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
 		t.Errorf("got error %v", err)
 	}
 }
 
-// TestSoakIsForWorkloadsThatAreWhole: while a workload does not come up on the new nodes, the process stays in the soak to stop the
-// upgrade, and no outdated node is deleted.
-func TestSoakIsForWorkloadsThatAreWhole(t *testing.T) {
+// TestSoakWaitsForUnhealthyWorkloads: while a workload does not recover on the new nodes, the process stays in the soak
+// to stop the upgrade, and no outdated node is deleted.
+func TestSoakWaitsForUnhealthyWorkloads(t *testing.T) {
 	for name, c := range map[string]struct {
 		soak time.Duration
 		wait bool
@@ -150,8 +150,8 @@ func TestSoakIsForWorkloadsThatAreWhole(t *testing.T) {
 	}
 }
 
-// TestSoakIsLeftWhereAgentsWereBroken: pods of a DaemonSet that were not ready before are not waited for.
-func TestSoakIsLeftWhereAgentsWereBroken(t *testing.T) {
+// TestSoakIgnoresAgentsThatWereBroken: the upgrade does not wait for pods of a DaemonSet that were not ready before.
+func TestSoakIgnoresAgentsThatWereBroken(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: true, pointed: "1"}.spec()
 	addWorkload(&spec, "agent", "DaemonSet", 3, -1)
 	for _, pod := range spec.Pods {
@@ -165,8 +165,8 @@ func TestSoakIsLeftWhereAgentsWereBroken(t *testing.T) {
 	}
 }
 
-// G56: the way back out of a soak does not wait for its end.
-func TestWayBackOutOfSoakDoesNotWait(t *testing.T) {
+// G56: a rollback during a soak does not wait for its end.
+func TestRollbackFromSoakDoesNotWait(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.leave = true
 	d.run(time.Time{})
@@ -181,7 +181,7 @@ func TestWayBackOutOfSoakDoesNotWait(t *testing.T) {
 	}
 }
 
-// G54: a pause of an upgrade that nobody carries out keeps what is left of its soak, too.
+// G54: pausing an upgrade that no process carries out also keeps the time that is left of its soak.
 func TestPauseWhileNobodyWaits(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.leave = true
@@ -197,7 +197,7 @@ func TestPauseWhileNobodyWaits(t *testing.T) {
 	}
 }
 
-// G52: a soak that was paused is completed at once, whatever was left of it.
+// G52: a paused soak can be completed at once, whatever time is left of it.
 func TestCompletePausedSoak(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.run(start.Add(time.Hour))
@@ -211,7 +211,7 @@ func TestCompletePausedSoak(t *testing.T) {
 	}
 }
 
-// G49: a soak that is over does not begin again because a node is given back to autoscalers late.
+// G49: a finished soak does not begin again because a node is given back to autoscalers late.
 func TestSoakDoesNotBeginAgain(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.faults = []fault{{key: "free/", outcome: nodegroup.OutcomeLater, times: 3 * 5 * 60}}
@@ -243,7 +243,7 @@ func TestPodsDeletedWithoutDrainAreNamed(t *testing.T) {
 	}
 }
 
-// G42: where autoscalers cannot be kept from outdated nodes, nothing else is touched, and it says what helps.
+// G42: if autoscalers cannot be kept from outdated nodes, nothing else is changed, and the message names a remedy.
 func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.faults = []fault{{key: "hold/", outcome: nodegroup.OutcomeFatal, detail: "denied by policy", times: 100}}
@@ -265,7 +265,8 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 	}
 }
 
-// G56: an abort in the soak leaves both colours, a rollback does not; on the way back there is but one way.
+// G56: an abort during the soak keeps both the outdated and the new nodes; a rollback does not. A rollback itself can
+// only go one way.
 func TestAbortKeepsBoth(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	if d.run(start.Add(time.Second)); upgrade.KeepsBoth(&d.record) {
@@ -280,8 +281,8 @@ func TestAbortKeepsBoth(t *testing.T) {
 	}
 }
 
-// G47, G48, G49: what batches and soaks are where nothing is said.
-func TestBlueGreenWhereNothingIsSaid(t *testing.T) {
+// G47, G48, G49: the default batches and soaks.
+func TestBlueGreenDefaults(t *testing.T) {
 	group := &nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
 	req, err := settings(func(s *upgrade.Settings) { s.Strategy = record.BlueGreen }).ResolveRequest(group, 9, 9)
 	if err != nil {
@@ -292,8 +293,8 @@ func TestBlueGreenWhereNothingIsSaid(t *testing.T) {
 	}
 }
 
-// G42, G51: in the soak autoscalers are kept from the outdated nodes, and from no new one.
-func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
+// G42, G51: during the soak autoscalers are kept from the outdated nodes, but from no new one.
+func TestSoakHoldsOnlyOutdatedNodes(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	d.run(start.Add(time.Hour))
 	w := d.world()
@@ -304,7 +305,7 @@ func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
 	}
 }
 
-// G53: pods are deleted with their own grace period, of an hour at most.
+// G53: pods are deleted with their own grace period, limited to one hour.
 func TestBlueGreenCapsGrace(t *testing.T) {
 	const hour = int64(3600)
 	for own, want := range map[int64]int64{hour - 1: 0, hour: 0, hour + 1: hour, 24 * hour: hour} { // 0 is the pod's own
@@ -332,8 +333,9 @@ func TestBlueGreenCapsGrace(t *testing.T) {
 	}
 }
 
-// TestLateBlueNodesAreDeletedInTurn: two outdated nodes joined late and have pods of one workload. Their pods are deleted with them, so the second
-// node must wait until the first new pod is ready, even if it has pods of other workloads (G53).
+// TestLateBlueNodesAreDeletedInTurn: two outdated nodes joined late and have pods of one workload. Their pods are
+// deleted with them, so the second node must wait until the first new pod is ready, even if it has pods of other
+// workloads (G53).
 func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 	w := deleting(t)
 	w.Record.Request.Window, w.Request.Window = 20, 20
@@ -346,7 +348,7 @@ func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 			index.Store(pod)
 		}
 	}
-	for _, number := range []string{"3", "4", "5", "6", "7", "8"} { // so many that two may be away
+	for _, number := range []string{"3", "4", "5", "6", "7", "8"} { // enough pods that two may be away
 		index.Store(build.Pod("late-"+number, build.App("late"), build.On("elsewhere")))
 	}
 	w.Workloads = index.Snapshot()
@@ -362,7 +364,7 @@ func TestLateBlueNodesAreDeletedInTurn(t *testing.T) {
 	}
 }
 
-// G53: while outdated nodes are deleted there is no pause.
+// G53: a pause is impossible while outdated nodes are deleted.
 func TestNoPauseWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
 	if err := upgrade.Allows(&w.Record, record.VerbPause); err == nil {
@@ -373,7 +375,7 @@ func TestNoPauseWhileOutdatedNodesAreDeleted(t *testing.T) {
 	}
 }
 
-// G43: a node that turns out to be outdated just when a pod of another would be evicted is fenced before that.
+// G43: a node turns out to be outdated just when a pod of another node would be evicted. It is fenced first.
 func TestOutdatedNodeThatJoinsInDrainIsFencedFirst(t *testing.T) {
 	d := newBlueGreen(t, 2)
 	d.req.Surge = 2
@@ -409,8 +411,8 @@ func countEvictions(step upgrade.Step) (n int) {
 	return n
 }
 
-// TestBlueGreenIsPointedBack: another actor points the group elsewhere during the soak, or while outdated nodes are deleted. New nodes would be
-// outdated, and their pods would be deleted with them.
+// TestBlueGreenIsPointedBack: a user points the group elsewhere during the soak, or while outdated nodes are deleted.
+// Otherwise new nodes would be outdated, and their pods would be deleted with them.
 func TestBlueGreenIsPointedBack(t *testing.T) {
 	soak := newBlueGreen(t, 3)
 	soak.run(start.Add(time.Hour))

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// What pods of a workload usually take is what they took before the upgrade: those that it has
-// started itself may be slow because of what is wrong with the new nodes.
+// The usual start time of a workload's pods is the one from before the upgrade. Pods that the upgrade has moved may be
+// slow because of a fault of the new nodes.
 func TestUsualTimeIsKept(t *testing.T) {
 	slow := func(app string) *corev1.Pod {
 		pod := build.Pod(app+"-0", build.App(app))

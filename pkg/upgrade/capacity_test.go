@@ -14,8 +14,8 @@ import (
 
 func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone, serial) }
 
-// G17, E33: without capacity nothing is begun. What was refused is booked back, and asked for again
-// later as a new request.
+// G17, E33: without capacity the upgrade does not begin. A refused launch is removed from the ledger, and requested
+// again later as a new request.
 func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
 	for name, zonal := range map[string]bool{"in a zone": true, "for the group": false} {
 		t.Run(name, func(t *testing.T) {
@@ -40,8 +40,7 @@ func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
 	}
 }
 
-// A launch whose answer was lost is repeated under its token, at once after a crash and later
-// otherwise.
+// A launch whose answer was lost is repeated under its token: at once after a crash, otherwise later.
 func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge = 1
@@ -61,8 +60,7 @@ func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 	}
 }
 
-// Where the group is raised as a whole, the maximum is the evidence that a request landed whose
-// answer was lost.
+// If the group grows as a whole, its maximum proves that a request whose answer was lost has landed.
 func TestRaisedMaxProvesALaunch(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Can.NameZone = 1, false
@@ -81,8 +79,8 @@ func TestRaisedMaxProvesALaunch(t *testing.T) {
 	}
 }
 
-// lowering is a group whose nodes are all replaced, with our raise of its maximum from 3 to 5 still
-// there.
+// lowering returns a group whose nodes are all replaced, while the raise of its maximum from 3 to 5 is not taken back
+// yet.
 func lowering(t *testing.T) *scene {
 	s := newScene(t, current("new-a-1"), current("new-b-1"), current("new-c-1"))
 	s.Group.Max = 5
@@ -121,8 +119,7 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
-// The upgrade does not end before what its last termination took is launched again and usable (EKS
-// E26, E27).
+// The upgrade does not end before the replacement of the last terminated node is launched and usable (EKS E26, E27).
 func TestEndWaitsForTheLastLaunch(t *testing.T) {
 	cases := map[string]nodegroup.Outcome{"without an answer": "", "later": nodegroup.OutcomeLater, "exhausted": nodegroup.OutcomeExhausted}
 	for name, outcome := range cases {
@@ -177,8 +174,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 	})
 }
 
-// Processes that a stop of ours let run again are not suspended once more when nothing is left to
-// do.
+// Processes that an earlier stop resumed are not suspended again when nothing is left to do.
 func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 	s := lowering(t)
 	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = record.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
@@ -189,7 +185,7 @@ func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 	}
 }
 
-// E61: what is still owed when no outdated node is left stays, and is said.
+// E61: added nodes that cannot be given back, because no outdated node is left, stay and are named.
 func TestOwedNodesAreNamed(t *testing.T) {
 	s := lowering(t)
 	s.Group.Max = 9

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// agent is the pod of a DaemonSet on a node, which was bound at the time.
+// agent returns the pod of a DaemonSet on a node, bound at the given time.
 func agent(node string, bound time.Time, with ...func(*corev1.Pod)) *corev1.Pod {
 	pod := build.Pod("agent-"+node, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(node), build.Created(bound)}, with...)...)
 	pod.Status.StartTime = &metav1.Time{Time: bound}
@@ -25,7 +25,7 @@ func agent(node string, bound time.Time, with ...func(*corev1.Pod)) *corev1.Pod 
 	return pod
 }
 
-// crashing has the pod's container crash.
+// crashing makes the pod's container crash.
 func crashing(pod *corev1.Pod) {
 	build.Unready(pod)
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -35,8 +35,8 @@ func crashing(pod *corev1.Pod) {
 
 const agentName = build.Namespace + "/DaemonSet/agent"
 
-// replaceFirst upgrades up to the end of the first node and brings up one whose DaemonSet's pod is
-// so; old says how the pods of outdated nodes are.
+// replaceFirst runs an upgrade until the first node is gone, and adds a new node whose DaemonSet pod is changed by
+// fresh. old changes the pods of outdated nodes.
 func replaceFirst(t *testing.T, nodes int, old, fresh func(*corev1.Pod)) *scene {
 	names := make([]string, 0, nodes)
 	for i := range nodes {
@@ -62,8 +62,8 @@ func replaceFirst(t *testing.T, nodes int, old, fresh func(*corev1.Pod)) *scene 
 	return s
 }
 
-// A DaemonSet whose pods crash on new nodes keeps further nodes from being started, and stops the
-// upgrade by name.
+// If a DaemonSet's pods crash on new nodes, no further nodes are started, and the upgrade stops and names the
+// DaemonSet.
 func TestDaemonSetsAreCanaries(t *testing.T) {
 	s := replaceFirst(t, 3, nil, crashing)
 	step := s.rest()
@@ -80,7 +80,7 @@ func TestDaemonSetsAreCanaries(t *testing.T) {
 	}
 }
 
-// The pods on the last new node are waited for, too.
+// The upgrade also waits for the pods on the last new node.
 func TestEndWaitsForDaemonSets(t *testing.T) {
 	s := replaceFirst(t, 1, nil, crashing)
 	if step := s.rest(); step.Finished {
@@ -92,8 +92,7 @@ func TestEndWaitsForDaemonSets(t *testing.T) {
 	}
 }
 
-// A pod that is ready for a moment between two crashes does not open the gate, and does not begin
-// the limit again.
+// A pod that is ready for a moment between two crashes starts no further node, and does not restart the time limit.
 func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
 	s := replaceFirst(t, 3, nil, crashing)
 	s.rest()
@@ -115,8 +114,8 @@ func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
 	t.Error("it does not stop after 5 minutes of crashes")
 }
 
-// Of a DaemonSet that had no ready pod the pods on any number of new nodes tell nothing.
-func TestDaemonSetWithoutReadyPodsKeepsNothing(t *testing.T) {
+// If a DaemonSet had no ready pod before, its pods on new nodes prove nothing, however many there are.
+func TestDaemonSetWithoutReadyPodsDelaysNothing(t *testing.T) {
 	s := replaceFirst(t, 3, crashing, crashing)
 	for i := range 6 {
 		more := current(fmt.Sprintf("new-b-%d", i))
@@ -128,8 +127,8 @@ func TestDaemonSetWithoutReadyPodsKeepsNothing(t *testing.T) {
 	}
 }
 
-// What is no worse than before the upgrade, slow by nature or need not be ready keeps nothing.
-func TestDaemonSetsThatAreAsBeforeKeepNothing(t *testing.T) {
+// A DaemonSet delays nothing if it is no worse than before the upgrade, usually slow, or ignored.
+func TestDaemonSetsThatAreAsBeforeDelayNothing(t *testing.T) {
 	slow := func(pod *corev1.Pod) {
 		for i := range pod.Status.Conditions {
 			pod.Status.Conditions[i].LastTransitionTime = metav1.Time{Time: pod.Status.StartTime.Add(10 * time.Minute)}
@@ -158,7 +157,7 @@ func TestDaemonSetsThatAreAsBeforeKeepNothing(t *testing.T) {
 	}
 }
 
-// pending has no node take the pod, although its controller made it for one.
+// pending makes the pod one that no node takes, although its controller created it for a node.
 func pending(pod *corev1.Pod) {
 	build.Unready(pod)
 	node := pod.Spec.NodeName
@@ -186,7 +185,7 @@ func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
 	}
 }
 
-// A DaemonSet whose pods fail on current nodes that are there already keeps the first node.
+// If a DaemonSet's pods fail on current nodes that exist already, the first node is not started.
 func TestDaemonSetsThatFailOnlyOnCurrentNodes(t *testing.T) {
 	s := newManualScene(t, "old-a-1", "old-a-2")
 	for i := range s.Members {
@@ -205,14 +204,15 @@ func TestDaemonSetsThatFailOnlyOnCurrentNodes(t *testing.T) {
 	}
 }
 
-// replaceBare is replaceFirst with a new node that has no pod of the DaemonSet.
+// replaceBare does the same as replaceFirst, but the new node has no pod of the DaemonSet.
 func replaceBare(t *testing.T, nodes int, old func(*corev1.Pod)) *scene {
 	s := replaceFirst(t, nodes, old, nil)
 	s.at("new-a-1").Pods = nil
 	return s
 }
 
-// A DaemonSet's pod that its node does not take is late after 30 s: the scheduler may evict others for it.
+// A DaemonSet's pod that its node does not take is late after 30 s: until then the scheduler may preempt other pods for
+// it.
 func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes int
@@ -243,8 +243,8 @@ func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
 	}
 }
 
-// The control plane takes the taint not-ready off a new node a moment after the node is Ready. The pods that wait for it until then
-// are not late.
+// The control plane removes the not-ready taint from a new node a moment after the node is Ready. Pods that wait for
+// that are not late.
 func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
 	s := replaceBare(t, 3, nil)
 	node := s.at("new-a-1").Node
@@ -255,7 +255,7 @@ func TestDaemonSetsOfNodesThatAreReadyNowAreNotLate(t *testing.T) {
 	}
 }
 
-// A DaemonSet that leaves out the current nodes on purpose costs its patience once, not for each node.
+// A DaemonSet that skips the current nodes on purpose delays the upgrade once, not for each node.
 func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
 	s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
 	s.Request.WaitReplacement = false
@@ -274,7 +274,7 @@ func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
 	}
 }
 
-// A DaemonSet's pod that is not created for a new node is missed, unless its controller leaves the node out.
+// A DaemonSet's pod that is not created for a new node counts as missing, unless its controller skips the node.
 func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
 	const quota = `pods "agent-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// newManagedScene is a group that its cloud upgrades, before its upgrade.
+// newManagedScene returns a group that its cloud upgrades, before its upgrade.
 func newManagedScene(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Group.Managed = managedLikeEKS()
@@ -22,7 +22,7 @@ func newManagedScene(t *testing.T, members ...nodegroup.Member) *scene {
 	return s
 }
 
-// managedLikeEKS returns what EKS does with a managed node group of the default width.
+// managedLikeEKS returns the properties of an EKS managed node group of the default width.
 func managedLikeEKS() *nodegroup.Managed {
 	return &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: 1}, MaxSurge: nodegroup.Quantity{N: 2, PerZone: true}, SurgeCoversUnavailable: true,
@@ -30,7 +30,7 @@ func managedLikeEKS() *nodegroup.Managed {
 	}
 }
 
-// operate sets the group's newest operation, as its cloud shows it now.
+// operate sets the group's newest operation as its cloud shows it.
 func (s *scene) operate(id string, state nodegroup.OperationState, to nodegroup.Revision) *nodegroup.Operation {
 	s.Group.Managed = managedLikeEKS()
 	s.Group.Managed.Operation = nodegroup.Operation{ID: id, State: state, To: to, Kind: "VersionUpdate"}
@@ -38,7 +38,7 @@ func (s *scene) operate(id string, state nodegroup.OperationState, to nodegroup.
 	return &s.Group.Managed.Operation
 }
 
-// following is a scene whose operation u1 is under way and followed.
+// following returns a scene whose operation u1 is running and followed.
 func following(t *testing.T, members ...nodegroup.Member) *scene {
 	s := newManagedScene(t, members...)
 	s.next()
@@ -49,7 +49,7 @@ func following(t *testing.T, members ...nodegroup.Member) *scene {
 	return s
 }
 
-// again has the same command continue.
+// again continues with the same command.
 func (s *scene) again() {
 	s.Record = s.Record.Reopened()
 	s.crash()
@@ -64,7 +64,7 @@ func delegateToken(step upgrade.Step) string {
 	return ""
 }
 
-// TestDelegateBegins tells from the group's newest operation whether the cloud is to begin.
+// TestDelegateBegins checks, for each newest operation of the group, whether the cloud is asked to begin.
 func TestDelegateBegins(t *testing.T) {
 	older := nodegroup.Revision{ID: "1", Name: "workers:1"}
 	cases := map[string]struct {
@@ -101,11 +101,11 @@ func TestDelegateBegins(t *testing.T) {
 	}
 }
 
-// TestDelegateBeginsOnce kills the process around the request that begins: it is one operation.
+// TestDelegateBeginsOnce kills the process before and after the request to begin. Only one operation begins.
 func TestDelegateBeginsOnce(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	first := delegateToken(s.next())
-	s.again() // killed before or after the request was sent, which no one saw
+	s.again() // killed before or after the request was sent; nobody knows which
 	if got := delegateToken(s.next()); got != first {
 		t.Fatalf("token %q, was %q", got, first)
 	}
@@ -116,8 +116,8 @@ func TestDelegateBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestDelegateMissesItsOperation asks under another token where its operation came and went before
-// another actor's: the cloud would take the same request for a repetition, and begin nothing.
+// TestDelegateMissesItsOperation: the upgrade's operation began and failed unseen, before another user's. The next
+// request uses another token: the cloud would take the same request for a repetition, and begin nothing.
 func TestDelegateMissesItsOperation(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	first := s.next()
@@ -128,8 +128,8 @@ func TestDelegateMissesItsOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateWaitsForItsOperation does not repeat a request that was accepted, or that another
-// operation was in the way of, until a reading that has to show its operation does not.
+// TestDelegateWaitsForItsOperation: a request was accepted, or another operation prevented it. It is repeated only
+// after a reading that is new enough does not show its operation.
 func TestDelegateWaitsForItsOperation(t *testing.T) {
 	for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeDone, nodegroup.OutcomeMoved} {
 		s := newManagedScene(t, old("old-a-1"))
@@ -145,7 +145,7 @@ func TestDelegateWaitsForItsOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateForces passes --on-timeout=force on (EKS E43).
+// TestDelegateForces checks that --on-timeout=force is passed on (EKS E43).
 func TestDelegateForces(t *testing.T) {
 	for onTimeout, want := range map[record.OnTimeout]bool{record.Fail: false, record.Force: true} {
 		s := newManagedScene(t, old("old-a-1"))
@@ -157,8 +157,8 @@ func TestDelegateForces(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesWhatBlocks names the pods that the cloud cannot move: on all closed nodes until
-// a drain is seen, then on those in drain with the time at which the cloud gives up (EKS E41, E52).
+// TestDelegateNamesWhatBlocks: the upgrade names the pods that the cloud cannot evict. It names those on all cordoned
+// nodes until a drain is seen, then those on draining nodes with the time at which the cloud gives up (EKS E41, E52).
 func TestDelegateNamesWhatBlocks(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name, build.App("web")) }
 	s := following(t, old("old-a-1", web("web-1"), build.Pod("free", build.App("free"))), old("old-b-1", web("web-2")))
@@ -185,17 +185,17 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 	until, since := step.Blocked[0].Until, step.Blocked[0].Since
 	s.pass(2 * time.Minute)
 	s.next()
-	s.crash() // what is recorded outlives the process
+	s.crash() // the record outlives the process
 	s.pass(time.Minute)
 	if step = s.next(); len(step.Blocked) != 1 || !step.Blocked[0].Until.Equal(until) || !step.Blocked[0].Since.Equal(since) {
 		t.Errorf("after a crash: %+v, want until %s, since %s", step.Blocked, until, since)
 	}
 }
 
-// TestDelegateTellsEvictionsFromEnds takes a node for the one in drain when a pod of it was evicted, or
-// has gone unseen, and not when a pod completes or is deleted by its controller, nor when it was evicted
-// before the update began and takes its time to end (EKS E52).
-func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
+// TestDelegateDistinguishesEvictions: a node counts as draining if one of its pods was evicted or has gone unseen. It
+// does not if a pod completes or is deleted by its controller, or was evicted before the operation began and takes long
+// to end (EKS E52).
+func TestDelegateDistinguishesEvictions(t *testing.T) {
 	cases := map[string]struct {
 		ends     []func(*corev1.Pod)
 		gone     bool
@@ -214,7 +214,7 @@ func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := following(t, old("old-a-1", build.Pod("job", build.App("job"), build.OwnedBy("Job", "job"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
-			s.Group.Managed.Operation.Began = start.Add(time.Millisecond) // what the API server writes has whole seconds
+			s.Group.Managed.Operation.Began = start.Add(time.Millisecond) // the API server writes times in whole seconds
 			s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
 			for _, name := range []string{"old-a-1", "old-b-1"} {
 				s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -242,8 +242,8 @@ func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesWhatMayBlock names the pods of nodes in whose drain none has left yet, where more
-// nodes are drained at once than are seen to be (EKS E52).
+// TestDelegateNamesWhatMayBlock: the cloud drains more nodes at once than are seen draining. The upgrade also names the
+// pods of nodes that none has left yet (EKS E52).
 func TestDelegateNamesWhatMayBlock(t *testing.T) {
 	for width, want := range map[int]int{1: 0, 2: 1} {
 		s := following(t, old("old-a-1", build.Pod("free", build.App("free"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
@@ -262,12 +262,12 @@ func TestDelegateNamesWhatMayBlock(t *testing.T) {
 	}
 }
 
-// TestDelegateRequestsAnotherTarget uses no token again for another request: a cloud refuses that.
+// TestDelegateRequestsAnotherTarget: a request for another target has a new token, because a cloud refuses the old one.
 func TestDelegateRequestsAnotherTarget(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	seen := map[string]bool{delegateToken(s.next()): true}
 	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
-	s.Record = s.Record.Reopened() // whoever began it was killed, and its target moved
+	s.Record = s.Record.Reopened() // the process was killed, and the target moved
 	s.Record = s.Record.Retargeted(s.Group.Wanted)
 	seen[delegateToken(s.next())] = true
 	s.again()
@@ -278,8 +278,8 @@ func TestDelegateRequestsAnotherTarget(t *testing.T) {
 	}
 }
 
-// TestDelegateExplainsFailures ends with the cloud's code as result, and names the pods that the
-// cloud does not name (EKS E33, E42, E52); the same command begins another operation.
+// TestDelegateExplainsFailures: the upgrade ends with the cloud's code as its result, and names the pods that the cloud
+// does not name (EKS E33, E42, E52). The same command begins another operation.
 func TestDelegateExplainsFailures(t *testing.T) {
 	cases := map[nodegroup.FailureCause]struct {
 		result record.Result
@@ -314,7 +314,7 @@ func TestDelegateExplainsFailures(t *testing.T) {
 	}
 }
 
-// TestDelegateSucceeds waits for the last outdated nodes to be seen to go (EKS E49), for a while.
+// TestDelegateSucceeds: the upgrade waits until the last outdated nodes are gone (EKS E49), but not without limit.
 func TestDelegateSucceeds(t *testing.T) {
 	s := following(t, old("old-a-1"), current("new-a-1"))
 	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
@@ -333,7 +333,7 @@ func TestDelegateSucceeds(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesNodesThatGo has a node go before its instance: it has one name to the end.
+// TestDelegateNamesNodesThatGo: a node disappears before its instance, and keeps one name to the end.
 func TestDelegateNamesNodesThatGo(t *testing.T) {
 	s := following(t, old("old-a-1"), old("old-b-1"), current("new-a-1"))
 	s.next()
@@ -352,9 +352,9 @@ func TestDelegateNamesNodesThatGo(t *testing.T) {
 	}
 }
 
-// TestDelegateCountsNodesOnce has an instance go before its node, as with pods that take their time: the
-// node has gone when both have, and no count goes back. Once the cloud is done, a node whose machine has
-// gone is waited for, but not without end.
+// TestDelegateCountsNodesOnce: an instance disappears before its node, for example because pods end slowly. The node is
+// gone when both are, and no count decreases. Once the cloud is done, the upgrade waits for a node whose machine is
+// gone, but not without limit.
 func TestDelegateCountsNodesOnce(t *testing.T) {
 	s := following(t, old("old-a-1"), old("old-b-1"), current("new-a-1"))
 	s.mark("old-b-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -392,8 +392,8 @@ func TestDelegateCountsNodesOnce(t *testing.T) {
 	}
 }
 
-// TestDelegateIsLeft ends here while the cloud continues, and says so.
-func TestDelegateIsLeft(t *testing.T) {
+// TestDelegateStopsWhileTheCloudContinues: the upgrade ends while the cloud continues, and says so.
+func TestDelegateStopsWhileTheCloudContinues(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.Stop = true
 	step := s.next()
@@ -411,8 +411,8 @@ func TestDelegateIsLeft(t *testing.T) {
 	}
 }
 
-// TestDelegateMeetsAnother follows an operation to the same target that took the place of its own,
-// and stops at one to another.
+// TestDelegateMeetsAnother: another operation follows the upgrade's own. The upgrade follows it if it has the same
+// target, and stops otherwise.
 func TestDelegateMeetsAnother(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.operate("u2", nodegroup.OperationRunning, s.Group.Wanted)
@@ -426,7 +426,7 @@ func TestDelegateMeetsAnother(t *testing.T) {
 	}
 }
 
-// TestDelegateRefusesVerbs says why a verb cannot be had, and the way out.
+// TestDelegateRefusesVerbs checks the reason why a verb is refused, and the remedy.
 func TestDelegateRefusesVerbs(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	checkError(t, upgrade.Allows(&s.Record, record.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
@@ -437,8 +437,8 @@ func TestDelegateRefusesVerbs(t *testing.T) {
 	checkError(t, upgrade.Allows(&s.Record, record.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
 }
 
-// TestDelegateUnread waits while the cloud does not tell of its operations.
-func TestDelegateUnread(t *testing.T) {
+// TestDelegateWaitsForAReading: the upgrade waits while the cloud does not show its operations.
+func TestDelegateWaitsForAReading(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.Group.Managed, s.Group.Refusal = nil, "eks:DescribeNodegroup is denied"
 	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of the group: eks:DescribeNodegroup is denied" {
@@ -446,9 +446,8 @@ func TestDelegateUnread(t *testing.T) {
 	}
 }
 
-// TestDelegateReadsOldReadings takes nothing for news that a reading tells which is older than one
-// before it.
-func TestDelegateReadsOldReadings(t *testing.T) {
+// TestDelegateIgnoresOlderReadings: a reading that is older than an earlier one changes nothing.
+func TestDelegateIgnoresOlderReadings(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted).Began = s.Now
 	s.next()
@@ -460,8 +459,8 @@ func TestDelegateReadsOldReadings(t *testing.T) {
 	}
 }
 
-// TestDelegateLosesItsOperation judges by the nodes an operation that the cloud tells of no more,
-// when no single answer says so but all for minutes. The same command begins another.
+// TestDelegateLosesItsOperation: the cloud no longer shows the operation. If all readings of several minutes leave it
+// out, the nodes show how it ended. The same command begins another operation.
 func TestDelegateLosesItsOperation(t *testing.T) {
 	for name, older := range map[string]nodegroup.Operation{
 		"no other":            {},
@@ -481,7 +480,7 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 			if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of its newest update" || step.Due.IsZero() {
 				t.Fatalf("after 4m: finished %t, waits for %q until %s", step.Finished, step.Status.Waiting, step.Due)
 			}
-			s.Now = s.Now.Add(time.Hour) // in which the cloud did not answer
+			s.Now = s.Now.Add(time.Hour) // the cloud did not answer during that time
 			if step := s.next(); step.Finished {
 				t.Fatalf("it rests on a reading of before: %s", step.Record.Message)
 			}
@@ -509,9 +508,9 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 	}
 }
 
-// TestDelegateLosesWhatIsOver begins another operation where the one that has failed is told of no more: the
-// end of the one before it was told long ago.
-func TestDelegateLosesWhatIsOver(t *testing.T) {
+// TestDelegateLosesAFailedOperation: the cloud no longer shows an operation that has failed, and showed the end of the
+// one before long ago. Another operation begins.
+func TestDelegateLosesAFailedOperation(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	before := nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: s.Group.Wanted, Began: start.Add(-time.Hour)}
 	s.Group.Managed.Operation = before
@@ -530,9 +529,10 @@ func TestDelegateLosesWhatIsOver(t *testing.T) {
 	}
 }
 
-// TestDelegateIsOvertakenUnseen begins another operation if its own failed before a reading told of it, and the cloud tells of that failure only
-// after it has told of another actor's change. The cloud answers the first token with the operation that failed, and begins nothing.
-func TestDelegateIsOvertakenUnseen(t *testing.T) {
+// TestDelegateFailsUnseen: the upgrade's operation failed before a reading showed it, and the cloud shows that
+// failure only after it has shown another user's change. Another operation begins. The cloud answers the first token
+// with the failed operation, and begins nothing.
+func TestDelegateFailsUnseen(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	if step := s.next(); delegateToken(step) != "r1-update-1" {
 		t.Fatalf("%v", step.Actions)
@@ -551,9 +551,9 @@ func TestDelegateIsOvertakenUnseen(t *testing.T) {
 	}
 }
 
-// TestDelegateKnowsWhatComesBack begins another operation where the cloud, after it told of none for long, tells again of one that was
-// over before: it is not taken for what the last request began.
-func TestDelegateKnowsWhatComesBack(t *testing.T) {
+// TestDelegateIgnoresOldOperationsThatReappear: the cloud showed no operation for long, then shows one again that had
+// ended before. It does not count as the one that the last request began, and another operation begins.
+func TestDelegateIgnoresOldOperationsThatReappear(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
 	before := nodegroup.Operation{ID: "u0", State: nodegroup.OperationCancelled, To: s.Group.Wanted, Began: start.Add(-time.Hour)}
 	s.Group.Managed.Operation = before
@@ -573,7 +573,7 @@ func TestDelegateKnowsWhatComesBack(t *testing.T) {
 	}
 }
 
-// TestDelegateReadsAgain counts no time in which the cloud does tell of its operation.
+// TestDelegateReadsAgain: time in which the cloud does show the operation does not count as loss.
 func TestDelegateReadsAgain(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	running := s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
@@ -591,8 +591,8 @@ func TestDelegateReadsAgain(t *testing.T) {
 	}
 }
 
-// TestKnowsAdded tells whether what a cloud is to give back is known: of its operation that began after
-// the upgrade, or where it adds nothing (EKS E50, E60).
+// TestKnowsAdded checks whether it is known which nodes a cloud must give back: its operation began after the upgrade,
+// or it adds none (EKS E50, E60).
 func TestKnowsAdded(t *testing.T) {
 	ours := record.Record{Started: start, Sizes: nodegroup.Sizes{Desired: 3}}
 	for _, c := range []struct {
@@ -612,18 +612,18 @@ func TestKnowsAdded(t *testing.T) {
 	}
 }
 
-// lostAfter is how long a cloud has to leave an operation out until that is taken to be gone.
+// lostAfter is how long a cloud must leave out an operation before the operation counts as lost.
 const lostAfter = 5 * time.Minute
 
-// TestResolveDelegated takes the numbers from the group, and refuses flags that only another kind
-// of group obeys (EKS E04, E05, E09, E21).
+// TestResolveDelegated checks that the numbers come from the group, and that flags for other kinds of groups are
+// refused (EKS E04, E05, E09, E21).
 func TestResolveDelegated(t *testing.T) {
 	group := nodegroup.Group{
 		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
 		Managed: managedLikeEKS(),
 	}
 	group.Managed.MaxUnavailable = nodegroup.Quantity{N: 25, Percent: true}
-	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // as without a flag
+	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // the settings without any flag
 	req, err := usual.ResolveRequest(&group, 10, 9)
 	if err != nil || req.Strategy != record.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != record.Fail {
 		t.Errorf("%+v, %v", req, err)

@@ -12,15 +12,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// edit changes the record of a node as another actor could who may write ConfigMaps.
+// edit changes the record of a node, as anyone can who may write ConfigMaps.
 func (s *scene) edit(name string, change func(*record.NodeRecord)) {
 	n := s.Record.Nodes[name]
 	change(&n)
 	s.Record.Nodes[name] = n
 }
 
-// S31: A record that names another machine than the group shows for the node stops the upgrade: neither
-// machine is terminated, whatever state the record says that the node is in.
+// S31: the record names another machine for a node than the group shows. The upgrade stops, and neither machine is
+// terminated, whatever the node's recorded state.
 func TestForeignInstanceIsNotTerminated(t *testing.T) {
 	for _, state := range []record.NodeState{record.NodeDraining, record.NodeEmpty, record.NodeRemoving, record.NodeParked} {
 		t.Run(string(state), func(t *testing.T) {
@@ -59,8 +59,7 @@ func TestAbortForgetsForeignInstance(t *testing.T) {
 	}
 }
 
-// The machine that is terminated is the one that the group shows, also where it was not listed when
-// the node was started.
+// The machine that the group shows is terminated, even if it was not listed when the node was started.
 func TestTerminationNamesTheObservedInstance(t *testing.T) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle = duration(0)
@@ -75,8 +74,8 @@ func TestTerminationNamesTheObservedInstance(t *testing.T) {
 	}
 }
 
-// A record that says of a node that it is drained is believed only where the node shows the drain: a
-// node that was never started, or that still has pods, is drained first.
+// The record may say that a node is drained only if the node shows the drain too. A node that was never started, or
+// that still has pods, is drained first.
 func TestUndrainedNodeIsNotTerminated(t *testing.T) {
 	cases := map[string]func(*scene){
 		"never started": func(*scene) {},
@@ -114,7 +113,7 @@ func TestUndrainedNodeIsNotTerminated(t *testing.T) {
 	}
 }
 
-// A termination whose answer was lost is asked for again where the node shows its drain.
+// A termination whose answer was lost is repeated if the node shows its drain.
 func TestDrainedNodeIsTerminatedAfterACrash(t *testing.T) {
 	s, _ := removing(t, true)
 	if s.at("old-a-1").Node.Annotations[nodemark.AnnotationDeadline] == "" {
@@ -128,8 +127,8 @@ func TestDrainedNodeIsTerminatedAfterACrash(t *testing.T) {
 	}
 }
 
-// TestKeptNodeIsReplaced has a person make a drained node schedulable whose termination was put off: it does not show its drain any more, and
-// the upgrade does not end beside it.
+// TestKeptNodeIsReplaced: a user makes a drained node schedulable whose termination was delayed. The node does not show
+// its drain any more, and the upgrade does not end without replacing it.
 func TestKeptNodeIsReplaced(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
@@ -157,7 +156,7 @@ func TestKeptNodeIsReplaced(t *testing.T) {
 	}
 }
 
-// S32: TestForeignMarksAreFound has a node carry marks of an upgrade of another name or in another namespace.
+// S32: TestForeignMarksAreFound: a node has marks of an upgrade with another name or in another namespace.
 func TestForeignMarksAreFound(t *testing.T) {
 	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}
 	running, over := record.Record{Run: "r9", Phase: record.PhaseUpgrade}, record.Record{Run: "r9", Phase: record.PhaseUpgrade, Result: record.Succeeded}

@@ -22,10 +22,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// webName is the workload of the scenes here.
+// webName is the workload in these scenes.
 const webName = "shop/ReplicaSet/web"
 
-// gateScene is a group without a cloud, whose nodes have a pod of one workload each, and whose owner brings no other nodes.
+// gateScene is a group without a cloud. Each node has a pod of the same workload, and nobody adds new nodes.
 type gateScene struct {
 	*scene
 	index *drain.WorkloadIndex
@@ -49,7 +49,7 @@ func newGateScene(t *testing.T, outdated int) *gateScene {
 	return g
 }
 
-// step takes steps, and has what they ask for succeed, until nothing more is asked for. Pods that are evicted are gone at once.
+// step takes steps and makes their actions succeed until a step has no action. Evicted pods are gone at once.
 func (g *gateScene) step() upgrade.Step {
 	g.t.Helper()
 	for range 30 {
@@ -75,7 +75,7 @@ func (g *gateScene) step() upgrade.Step {
 	return upgrade.Step{}
 }
 
-// add puts a pod of the workload on the current node.
+// add creates a pod of the workload on the current node.
 func (g *gateScene) add(name string, with ...func(*corev1.Pod)) *corev1.Pod {
 	pod := build.Pod(name, append([]func(*corev1.Pod){build.Created(g.Now), build.On("cur-a-1")}, with...)...)
 	if pod.Spec.NodeName != "" {
@@ -86,7 +86,7 @@ func (g *gateScene) add(name string, with ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// wantHeld holds a step to having started no other node than the first, because of the workload.
+// wantHeld checks that the step has started only the first node, because of the workload.
 func (g *gateScene) wantHeld(step upgrade.Step, why string) {
 	g.t.Helper()
 	wantState(g.t, step, "old-a-1", record.NodeFenced)
@@ -95,7 +95,7 @@ func (g *gateScene) wantHeld(step upgrade.Step, why string) {
 	}
 }
 
-// wantStopped passes the time that a workload has to recover, and holds the upgrade to a stop that says why.
+// wantStopped waits for the time that a workload has to recover, and checks that the upgrade stops and says why.
 func (g *gateScene) wantStopped(why string) {
 	g.t.Helper()
 	g.pass(5 * time.Minute)
@@ -105,7 +105,7 @@ func (g *gateScene) wantStopped(why string) {
 	}
 }
 
-// stepUndead is step for pods of a StatefulSet that do not end when they are evicted.
+// stepUndead does the same as step, but evicted pods of a StatefulSet do not end.
 func (g *gateScene) stepUndead() upgrade.Step {
 	g.t.Helper()
 	for range 30 {
@@ -138,7 +138,8 @@ func (g *gateScene) tellController(read drain.Controller) {
 	g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}: read}
 }
 
-// TestPodsThatAreNotCreated: a workload whose pods are not created holds further nodes, and the upgrade stops with the reason.
+// TestPodsThatAreNotCreated: if a workload's pods are not created, no further node is started, and the upgrade stops
+// with the reason.
 func TestPodsThatAreNotCreated(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	for name, c := range map[string]struct {
@@ -157,7 +158,7 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 				t.Fatalf("controllers to read: %v, want that of the workload", step.Unscaled)
 			}
 			g.pass(4 * time.Second)
-			g.tellController(drain.Controller{Replicas: 3}) // it may not have been refused yet
+			g.tellController(drain.Controller{Replicas: 3}) // the API server may not have refused it yet
 			g.pass(2 * time.Second)
 			if step := g.step(); len(step.Status.Unhealthy) > 0 {
 				t.Fatalf("a reading of an earlier time decides: %v", step.Status.Unhealthy)
@@ -235,8 +236,8 @@ func TestPodsThatComeOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one with a lower ordinal is ending. The workload is not reported while the
-// drain of that pod's node lasts, unless finalizers keep the pod.
+// TestPodsThatWaitForAnEnd: a StatefulSet creates no pod while one with a lower ordinal is ending. During the drain of
+// that pod's node the workload is not reported, unless finalizers keep the pod.
 func TestPodsThatWaitForAnEnd(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -260,8 +261,8 @@ func TestPodsThatWaitForAnEnd(t *testing.T) {
 	}
 }
 
-// TestUnhealthyWorkloadsAreOnRecord: who looks from elsewhere finds in the record since when a workload has not recovered, and
-// counts on from there. A command that continues the upgrade begins anew.
+// TestUnhealthyWorkloadsAreOnRecord: the record contains since when a workload has not recovered. A status on another
+// machine continues counting from there. A command that resumes the upgrade starts again at zero.
 func TestUnhealthyWorkloadsAreOnRecord(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -298,7 +299,7 @@ func TestUnreadyPodsNameTheirNode(t *testing.T) {
 	g.wantHeld(g.step(), "it is not ready after 30s; the node: its kubelet has been silent since "+start.Format(time.RFC3339))
 }
 
-// TestAllUnhealthyWorkloadsCanBeIgnored: of several workloads that do not recover the advised flag names each.
+// TestAllUnhealthyWorkloadsCanBeIgnored: if several workloads do not recover, the suggested flag names all of them.
 func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 	g := newGateScene(t, 3)
 	api := build.Pod("api-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "api"), build.On("old-a-0"))
@@ -316,7 +317,7 @@ func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 	g.wantStopped("or let even their last ready pods go with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
 }
 
-// TestPodsThatFinalizersKeep: the pod is named that keeps another from being created.
+// TestPodsThatFinalizersKeep: the message names the pod that prevents the creation of another.
 func TestPodsThatFinalizersKeep(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -329,7 +330,7 @@ func TestPodsThatFinalizersKeep(t *testing.T) {
 	g.wantHeld(g.step(), "1 pod is not created: pod web-0 on node cur-a-1 should be gone, but its finalizers keep it (example.com/hold)")
 }
 
-// TestPodsThatWereScaledAway: what its owner scaled away is not missed, and is no outage.
+// TestPodsThatWereScaledAway: pods that the owner scaled away are not missing and cause no outage.
 func TestPodsThatWereScaledAway(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -350,7 +351,8 @@ func TestPodsThatWereScaledAway(t *testing.T) {
 	}
 }
 
-// TestPodsThatNoNodeTakes: a pod that no node of the kind would take holds at once, one that waits for room when none is on its way.
+// TestPodsThatNoNodeTakes: if no node of the kind would take a pod, no further node is started at once. If a pod waits
+// for room, that happens when no node is on its way.
 func TestPodsThatNoNodeTakes(t *testing.T) {
 	device := func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
@@ -383,9 +385,9 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 	}
 }
 
-// TestNoRoomComesWhileNoNodeIsReplaced: the owner of a group brings a node for each that leaves. The first
-// node is given up with a pod on it that does not end, and the next one waits for the pod that waits for
-// room: it is late, and the upgrade stops.
+// TestNoRoomComesWhileNoNodeIsReplaced: the owner of a group adds a node for each one that leaves. The first node is
+// given up with a pod that does not end. The next node waits for a pod that waits for room. That pod is late, and the
+// upgrade stops.
 func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout, g.Request.WaitReplacement = record.Skip, true
@@ -477,7 +479,8 @@ func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {
 	}
 }
 
-// TestReadinessThatDoesNotLast: a pod that is ready between two crashes does not count before it has been for half a minute.
+// TestReadinessThatDoesNotLast: a pod that is ready between two crashes counts only after it has been ready for half a
+// minute.
 func TestReadinessThatDoesNotLast(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -495,9 +498,9 @@ func TestReadinessThatDoesNotLast(t *testing.T) {
 	wantState(t, g.step(), "old-a-1", record.NodeDrained)
 }
 
-// TestPodsThatFellForAMomentAreExpected: the last node begins while a pod on it is not ready, or has just become ready again. A pod that served
-// for long before is expected again, one that crashes again and again is not.
-func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
+// TestBrieflyUnreadyPodsAreExpected: the last node begins while a pod on it is not ready, or has just become ready
+// again. A pod that served for long before is expected again; a pod that crashes repeatedly is not.
+func TestBrieflyUnreadyPodsAreExpected(t *testing.T) {
 	ended := func(ran, ago time.Duration) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			StartedAt: metav1.Time{Time: start.Add(-ago - ran)}, FinishedAt: metav1.Time{Time: start.Add(-ago)},
@@ -545,9 +548,10 @@ func TestPodsThatFellForAMomentAreExpected(t *testing.T) {
 	}
 }
 
-// TestPodsThatTheSurgeHadRoomForAreNotOwed: a pod was Pending before the upgrade, and became ready on a node that the upgrade brought. At the end
-// another pod of the workload has no room. As many are ready as before, unless that pod had its node before.
-func TestPodsThatTheSurgeHadRoomForAreNotOwed(t *testing.T) {
+// TestPodsThatOnlyTheSurgeHadRoomFor: a pod was Pending before the upgrade, and became ready on a node that the upgrade
+// added. At the end another pod of the workload has no room. As many pods are ready as before, unless the Pending pod
+// had its node before.
+func TestPodsThatOnlyTheSurgeHadRoomFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		placed, added time.Duration
 		want          record.Result
@@ -598,7 +602,7 @@ func TestTheEndIsAwaited(t *testing.T) {
 	}
 }
 
-// TestTheEndIsNotAwaitedForEver: a workload that stays without its pods ends the upgrade with its name.
+// TestTheEndIsNotAwaitedForEver: if a workload stays without its pods, the upgrade ends and names it.
 func TestTheEndIsNotAwaitedForEver(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.step()
@@ -608,7 +612,8 @@ func TestTheEndIsNotAwaitedForEver(t *testing.T) {
 	g.wantStopped("pod web-9 on node cur-a-1: it is not ready after 30s")
 }
 
-// TestProgressGivesTime: a workload that gains a ready pod has its time again, and one that gains and loses it has not.
+// TestProgressGivesTime: if a workload gains a ready pod, its time limit restarts. It does not if the workload gains
+// and loses the pod.
 func TestProgressGivesTime(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -645,8 +650,8 @@ func TestProgressGivesTime(t *testing.T) {
 	}
 }
 
-// TestATargetThatMovesHasItsOwnCanary: a pod left a node in drain and waits for room. Then the target moves. The node is the canary of the
-// new target, too: its other pod does not wait for one that no node is.
+// TestATargetThatMovesHasItsOwnCanary: a pod left a node in drain and waits for room. Then the target moves. The node
+// is the canary of the new target, too: its other pod does not wait for a canary node.
 func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
 	g := newGateScene(t, 1)
 	other := build.Pod("web-5", build.Created(start.Add(-time.Hour)), build.On("old-a-0"))
@@ -666,8 +671,8 @@ func TestATargetThatMovesHasItsOwnCanary(t *testing.T) {
 	}
 }
 
-// TestPodsThatTakeTurnsToCrashHaveOneTime: of two new pods one or the other crashes at any moment. That each is ready for a while between does
-// not give the workload more time.
+// TestPodsThatTakeTurnsToCrashHaveOneTime: at any moment one of two new pods crashes. Each is ready for a while between
+// crashes, but that does not give the workload more time.
 func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -696,8 +701,8 @@ func TestPodsThatTakeTurnsToCrashHaveOneTime(t *testing.T) {
 	t.Error("it does not stop")
 }
 
-// TestMissingPodsAreKnownWhileAnotherIsLate: two pods leave the first node. One new pod becomes ready late. A quota refuses the other one. When
-// the late pod is ready, the upgrade still starts no other node (I11).
+// TestMissingPodsAreKnownWhileAnotherIsLate: two pods leave the first node. One new pod becomes ready late. A quota
+// refuses the other pod. When the late pod is ready, the upgrade still starts no other node (I11).
 func TestMissingPodsAreKnownWhileAnotherIsLate(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Settle = duration(time.Minute)
@@ -735,8 +740,8 @@ func (g *gateScene) wantNoneStarted(step upgrade.Step) {
 	}
 }
 
-// TestMissingPodsHaveOneTime: a quota refuses a pod for ever, and another pod of the workload is unready for 10 s now and then. The upgrade
-// stops nevertheless (I11).
+// TestMissingPodsHaveOneTime: a quota refuses a pod forever, and another pod of the workload is unready for 10 s now
+// and then. The upgrade stops nevertheless (I11).
 func TestMissingPodsHaveOneTime(t *testing.T) {
 	for _, ready := range []time.Duration{50 * time.Second, 3 * time.Minute} {
 		t.Run(fmt.Sprint(ready), func(t *testing.T) {
@@ -773,8 +778,8 @@ func TestMissingPodsHaveOneTime(t *testing.T) {
 	}
 }
 
-// TestMissingPodsHaveOneTimeWhileOthersTakeTurns: a quota refuses one pod for ever, and of two others always one is unready. The time does not
-// begin again with each of them (I11).
+// TestMissingPodsHaveOneTimeWhileOthersTakeTurns: a quota refuses one pod forever, and one of two other pods is always
+// unready. The time limit does not restart with each of them (I11).
 func TestMissingPodsHaveOneTimeWhileOthersTakeTurns(t *testing.T) {
 	g := newGateScene(t, 1)
 	for _, name := range []string{"web-1", "web-2"} {
@@ -839,9 +844,9 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 	}
 }
 
-// TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
-// when its time is over, and the upgrade stops soon after that.
-func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
+// TestAPodThatDoesNotEndIsLimited: the only pod that left a node does not end, so that no pod takes its
+// place. The node is given up when its drain timeout ends, and the upgrade stops soon after that.
+func TestAPodThatDoesNotEndIsLimited(t *testing.T) {
 	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place: pod web-0 on node old-a-0"
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout = record.Skip
@@ -876,7 +881,8 @@ func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
 	}
 }
 
-// TestOneNodeIsTheCanaryOfEachWorkload: however wide the window, pods of a workload leave one node until one is ready elsewhere.
+// TestOneNodeIsTheCanaryOfEachWorkload: however wide the window, pods of a workload leave only one node until a new pod
+// is ready elsewhere.
 func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	g := newGateScene(t, 4)
 	g.Request.Window, g.Request.MaxUnavailable = 4, 4
@@ -906,7 +912,7 @@ func TestNodesDrainInParts(t *testing.T) {
 	window := func(n int) func(*gateScene) {
 		return func(g *gateScene) { g.Request.Window, g.Request.MaxUnavailable = n, n }
 	}
-	own := func(with func(*corev1.Pod)) func(*gateScene) { // changes the own pod of old-a-1
+	own := func(with func(*corev1.Pod)) func(*gateScene) { // changes the pod of old-a-1 that is not of web
 		return func(g *gateScene) { with(g.at("old-a-1").Pods[1]) }
 	}
 	each := func(change func(*nodegroup.Member)) func(*gateScene) { // changes all nodes except the first
@@ -921,7 +927,7 @@ func TestNodesDrainInParts(t *testing.T) {
 			m.Pods = append(m.Pods, build.Pod("more-"+m.Name(), build.App("more-"+m.Name()), build.On(m.Name()), with))
 		})
 	}
-	first := func(with func(*corev1.Pod)) func(*corev1.Pod) { // the first new pod of web, which is not ready
+	first := func(with func(*corev1.Pod)) func(*corev1.Pod) { // adds the first new pod of web, unready
 		return func(pod *corev1.Pod) { build.Unready(pod); with(pod) }
 	}
 	crashes := func(pod *corev1.Pod) {
@@ -931,8 +937,8 @@ func TestNodesDrainInParts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change  func(*gateScene)
-		first   func(*corev1.Pod) // changes the first new pod of web, which is not ready without
-		missing bool              // a pod of another workload, of which each node has one, has been missing for two seconds
+		first   func(*corev1.Pod) // changes the first new pod of web, which is otherwise unready
+		missing bool              // a pod of another workload, which has a pod on each node, has been missing for two seconds
 		started string            // the nodes that are started after the first
 	}{
 		"half of the window":      {started: "old-a-1 old-a-2"},
@@ -1019,7 +1025,8 @@ func TestNodesDrainInParts(t *testing.T) {
 	}
 }
 
-// addPair adds two pods of the workload pair to the first node and one to each other, under a budget that lets all of them go.
+// addPair adds two pods of the workload pair to the first node and one to each other node. Their budget admits the
+// eviction of all of them.
 func (g *gateScene) addPair() {
 	for _, name := range []string{"old-a-0", "old-a-0", "old-a-1", "old-a-2", "old-a-3"} {
 		m := g.at(name)
@@ -1030,8 +1037,8 @@ func (g *gateScene) addPair() {
 	g.budgets(build.Budget("web", build.Counts(4, 4, 1)), build.Budget("pair", build.Counts(5, 5, 1)))
 }
 
-// TestControllersHaveTimeToCreatePods: if other pods of its workload became ready before, a pod may be missing for a second before further nodes
-// wait for it.
+// TestControllersHaveTimeToCreatePods: a pod of a workload is missing, and other pods of it became ready before.
+// Further nodes wait for it only after it has been missing for a second.
 func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	for settle, want := range map[time.Duration]int{0: 3, time.Second: 2} {
 		g := newGateScene(t, 4)
@@ -1041,7 +1048,7 @@ func TestControllersHaveTimeToCreatePods(t *testing.T) {
 		g.add("web-6")
 		g.step()
 		g.pass(settle)
-		g.step() // the second node: no pod takes the place of its own
+		g.step() // drains the second node, whose pod is not replaced
 		g.pass(settle)
 		step := g.step()
 		if got := g.countEmptied(); got != want {
@@ -1053,8 +1060,8 @@ func TestControllersHaveTimeToCreatePods(t *testing.T) {
 	}
 }
 
-// TestFewPodsAreAwayAtOnce: however wide the window, at most a quarter of a workload's pods leaves at once, or one, unless its owner has
-// written a budget that says how many may be away (I15).
+// TestFewPodsAreAwayAtOnce: however wide the window, at most one pod or a quarter of a workload's pods leaves at once,
+// unless a budget of its owner says how many may be away (I15).
 func TestFewPodsAreAwayAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods, atOnce int
@@ -1110,8 +1117,8 @@ func (g *gateScene) countEmptied() (n int) {
 	return n
 }
 
-// TestHeldPodsAreAwaited: a pod that was waited for as its owner asks and is deleted when its node's time is over has to come back before the
-// end, too.
+// TestHeldPodsAreAwaited: the upgrade waits for a pod as its owner asks, and deletes it when its node's drain timeout
+// ends. The upgrade does not end before that pod has come back, too.
 func TestHeldPodsAreAwaited(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.Request.RespectDoNotDisrupt, g.Request.OnTimeout = true, record.Force
@@ -1134,7 +1141,8 @@ func TestHeldPodsAreAwaited(t *testing.T) {
 	}
 }
 
-// TestSlowPodsHaveTheirTimeEach: pods that come up one after the other have their time each, also where others were deleted meanwhile.
+// TestSlowPodsHaveTheirTimeEach: each of several pods that start one after the other has its own time, even if others
+// were deleted during the upgrade.
 func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
@@ -1142,7 +1150,7 @@ func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
 	g.pass(30 * time.Second)
 	g.wantHeld(g.step(), "(2 of 3 ready)")
 	g.pass(4 * time.Minute)
-	g.index.Remove(g.at("old-a-2").Pods[0]) // somebody deletes it
+	g.index.Remove(g.at("old-a-2").Pods[0]) // a user deletes it
 	g.empty("old-a-2")
 	g.add("web-9", build.Unready)
 	g.pass(30 * time.Second)
@@ -1161,8 +1169,8 @@ func TestSlowPodsHaveTheirTimeEach(t *testing.T) {
 	}
 }
 
-// TestOwnersNodesThatTakeNoPods: a group without a cloud whose owner brought as many nodes as were drained does not wait for ever for one of
-// them that takes no pods.
+// TestOwnersNodesThatTakeNoPods: in a group without a cloud, the owner added as many nodes as were drained. The upgrade
+// does not wait forever for a node that takes no pods.
 func TestOwnersNodesThatTakeNoPods(t *testing.T) {
 	s := newManualScene(t, "old-a-1")
 	s.rest()
@@ -1184,7 +1192,8 @@ func TestOwnersNodesThatTakeNoPods(t *testing.T) {
 	}
 }
 
-// TestPodsOnDrainedNodesAreNamed: the end names pods that came back to drained nodes, whose fence they tolerate.
+// TestPodsOnDrainedNodesAreNamed: the final message names pods that came back to drained nodes, because they tolerate
+// the fence.
 func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 	g := newGateScene(t, 1)
 	g.step()
@@ -1196,7 +1205,8 @@ func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestWorkloadsAreNamedWhileTheOwnerIsAwaited: a person who has to bring a node reads which workload waits for it.
+// TestWorkloadsAreNamedWhileTheOwnerIsAwaited: while the user must add a node, the status names the workload that waits
+// for it.
 func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	g := newGateScene(t, 2)
 	g.Request.WaitReplacement = true
@@ -1209,7 +1219,8 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	}
 }
 
-// TestMovesNameRefusedPods: a Deployment that is restarted to move its only pod may not create another. That is found out, and said.
+// TestMovesNameRefusedPods: a Deployment is restarted to move its only pod, but its new pod is refused. The upgrade
+// finds that out and says so.
 func TestMovesNameRefusedPods(t *testing.T) {
 	g := newGateScene(t, 1)
 	solo := build.Pod("solo-0", build.Created(start.Add(-time.Hour)), build.OwnedBy("ReplicaSet", "solo-1"), build.On("old-a-0"))
@@ -1232,7 +1243,8 @@ func TestMovesNameRefusedPods(t *testing.T) {
 	}
 }
 
-// TestClosedBudgetsNameTheirCause: where a budget is closed since pods of the workload do not come up, the remedy is to mend that.
+// TestClosedBudgetsNameTheirCause: if a budget is closed because pods of the workload do not become ready, the remedy
+// is to fix them.
 func TestClosedBudgetsNameTheirCause(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 3, 2))})
@@ -1290,7 +1302,7 @@ func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
 			}
 			g.index.Store(pod)
 		}
-		lost := g.at("old-a-1").Pods[0].DeepCopy() // so that a pod is missing always
+		lost := g.at("old-a-1").Pods[0].DeepCopy() // so that one pod is always missing
 		lost.Status.Conditions[0].Status = corev1.ConditionFalse
 		g.index.Store(lost)
 		for range 8 {
@@ -1307,7 +1319,8 @@ func TestPodsThatTakeLongTurnsToCrashHaveOneTime(t *testing.T) {
 	t.Errorf("after %s it waits for %q", g.Now.Sub(start), step.Status.Waiting)
 }
 
-// TestLastReadyPodAfterTheTargetMoved: the other pod crashes on a node of the earlier target, and has to leave that, too (I12).
+// TestLastReadyPodAfterTheTargetMoved: the other pod crashes on a node of the earlier target, and must leave that node,
+// too (I12).
 func TestLastReadyPodAfterTheTargetMoved(t *testing.T) {
 	for _, served := range []bool{true, false} {
 		g := newGateScene(t, 1)
@@ -1419,7 +1432,7 @@ func TestCrashesDuringTheLastRequests(t *testing.T) {
 	setReady(down, false, g.Now)
 	crashed(5)(down)
 	g.index.Store(down)
-	for range 10 { // for five minutes
+	for range 10 { // five minutes
 		g.Workloads = g.index.Snapshot()
 		step := g.next()
 		for _, action := range step.Actions {
@@ -1432,8 +1445,8 @@ func TestCrashesDuringTheLastRequests(t *testing.T) {
 	}
 }
 
-// TestOrderedPodsThatWaitForRoom: an ordered StatefulSet creates no further pod while its first one is Pending until a node comes, also one
-// that was Pending before a rollback began (I11).
+// TestOrderedPodsThatWaitForRoom: an ordered StatefulSet creates no further pod while its first pod is Pending and
+// waits for a new node. That includes a pod that was Pending before a rollback began (I11).
 func TestOrderedPodsThatWaitForRoom(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.Request.WaitReplacement, g.Request.BootTimeout = true, duration(20*time.Minute)
@@ -1450,7 +1463,7 @@ func TestOrderedPodsThatWaitForRoom(t *testing.T) {
 	}
 }
 
-// crashed has a pod that is not ready be in CrashLoopBackOff after so many restarts.
+// crashed makes an unready pod one in CrashLoopBackOff after that many restarts.
 func crashed(restarts int32) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
@@ -1459,7 +1472,7 @@ func crashed(restarts int32) func(*corev1.Pod) {
 	}
 }
 
-// setReady has a pod be ready, or not, since the given time.
+// setReady makes a pod ready or unready since the given time.
 func setReady(pod *corev1.Pod, ready bool, at time.Time) {
 	status := corev1.ConditionFalse
 	if ready {
@@ -1484,7 +1497,7 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	pending.Status.Phase = corev1.PodPending
 	idx.Store(ready)
 	idx.Store(pending)
-	s.Record.Phase = record.PhaseDone // all is replaced, and then a new node was lost; nothing comes in its place
+	s.Record.Phase = record.PhaseDone // all nodes are replaced, then a new node was lost and is not replaced
 	s.Record.Workloads = map[string]record.WorkloadRecord{webName: {Ready: 2, Proven: true}}
 	s.remove("old-a-1")
 	s.editBooks(func(b *ledger.Books) { b.Zones = map[string]ledger.Zone{"a": {Removed: 1}} })
@@ -1500,7 +1513,8 @@ func TestTheEndDoesNotWaitForALostNode(t *testing.T) {
 	t.Errorf("after %s it still waits for %q in phase %q, unhealthy %v", s.Now.Sub(start), step.Status.Waiting, step.Record.Phase, step.Status.Unhealthy)
 }
 
-// TestGatedPodsAreStandbys: a pod with a scheduling gate waits on purpose, and the other one of the workload leaves as a single pod does.
+// TestGatedPodsAreStandbys: a pod with a scheduling gate waits on purpose. The workload's other pod leaves like a
+// single pod.
 func TestGatedPodsAreStandbys(t *testing.T) {
 	g := newGateScene(t, 1)
 	gate := build.Pod("web-gated", build.Created(start.Add(-time.Hour)), build.On(""), build.Unready)
@@ -1570,7 +1584,7 @@ func TestPodsThatEndAreNotScaledBack(t *testing.T) {
 	db1 := g.add("db-1", own, build.Created(start.Add(-time.Hour)))
 	db2 := g.add("db-2", own, build.Created(start.Add(-time.Hour)))
 	g.step()                 // db-0 has left its node, and is not there again yet
-	ending := db1.DeepCopy() // its owner scales it to 1: db-2 is gone at once, db-1 ends for ten minutes
+	ending := db1.DeepCopy() // its owner scales it to 1: db-2 is gone at once, db-1 takes ten minutes to end
 	ending.DeletionTimestamp = &metav1.Time{Time: g.Now.Add(10 * time.Minute)}
 	g.index.Store(ending)
 	g.index.Remove(db2)
@@ -1592,14 +1606,14 @@ func TestPodsThatEndAreNotScaledBack(t *testing.T) {
 	}
 }
 
-// TestSlowKubeletsReplaceNoPods: a kubelet that starts a pod late gives it its time from then on.
+// TestSlowKubeletsReplaceNoPods: if a kubelet starts a pod late, the pod's time begins only then.
 func TestSlowKubeletsReplaceNoPods(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	pod := g.add("web-9", func(p *corev1.Pod) { setReady(p, false, g.Now) })
 	g.step()
 	g.pass(15 * time.Second)
-	begun := pod.DeepCopy() // its kubelet begins with it only now
+	begun := pod.DeepCopy() // its kubelet starts it only now
 	begun.Status.StartTime = &metav1.Time{Time: g.Now}
 	g.index.Store(begun)
 	g.at("cur-a-1").Pods = []*corev1.Pod{begun}
@@ -1619,8 +1633,8 @@ func unplaced(pod *corev1.Pod) {
 	}
 }
 
-// TestPodsThatAreRefusedAfterTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods are refused. No other pod of it
-// leaves a node, so that its controller has to be read before the end (I14).
+// TestPodsThatAreRefusedAfterTheOwnerScalesUp: an owner scales a workload down and up again, and its new pods are
+// refused. No other pod of the workload leaves a node, so its controller must be read before the end (I14).
 func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
 	const quota = `pods "web-" is forbidden: exceeded quota`
 	g := newGateScene(t, 2)
@@ -1633,7 +1647,7 @@ func TestPodsThatAreRefusedAfterTheOwnerScalesUp(t *testing.T) {
 	var step upgrade.Step
 	for i := range 200 {
 		g.pass(6 * time.Second)
-		if g.Controllers = nil; len(step.Unscaled) > 0 { // else no one reads it
+		if g.Controllers = nil; len(step.Unscaled) > 0 { // the runner reads it only then
 			g.tellController(controller)
 		}
 		if step = g.step(); step.Finished {
@@ -1684,8 +1698,8 @@ func TestPreemptedPodsThatWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForANodeThatBoots: another workload has taken the room of the new node, and a node that was launched in the place of the
-// first one boots. A pod that waits for it has the boot timeout.
+// TestPodsThatWaitForANodeThatBoots: another workload has used the room of the new node, and a replacement of the first
+// node boots. A pod that waits for it has the boot timeout.
 func TestPodsThatWaitForANodeThatBoots(t *testing.T) {
 	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
 	var members []nodegroup.Member

@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestImpacts: an upgrade tells at its end how often each workload was touched, and for how long it
-// lacked pods or had none, a crash in between or not.
+// TestImpacts: at its end an upgrade reports how often each workload was touched, and for how long it lacked pods or
+// had none, even after a crash.
 func TestImpacts(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
@@ -52,7 +52,7 @@ func TestImpacts(t *testing.T) {
 	}
 }
 
-// TestImpactsOfMany: of more workloads than the record holds those that were noticed least are summed up.
+// TestImpactsOfMany: if there are more workloads than the record holds, those with the least impact are summed up.
 func TestImpactsOfMany(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
 	for i := range 600 {

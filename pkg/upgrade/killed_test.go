@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// I8: an upgrade that is killed in any of its steps, before, amid or after its actions, ends as one
-// that was not.
+// I8: an upgrade that is killed in any step, before, during or after its actions, has the same result as one that was
+// not killed.
 func TestKilledAnywhere(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		whole, steps := upgraded(t, zonal, -1, 0)
@@ -30,8 +30,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// upgraded is what a group is left as by an upgrade that is killed in the step after so many, with
-// so many of its actions done, never if that is negative, and how many steps it takes.
+// upgraded returns the final state of a group, and the number of steps of its upgrade. The upgrade is killed after kill
+// steps, with done actions of the next one done; never if kill is negative.
 func upgraded(t *testing.T, zonal bool, kill, done int) (left string, steps int) {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal}.spec()

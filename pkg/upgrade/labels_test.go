@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Before an upgrade a current machine whose node lacks a label is outdated; once it is under way
-// only one that lacked it when it began, or new nodes would be replaced without end (EKS E27, E33).
+// Before an upgrade a current machine whose node lacks a label is outdated. During the upgrade that holds only for
+// machines that lacked it when it began. Otherwise new nodes would be replaced without end (EKS E27, E33).
 func TestJudgeLabels(t *testing.T) {
 	group := nodegroup.Group{Can: nodegroup.FullControl()}
 	group.RequireLabels(map[string]string{"image": "ami-2"})
@@ -47,7 +47,7 @@ func TestJudgeLabels(t *testing.T) {
 	}
 }
 
-// The way back goes to nodes that need not carry the newer revision's labels.
+// A rollback goes back to nodes that need not have the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
 	record := record.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: record.Request{Current: map[string]string{"image": "ami-2"}}}
 	back := upgrade.RollingBack(&record, nodegroup.Revision{ID: "1"}, start.Add(time.Hour))

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// An instance on Standby belongs to the person who looks at it: it is neither fenced nor drained,
-// counts for nothing, and is named at the end.
+// A user is examining an instance on Standby: it is neither fenced nor drained, it is not counted, and it is named at
+// the end.
 func TestStandbyIsLeftAlone(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Settle = duration(0)
@@ -46,7 +46,7 @@ func TestStandbyIsLeftAlone(t *testing.T) {
 	}
 }
 
-// An abort gives new nodes back, and leaves the instance on Standby alone: it was there before.
+// An abort gives new nodes back and leaves the instance on Standby alone, because it existed before.
 func TestAbortLeavesStandbyAlone(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("aside-a-2"))
 	s.Group.Can.NameZone, s.Request.Surge = false, 1
@@ -74,7 +74,7 @@ func TestAbortLeavesStandbyAlone(t *testing.T) {
 	}
 }
 
-// A node joined with an instance on Standby is not outdated, whatever its revision.
+// A node whose instance is on Standby is not outdated, whatever its revision.
 func TestJoinStandby(t *testing.T) {
 	m := old("old-a-1")
 	m.Instance.State = nodegroup.InstanceStandby
@@ -84,7 +84,7 @@ func TestJoinStandby(t *testing.T) {
 	}
 }
 
-// A machine that a lifecycle hook holds is waited for as long as a new one, and named at the end.
+// The upgrade waits for a machine that a lifecycle hook keeps as long as for a new one, and names it at the end.
 func TestMachineThatDoesNotEnd(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Settle = duration(0)
@@ -107,8 +107,8 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// A reading of the group from before its time was over does not show that a machine is still ending, and a
-// Node object that outlives its machine is deleted before the end.
+// A reading from before a machine's time was over does not prove that the machine is still ending. A Node object that
+// outlives its machine is deleted before the end.
 func TestOnlyMachinesThatAreSeenAreOverdue(t *testing.T) {
 	for name, gone := range map[string]bool{"the group was not read since": false, "only its Node object is left": true} {
 		t.Run(name, func(t *testing.T) {

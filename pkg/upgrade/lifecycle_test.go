@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// draining is a group of one outdated node, whose drain begins with the next step.
+// draining returns a group of one outdated node, whose drain begins with the next step.
 func draining(t *testing.T, pods ...*corev1.Pod) *scene {
 	s := newScene(t, old("old-a-1", pods...), current("cur-a-1"))
 	s.do(s.next().Actions...) // the fence
@@ -43,7 +43,7 @@ func TestDrainBegins(t *testing.T) {
 	}
 }
 
-// Evictions of pods that cost a budget nothing come first, so that the others find it open.
+// Pods that use up no budget are evicted first, so that the others find their budgets open.
 func TestUnreadyPodsGoFirst(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1", build.Unready), build.Pod("web-2"))
 	if got := evicted(s.next()); got != "web-1 web-0 web-2" {
@@ -51,7 +51,7 @@ func TestUnreadyPodsGoFirst(t *testing.T) {
 	}
 }
 
-// evicted are the pods that a step evicts, in order.
+// evicted returns the pods that a step evicts, in order.
 func evicted(step upgrade.Step) string {
 	var pods []string
 	for _, a := range step.Actions {
@@ -92,7 +92,7 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 	}
 }
 
-// The pods of the tightest budget go first, those without one last.
+// Pods of the tightest budget go first, pods without a budget last.
 func TestTightBudgetsGoFirst(t *testing.T) {
 	s := draining(t, build.Pod("api-0", build.App("api")), build.Pod("cart-0", build.App("cart")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)), build.Budget("cart", build.Counts(4, 4, 2)))
@@ -101,8 +101,8 @@ func TestTightBudgetsGoFirst(t *testing.T) {
 	}
 }
 
-// unanswered counts the evictions that are sent within a second in which none is answered, and what
-// is blocked then.
+// unanswered counts the evictions that are sent within a second in which none is answered, and the pods that are
+// blocked then.
 func (s *scene) unanswered() (evictions, blocked int) {
 	s.t.Helper()
 	for end := s.Now.Add(time.Second); s.Now.Before(end); s.pass(50 * time.Millisecond) {
@@ -118,8 +118,8 @@ func (s *scene) unanswered() (evictions, blocked int) {
 	return evictions, blocked
 }
 
-// Two evictions that the API server would write into one budget's status at once cost half a
-// second: the second waits for the first one's answer, or for as long as that should take.
+// Two evictions that the API server would write into one budget's status at the same time cost half a second. So the
+// second waits for the first one's answer, or for as long as that should take.
 func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
@@ -134,7 +134,7 @@ func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-1")
 }
 
-// They keep as far apart as answers take, within bounds: a server that is slow to write one is as
+// Evictions of one budget are as far apart as answers take, within bounds. A server that is slow to write one is as
 // slow to write the next.
 func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 	cases := map[string]struct{ took, ago, want time.Duration }{
@@ -160,8 +160,8 @@ func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 	}
 }
 
-// No more are in flight than there is room for, and those of the tightest budgets go first,
-// whatever node they are on.
+// No more evictions are in flight than there is room for, and pods of the tightest budgets go first, whatever node they
+// are on.
 func TestEvictionsAtOnce(t *testing.T) {
 	s := draining(t, build.Pod("a-0", build.App("a")), build.Pod("b-0", build.App("b")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
@@ -179,12 +179,12 @@ func TestEvictionsAtOnce(t *testing.T) {
 	}
 }
 
-// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in
-// flight: as many as nodes may be in drain, from four to eight.
-func TestEvictionsInAHurry(t *testing.T) {
+// While a budget decides when the upgrade ends, or while that is unknown, few evictions are in flight: as many as nodes
+// may be in drain, but at least four and at most eight.
+func TestFewEvictionsAtOnceWithCriticalBudgets(t *testing.T) {
 	cases := map[string]struct {
-		gone time.Duration // as it was learned; 0 for not yet
-		rest string        // the app of the rest of the pods, of which one may be missing if it is "db"
+		gone time.Duration // how long nodes take, as learned; 0 if not learned yet
+		rest string        // the app of the remaining pods; "db" has a budget of which one pod may be missing
 		window,
 		want int
 	}{
@@ -216,7 +216,7 @@ func TestEvictionsInAHurry(t *testing.T) {
 	}
 }
 
-// What our own evictions have spent counts until the budget's status shows it.
+// Evictions that the upgrade sent count against the budget until its status shows them.
 func TestSpentBudgetIsRemembered(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome // of the first eviction; none while it is in flight
@@ -295,7 +295,7 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// E52: who refuses is named, with the budget when it is one.
+// E52: the message names who refuses an eviction, and the budget if it is one.
 func TestDenialsAreNamed(t *testing.T) {
 	for outcome, want := range map[nodegroup.Outcome]string{
 		nodegroup.OutcomeRefused: "pod shop/web-0: PDB shop/web: somebody says no",
@@ -314,7 +314,7 @@ func TestDenialsAreNamed(t *testing.T) {
 	}
 }
 
-// E52: the failure names pod, budget, need, have, for how long, and what to do.
+// E52: the failure names the pod, the budget, how many pods it needs and has, for how long, and what to do.
 func TestPodEvictionFailureSaysWhy(t *testing.T) {
 	cases := map[string]struct {
 		pods   []*corev1.Pod
@@ -381,7 +381,7 @@ func TestPodEvictionFailureSaysWhy(t *testing.T) {
 	}
 }
 
-// A node whose time is over is given up in that very step: nothing more is evicted from it.
+// A node whose drain timeout is over is given up in the same step: no more pods are evicted from it.
 func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
 	for _, end := range []record.OnTimeout{record.Fail, record.Force, record.Skip} {
 		t.Run(string(end), func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestNodeOutOfTimeIsNotDrainedOn(t *testing.T) {
 	}
 }
 
-// E43: what is left is deleted, by UID, but not a moment before the limit.
+// E43: remaining pods are deleted, by UID, but not before the drain timeout is over.
 func TestForceOnlyAfterTheLimit(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("bare", build.Bare))
 	s.Request.OnTimeout, s.Record.Request.OnTimeout = record.Force, record.Force
@@ -418,7 +418,7 @@ func TestForceOnlyAfterTheLimit(t *testing.T) {
 		}
 	}
 	s.do(step.Actions...)
-	s.pass(30 * time.Second) // the pods' own grace
+	s.pass(30 * time.Second) // the pods' own grace period
 	wantActions(t, s.next())
 	s.pass(31 * time.Second)
 	step = s.next()
@@ -440,7 +440,7 @@ func TestSkipQuarantinesAndGoesOn(t *testing.T) {
 	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable {
 		t.Error("a quarantined node takes pods")
 	}
-	s.at("old-a-2").Pods = nil // somebody deleted it
+	s.at("old-a-2").Pods = nil // a user deleted it
 	s.do(step.Actions...)
 	s.pass(time.Minute)
 	s.rest()
@@ -453,7 +453,7 @@ func TestSkipQuarantinesAndGoesOn(t *testing.T) {
 	}
 }
 
-// E51: a pod that comes back to the fenced node is evicted once more, and not a third time.
+// E51: a pod that comes back to the fenced node is evicted a second time, but not a third time.
 func TestReturningPodsAreBlocked(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	for i := range 3 {
@@ -470,7 +470,7 @@ func TestReturningPodsAreBlocked(t *testing.T) {
 	}
 }
 
-// A pod of another controller is no one's return.
+// A pod of another controller does not count as a returned pod.
 func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)
@@ -481,7 +481,7 @@ func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 	wantActions(t, s.next(), "evict pod shop/web-1", "evict pod shop/cart-1")
 }
 
-// L15: a node that was empty is drained again when a pod comes, and its wait begins again.
+// L15: an empty node is drained again when a pod comes, and its settle time begins again.
 func TestEmptyNodeMayFillAgain(t *testing.T) {
 	s := draining(t)
 	wantState(t, s.rest(), "old-a-1", record.NodeEmpty)
@@ -498,9 +498,9 @@ func TestEmptyNodeMayFillAgain(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// Two nodes share a budget. The one that was started first has it; the other's time stands still
-// until then.
-func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
+// Two nodes share a budget, and the node that was started first uses it. The other node's drain timeout does not run
+// during that time.
+func TestDrainTimeoutPausesBehindOtherNodes(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window = 2, 2
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // both can move when they are started …
@@ -525,7 +525,7 @@ func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 	}
 }
 
-// actionsOf are the actions of a step whose text begins so.
+// actionsOf returns the actions of a step whose text begins with the given text.
 func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 	for _, a := range step.Actions {
 		if strings.HasPrefix(a.String(), text) {
@@ -535,7 +535,7 @@ func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 	return found
 }
 
-// What a node waited for before a crash is not known after it; its limit is then the one on record.
+// After a crash it is unknown what a node waited for. Its drain timeout is then the one on record.
 func TestCrashAddsNoTime(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, record.Skip
@@ -556,8 +556,7 @@ func TestCrashAddsNoTime(t *testing.T) {
 	wantState(t, step, "old-a-2", record.NodeQuarantined)
 }
 
-// E44, E45: an empty node is left to load balancers for the time of the settle, and says meanwhile
-// that they are to leave it.
+// E44, E45: an empty node stays for the settle time, and has a label by which load balancers remove it.
 func TestSettle(t *testing.T) {
 	s := draining(t)
 	step := s.rest()
@@ -574,8 +573,8 @@ func TestSettle(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// The machine does not go before the start of its drain is to be seen on the node.
-func TestNodeSaysThatItDrains(t *testing.T) {
+// The machine is not terminated before its node shows the start of the drain.
+func TestTerminationWaitsForTheStartMark(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
 	wantActions(t, s.next(), "start draining node old-a-1")
@@ -586,8 +585,7 @@ func TestNodeSaysThatItDrains(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// L14: volumes that are still attached are waited for, but not longer than kube-controller-manager
-// does.
+// L14: the upgrade waits for volumes that are still attached, but no longer than kube-controller-manager does.
 func TestAttachedVolumesAreWaitedFor(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	cases := map[string]struct {
@@ -624,7 +622,7 @@ func TestAttachedVolumesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// L21: a node that is silent for five minutes cannot confirm that its pods ended.
+// L21: a node whose kubelet has not reported for five minutes cannot confirm that its pods ended.
 func TestLostNodeIsNotWaitedFor(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.mark("old-a-1", build.NotReady(start))
@@ -635,7 +633,7 @@ func TestLostNodeIsNotWaitedFor(t *testing.T) {
 	wantState(t, s.next(), "old-a-1", record.NodeEmpty)
 }
 
-// Since when a pod is blocked outlives the steps between, and begins again when it was free.
+// The time since which a pod is blocked is kept between steps, and restarts after the pod was not blocked.
 func TestBlockedSince(t *testing.T) {
 	closed, open := build.Budget("web", build.Counts(4, 3, 3)), build.Budget("web", build.Counts(4, 4, 3))
 	s := draining(t, build.Pod("web-0"))
@@ -659,8 +657,8 @@ func TestBlockedSince(t *testing.T) {
 	}
 }
 
-// Who looks from elsewhere, or takes the upgrade up, knows by the record since when a pod has been
-// blocked for longer than a minute, and forgets it once the pod is free.
+// A status on another machine, or a process that takes over, reads from the record since when a pod has been blocked
+// for longer than a minute. The record forgets it once the pod is not blocked.
 func TestBlockedSinceIsRecorded(t *testing.T) {
 	blocked := func(step upgrade.Step) map[string]time.Time { return step.Record.Nodes["old-a-1"].Blocked }
 	s := draining(t, build.Pod("web-0"))

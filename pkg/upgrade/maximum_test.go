@@ -9,13 +9,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches
-// under way.
+// roomMade returns an upgrade that raised the maximum from 2 to 4 and has seen the raise, with its launches in flight.
 func roomMade(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1"), old("old-b-1"))
 	s.Request.Surge, s.Group.Max = 2, 2
-	s.do(s.next().Actions...) // the maximum
+	s.do(s.next().Actions...) // raises the maximum
 	s.do(s.next().Actions...) // two launches
 	if s.Group.Max != 4 || s.Group.Desired != 4 {
 		t.Fatalf("max %d, desired %d", s.Group.Max, s.Group.Desired)
@@ -24,9 +23,8 @@ func roomMade(t *testing.T) *scene {
 	return s
 }
 
-// Another actor who lowers the maximum stops the upgrade, once no reading can be older than its own
-// raise.
-func TestMaxIsLoweredBySomebody(t *testing.T) {
+// The upgrade stops if another process lowers the maximum, once no reading can be older than the upgrade's own raise.
+func TestAnotherProcessLowersMax(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   record.Result
@@ -74,7 +72,7 @@ func TestMaxIsLoweredBySomebody(t *testing.T) {
 	}
 }
 
-// A maximum that may have been lowered is not raised again before that is known.
+// A maximum that may have been lowered is not raised again before that is certain.
 func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
 	s := roomMade(t)
 	s.Group.Max = 2
@@ -86,9 +84,8 @@ func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The one who continues after that makes room from what is there by then, which is what the group
-// gets back in the end (E61).
-func TestLoweredMaxIsTheirs(t *testing.T) {
+// A command that continues after that makes room from the lowered maximum, which the group gets back at the end (E61).
+func TestLoweredMaxIsRestored(t *testing.T) {
 	s := roomMade(t)
 	s.add(current("new-a-1"))
 	s.add(current("new-b-1"))

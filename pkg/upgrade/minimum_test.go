@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// A group at its minimum cannot shrink: it replaces a drained node by itself (EKS E09, E50). One
-// above its minimum shrinks.
+// A group at its minimum cannot shrink and replaces a drained node by itself (EKS E09, E50). A group above its minimum
+// shrinks.
 func TestTerminateAtTheMinimum(t *testing.T) {
 	for name, c := range map[string]struct {
 		smallest int
@@ -27,8 +27,8 @@ func TestTerminateAtTheMinimum(t *testing.T) {
 	}
 }
 
-// A reading may be older than what raised the minimum: where the cloud refuses to shrink the group,
-// the same instance is terminated without, and the books say so.
+// A reading may be older than a raise of the minimum. If the cloud refuses to shrink the group, the same instance is
+// terminated without shrinking, and the ledger is corrected.
 func TestRefusalToShrinkIsBookedBack(t *testing.T) {
 	s, terminate := removing(t, true)
 	s.answer(terminate, nodegroup.OutcomeExhausted, "desiredSize equals minSize")
@@ -48,7 +48,7 @@ func TestRefusalToShrinkIsBookedBack(t *testing.T) {
 	}
 }
 
-// What was added is not given back below the group's minimum.
+// Added nodes are not given back below the group's minimum.
 func TestSurgeIsKeptAtTheMinimum(t *testing.T) {
 	for name, c := range map[string]struct{ smallest, returned int }{"at the minimum": {2, 0}, "above it": {1, 1}} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestOldRecordsAreRead: records that commit c0e198c wrote in random worlds, one of each phase of each strategy and of the way back, are
-// readable, keep every field when they are stored again, and continue in the phase that they name.
+// TestOldRecordsAreRead: commit c0e198c wrote these records in random worlds, one for each phase of each strategy and
+// of a rollback. They are readable, keep every field when they are stored again, and continue in the phase that they
+// name.
 func TestOldRecordsAreRead(t *testing.T) {
 	files, err := filepath.Glob("record/testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// otherManaged returns what a made-up cloud does that differs from EKS in all there is to differ in.
+// otherManaged returns the properties of a made-up cloud that differs from EKS in every property.
 func otherManaged() *nodegroup.Managed {
 	return &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{}, MaxSurge: nodegroup.Quantity{N: 1}, TakesWidth: true,
@@ -18,7 +18,7 @@ func otherManaged() *nodegroup.Managed {
 	}
 }
 
-// TestResolveByOtherCloud takes numbers and limits from the cloud, and a width from the user where the cloud takes one.
+// TestResolveByOtherCloud: numbers and limits come from the cloud, and the width from the user if the cloud takes one.
 func TestResolveByOtherCloud(t *testing.T) {
 	group := nodegroup.Group{Name: "workers", Provider: "othercloud", Zones: []string{"a", "b"}, Can: nodegroup.FullControl(), Managed: otherManaged()}
 	req, err := upgrade.Settings{BootTimeout: time.Minute}.ResolveRequest(&group, 10, 9)
@@ -37,7 +37,7 @@ func TestResolveByOtherCloud(t *testing.T) {
 	checkError(t, err, `--on-timeout=fail: the cloud upgrades group "workers" itself, by its own rules: leave it out`)
 }
 
-// followingOther is a scene whose operation u1 another cloud carries out.
+// followingOther returns a scene whose operation u1 another cloud carries out.
 func followingOther(t *testing.T) *scene {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Group.Managed, s.Group.Provider = otherManaged(), "othercloud"
@@ -56,7 +56,7 @@ func followingOther(t *testing.T) *scene {
 	return s
 }
 
-// shows has the other cloud tell of its operation u1.
+// shows makes the other cloud show its operation u1 in the state.
 func (s *scene) shows(state nodegroup.OperationState) {
 	managed := otherManaged()
 	managed.Operation = nodegroup.Operation{ID: "u1", State: state, To: s.Group.Wanted, Kind: "UPGRADE_NODES"}
@@ -64,7 +64,8 @@ func (s *scene) shows(state nodegroup.OperationState) {
 	s.pass(time.Second)
 }
 
-// TestPauseCancelsTheOperation: the cloud cancels its operation for a pause, and another one is begun when the upgrade continues.
+// TestPauseCancelsTheOperation: the cloud cancels its operation for a pause. Another operation begins when the upgrade
+// continues.
 func TestPauseCancelsTheOperation(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
@@ -84,7 +85,7 @@ func TestPauseCancelsTheOperation(t *testing.T) {
 	}
 }
 
-// TestPauseIsWithdrawn: an operation that was cancelled for a pause is followed by another if the pause was withdrawn since.
+// TestPauseIsWithdrawn: after an operation was cancelled for a pause that was withdrawn since, another one begins.
 func TestPauseIsWithdrawn(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
@@ -97,7 +98,8 @@ func TestPauseIsWithdrawn(t *testing.T) {
 	}
 }
 
-// TestPauseBeforeItBegan: a pause comes when it is certain that nothing was begun, and no request is sent until then.
+// TestPauseBeforeItBegan: a pause takes effect when it is certain that no operation began. Until then no request is
+// sent.
 func TestPauseBeforeItBegan(t *testing.T) {
 	begun := nodegroup.Delegate{To: revisionOf("2"), Force: true, Width: nodegroup.Width{MaxUnavailable: 2, MaxSurge: 1}, Token: "r1-force-2-1-1"}
 	cases := map[string]func(*scene){
@@ -130,7 +132,8 @@ func TestPauseBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestPauseThatComesTooLate: what is all replaced is not paused, and a cancellation that is refused for good ends nothing.
+// TestPauseThatComesTooLate: an upgrade whose nodes are all replaced is not paused. A cancellation that is refused
+// permanently does not stop the upgrade.
 func TestPauseThatComesTooLate(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
@@ -148,7 +151,7 @@ func TestPauseThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestForeignCancellation: after a cancellation that had no effect, somebody else's is theirs.
+// TestForeignCancellation: after the upgrade's cancellation had no effect, a later one counts as another user's.
 func TestForeignCancellation(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
@@ -163,7 +166,7 @@ func TestForeignCancellation(t *testing.T) {
 	}
 }
 
-// TestPauseOfEKS: a cloud that cannot cancel is asked to pause nothing (containers-roadmap#1531).
+// TestPauseOfEKS: a cloud that cannot cancel gets no request for a pause (containers-roadmap#1531).
 func TestPauseOfEKS(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	err := upgrade.Allows(&s.Record, record.VerbPause)

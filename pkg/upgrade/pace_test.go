@@ -11,23 +11,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// owned is a pod of the ReplicaSet web.
+// owned returns a pod of the ReplicaSet web.
 func owned(name string) *corev1.Pod {
 	return build.Pod(name, build.App("web"), build.OwnedBy("ReplicaSet", "web"))
 }
 
-// How long pods take to leave is learned from those that have left, from the moment their eviction
-// was sent.
-func TestPaceOfLeaving(t *testing.T) {
+// The upgrade learns how long pods take to leave from pods that have left, counted from when their eviction was sent.
+func TestLeavingTimeIsLearned(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"), owned("web-2"))
 	owner := metav1.GetControllerOfNoCopy(s.at("old-a-1").Pods[0]).UID
 	s.do(s.next().Actions...)
 	s.pass(time.Second)
-	s.next() // all are seen to leave
+	s.next() // all pods are seen leaving
 	s.pass(5 * time.Second)
 	for _, c := range []struct{ after, want time.Duration }{
 		{time.Second, 7 * time.Second},
-		{100 * time.Millisecond, 7 * time.Second}, // which is no news
+		{100 * time.Millisecond, 7 * time.Second}, // learns nothing new
 		{900 * time.Millisecond, 7500 * time.Millisecond},
 	} {
 		s.pass(c.after)
@@ -38,9 +37,9 @@ func TestPaceOfLeaving(t *testing.T) {
 	}
 }
 
-// How much longer a budget is closed than its pods take to become ready is learned from one that
-// opens again for a pod that waits.
-func TestPaceOfBudgets(t *testing.T) {
+// The upgrade learns how much longer a budget is closed than its pods take to become ready. It learns that from a
+// budget that opens again for a pod that waits.
+func TestBudgetTimeIsLearned(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"))
 	for _, pod := range s.at("old-a-1").Pods { // they were ready 10 s after their start
 		pod.Status.StartTime = &metav1.Time{Time: start.Add(-time.Hour)}

@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// An instance that another actor protects is not terminated, whether its drain has begun or not;
-// one that is on its way out goes.
-func TestInstanceIsProtectedBySomebody(t *testing.T) {
+// An instance that a user protects is not terminated, whether its drain has begun or not. An instance that is
+// terminating already ends.
+func TestUserProtectsAnInstance(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
 		want   record.Result
@@ -41,7 +41,7 @@ func TestInstanceIsProtectedBySomebody(t *testing.T) {
 	}
 }
 
-// started has the drain of the member be in a state.
+// started puts the member on record in a state.
 func (s *scene) started(name string, state record.NodeState) *nodegroup.Member {
 	m := s.at(name)
 	s.Record.Nodes = map[string]record.NodeRecord{name: {

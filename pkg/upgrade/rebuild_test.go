@@ -17,8 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// underWay is an upgrade of two zones with two nodes each and a surge of one node a zone, at its
-// first eviction.
+// underWay returns an upgrade of two zones with two nodes each and a surge of one node per zone, at its first eviction.
 func underWay(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")), old("old-b-1"), old("old-b-2"))
@@ -34,7 +33,7 @@ func underWay(t *testing.T) *scene {
 	return s
 }
 
-// lose has the record gone, and the same command run again a minute later.
+// lose deletes the record, and runs the same command again a minute later.
 func (s *scene) lose() (record.Record, error) {
 	s.t.Helper()
 	s.crash()
@@ -46,8 +45,7 @@ func (s *scene) lose() (record.Record, error) {
 	return s.Record, err
 }
 
-// S2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until
-// when.
+// S2: after a record was lost, the marks on the nodes show the run, the nodes in drain, and their deadlines.
 func TestRebuild(t *testing.T) {
 	s := underWay(t)
 	before := s.Record
@@ -64,8 +62,7 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// A record that is made again is of the version that its strategy needs: an older program would take
-// it for a surge.
+// A rebuilt record has the version that its strategy needs. Otherwise an older program would take it for a surge.
 func TestRebuildVersion(t *testing.T) {
 	for _, strategy := range []record.Strategy{record.Surge, record.ShortLived, record.AutoscaledBlueGreen} {
 		s := underWay(t)
@@ -77,7 +74,7 @@ func TestRebuildVersion(t *testing.T) {
 	}
 }
 
-// newRecordVersion is the version of the record that a new upgrade by the strategy begins with.
+// newRecordVersion returns the version of a new record for the strategy.
 func newRecordVersion(t *testing.T, strategy record.Strategy) int {
 	t.Helper()
 	s := newScene(t, old("old-a-1"))
@@ -85,9 +82,9 @@ func newRecordVersion(t *testing.T, strategy record.Strategy) int {
 	return s.next().Record.Version
 }
 
-// The books are made from a reading of the group that shows all that was done: no surge is launched
-// on top of the one that is up.
-func TestRecount(t *testing.T) {
+// The ledger is rebuilt from a reading of the group that shows all that was done: no second surge is launched on top of
+// the existing one.
+func TestRebuiltLedger(t *testing.T) {
 	s := underWay(t)
 	want := s.Record
 	if _, err := s.lose(); err != nil {
@@ -117,9 +114,9 @@ func TestRecount(t *testing.T) {
 	}
 }
 
-// What is there beyond what was is ours only as far as outdated nodes are left to give it back
-// with; what is missing is launched again.
-func TestRecountByZone(t *testing.T) {
+// Nodes beyond the group's earlier size count as the run's only as far as outdated nodes are left to give them back
+// with. Missing nodes are launched again.
+func TestRebuiltLedgerByZone(t *testing.T) {
 	cases := map[string]struct {
 		change       func(*scene)
 		ours         map[string]int // by zone
@@ -160,14 +157,14 @@ func TestRecountByZone(t *testing.T) {
 	}
 }
 
-// held is a current node that the run keeps autoscalers from.
+// held returns a current node that the run keeps autoscalers from.
 func held(name string) nodegroup.Member {
 	m := current(name)
 	nodemark.SetHold(m.Node, "r1")
 	return m
 }
 
-// A run whose record is lost continues to its end, and leaves the group as it was before it.
+// A run whose record was lost continues to its end, and restores the group's sizes from before it.
 func TestLostRunEnds(t *testing.T) {
 	s := underWay(t)
 	if _, err := s.lose(); err != nil {
@@ -206,8 +203,8 @@ func TestLostRunEnds(t *testing.T) {
 	}
 }
 
-// S30: Where nothing tells what the group was like there is no going on: a second surge could come
-// on top of the first.
+// S30: if nothing shows the group's size before the run, the run cannot continue: a second surge could be added on top
+// of the first.
 func TestRebuildRefuses(t *testing.T) {
 	bare := func(s *scene) {
 		for i := range s.Members {
@@ -264,8 +261,8 @@ func TestRebuildRefuses(t *testing.T) {
 	}
 }
 
-// S30: What a rebuilt record takes for the run's own is no more than its request can have added, whatever
-// the marks say of the group: a kubelet may write annotations on its own node.
+// S30: a rebuilt record counts no more nodes as the run's own than its request can have added, whatever the marks say
+// about the group: a kubelet may write annotations on its own node.
 func TestRebuildIsBoundByTheRequest(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-b-1"), old("old-b-2"), old("old-b-3"), old("old-b-4"))
 	s.Request.Surge, s.Group.Max = 1, 20
@@ -290,7 +287,7 @@ func TestRebuildIsBoundByTheRequest(t *testing.T) {
 	}
 }
 
-// Only a fenced node is taken up in its drain, and its time is no longer than the request says.
+// Only fenced nodes are recorded as draining, and their drain timeout is limited to the request's.
 func TestRebuildTakesUpFencedDrains(t *testing.T) {
 	s := underWay(t)
 	in := started(s.Record)
@@ -310,7 +307,7 @@ func TestRebuildTakesUpFencedDrains(t *testing.T) {
 	}
 }
 
-// unmark takes every annotation of ours away.
+// unmark removes all of the upgrade's annotations.
 func unmark(s *scene) {
 	for i := range s.Members {
 		s.mark(s.Members[i].Name(), func(n *corev1.Node) {

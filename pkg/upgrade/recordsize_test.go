@@ -21,7 +21,7 @@ import (
 // configMapLimit is how many bytes of data a ConfigMap may have (Kubernetes, pkg/apis/core/validation, MaxSecretSize).
 const configMapLimit = 1 << 20
 
-// largeGroup lists outdated nodes with long names, each with 20 pods behind load balancers.
+// largeGroup returns outdated nodes with long names, each with 20 pods behind load balancers.
 func largeGroup(nodes int) []nodegroup.Member {
 	members := make([]nodegroup.Member, nodes)
 	for i := range members {
@@ -39,8 +39,8 @@ func largeGroup(nodes int) []nodegroup.Member {
 	return members
 }
 
-// worstRecord is the largest record of the upgrade that can come to be: so many nodes are on record and so many of these in drain, with
-// texts and lists that are as long as they may be.
+// worstRecord returns the largest record that the upgrade can produce: kept nodes are on record, busy of them are in
+// drain, and all texts and lists are as long as possible.
 func worstRecord(r record.Request, members []nodegroup.Member, kept, busy int) record.Record {
 	at := time.Date(2026, 11, 27, 12, 34, 56, 123456789, time.FixedZone("", 3600))
 	rec := record.Record{
@@ -128,7 +128,7 @@ func TestRecordSizeAtTheLimit(t *testing.T) {
 			if size := encodedSize(t, worstRecord(c.request(nodes), all, nodes, c.busy(nodes))); size > configMapLimit {
 				t.Errorf("%d nodes are accepted, and the record has %d bytes", nodes, size)
 			}
-			nodes = refused * 8 / 5 // the estimate is no more than that too large
+			nodes = refused * 8 / 5 // the estimate exceeds the real size by less than that
 			if size := encodedSize(t, worstRecord(c.request(nodes), all, nodes, min(nodes, c.busy(nodes)))); size <= configMapLimit {
 				t.Errorf("%d nodes are refused, and the record has only %d bytes", nodes, size)
 			}
@@ -160,7 +160,7 @@ func TestLongNamesTakeRoom(t *testing.T) {
 	checkError(t, r.CheckRecordSize(&group, members), "recording an upgrade of 1000 nodes")
 }
 
-// TestNodeRecordIsBounded blocks 20 pods with long names on a node, and lets its time run out.
+// TestNodeRecordIsBounded blocks 20 pods with long names on a node until its drain timeout is over.
 func TestNodeRecordIsBounded(t *testing.T) {
 	for _, long := range []int{8, 200} {
 		var pods []*corev1.Pod
@@ -196,7 +196,7 @@ func TestNodeRecordIsBounded(t *testing.T) {
 	}
 }
 
-// TestFullRecordStartsNoNode checks that nodes in drain are waited for, and that the upgrade stops if there are none.
+// TestFullRecordStartsNoNode checks that the upgrade waits for nodes in drain, and stops if there are none.
 func TestFullRecordStartsNoNode(t *testing.T) {
 	long := []string{strings.Repeat("x", 960<<10)}
 	t.Run("with a node in drain", func(t *testing.T) {

@@ -17,10 +17,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// refusedLimit is how long a run may take to end after one of its requests was refused for good.
+// refusedLimit is how long a run may take to end after one of its requests was refused permanently.
 const refusedLimit = 2 * time.Minute
 
-// reachedBy are the ways in which requests are made: each prepares a driver at the moment at which the command begins.
+// reachedBy returns the situations in which requests are sent. Each function prepares a driver at the moment at which
+// the command begins.
 func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 	begin := func(change func(*record.Request)) *driver {
 		spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()
@@ -69,14 +70,15 @@ func reachedBy(t *testing.T, zonal bool) map[string]func() *driver {
 	}
 }
 
-// kindOf is the kind of an action, which its key begins with.
+// kindOf returns the kind of an action, with which its key begins.
 func kindOf(a nodegroup.Action) string {
 	kind, _, _ := strings.Cut(a.Key(), "/")
 	return kind
 }
 
-// S20: TestRefusedForGood has each kind of request be refused for good from each of its uses on, in upgrades, stops and undoings: the run ends
-// soon, says which request was refused and why, and the same command reaches its end once the request is allowed.
+// S20: TestRefusedForGood refuses each kind of request permanently, from each of its uses on, in upgrades, stops,
+// aborts and rollbacks. The run ends soon and says which request was refused and why. Once the request is allowed, the
+// same command reaches its end.
 func TestRefusedForGood(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		for how, prepare := range reachedBy(t, zonal) {
@@ -97,7 +99,7 @@ func TestRefusedForGood(t *testing.T) {
 	}
 }
 
-// mayBeLeftOut are the kinds that an upgrade continues without.
+// mayBeLeftOut reports whether an upgrade continues without requests of the kind.
 func mayBeLeftOut(kind string) bool { return slices.Contains([]string{"hold", "restart"}, kind) }
 
 func refusedForGood(t *testing.T, d *driver, kind string, at int) {
@@ -150,13 +152,13 @@ func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	}
 }
 
-// forget drops the answers that are older than the five minutes for which a process remembers them.
+// forget drops answers that are older than five minutes, as a process does.
 func (s *scene) forget() {
 	maps.DeleteFunc(s.Open, func(_ string, a nodegroup.Attempt) bool { return !a.InFlight && s.Now.Sub(a.Ended) > 5*time.Minute })
 }
 
-// S20: TestForgottenRefusalsAreNamed has a stop try one request for so long that the process forgets the answers to others, which were
-// refused for good at its start: all are named.
+// S20: TestForgottenRefusalsAreNamed: a stop tries one request for so long that the process forgets the answers to
+// others, which were refused permanently at its start. All of them are named.
 func TestForgottenRefusalsAreNamed(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.do(s.next().Actions...)
@@ -197,8 +199,8 @@ func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	}
 }
 
-// S20: TestForgottenTerminationIsNamed has an abort wait for readings of the group until the process has forgotten that a termination was
-// refused for good.
+// S20: TestForgottenTerminationIsNamed: an abort waits for readings of the group until the process has forgotten that a
+// termination was refused permanently.
 func TestForgottenTerminationIsNamed(t *testing.T) {
 	s, terminations := givingBack(t)
 	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
@@ -219,7 +221,7 @@ func TestForgottenTerminationIsNamed(t *testing.T) {
 	}
 }
 
-// givingBack is an abort that has asked for the machines of two new nodes to be terminated.
+// givingBack returns an abort that has requested the termination of two new nodes.
 func givingBack(t *testing.T) (*scene, []nodegroup.Action) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -244,9 +246,9 @@ func givingBack(t *testing.T) (*scene, []nodegroup.Action) {
 	return nil, nil
 }
 
-// S20: TestNodesThatMayNotEndAreReleased has a termination of an abort be refused for good: the new node stays, and autoscalers may
-// remove it.
-func TestNodesThatMayNotEndAreReleased(t *testing.T) {
+// S20: TestNodesWithRefusedTerminationAreReleased: a termination of an abort is refused permanently. The new node
+// stays, and autoscalers may remove it.
+func TestNodesWithRefusedTerminationAreReleased(t *testing.T) {
 	s, terminations := givingBack(t)
 	kept := terminations[0].(nodegroup.Terminate).Node
 	s.mark(kept, func(node *corev1.Node) { nodemark.SetHold(node, s.Record.Run) })
@@ -260,8 +262,9 @@ func TestNodesThatMayNotEndAreReleased(t *testing.T) {
 	unmarked(t, s.at(kept).Node)
 }
 
-// S20: TestRefusalsAreToldTogether has many requests of one kind be refused for good: the others are named all the same.
-func TestRefusalsAreToldTogether(t *testing.T) {
+// S20: TestRefusalsOfOneKindAreGrouped: many requests of one kind are refused permanently. All nodes are named
+// nevertheless.
+func TestRefusalsOfOneKindAreGrouped(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-a-5"))
 	s.Group.Quiesce = []string{"AZRebalance"}
 	s.until(record.PhaseUpgrade)

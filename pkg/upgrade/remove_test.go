@@ -9,9 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// removing is a group whose only outdated node is to be terminated by the step returned; what comes
-// of that is left to the test. A zonal group is shrunk by it, another one replaces the node by
-// itself.
+// removing returns a group whose only outdated node will be terminated by the step returned. The test decides the
+// answer. In a zonal group the termination shrinks the group; another group replaces the node by itself.
 func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle, s.Group.Can.NameZone = duration(0), zonal
@@ -20,12 +19,12 @@ func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	return s, action[nodegroup.Terminate](t, s.next())
 }
 
-// A termination that shrinks the group is not repeated unless the instance is seen in service by a
-// reading that no lag can have made; one that does not shrink may be repeated at will.
+// A termination that shrinks the group is repeated only if a reading that is newer than any lag shows the instance in
+// service. A termination that does not shrink may always be repeated.
 func TestTerminationIsRepeated(t *testing.T) {
 	cases := map[string]struct {
 		zonal   bool
-		outcome nodegroup.Outcome // none: the process died before it was asked for
+		outcome nodegroup.Outcome // none: the process crashed before the request was sent
 		later   time.Duration
 		state   nodegroup.InstanceState
 		want    bool
@@ -71,7 +70,7 @@ func TestTerminationIsRepeated(t *testing.T) {
 	}
 }
 
-// An accepted termination is not asked for again even when its answer is no longer remembered.
+// An accepted termination is not repeated, even when its answer is no longer remembered.
 func TestAcceptedTerminationIsRecorded(t *testing.T) {
 	s, terminate := removing(t, true)
 	s.answer(terminate, nodegroup.OutcomeDone, "")
@@ -83,8 +82,8 @@ func TestAcceptedTerminationIsRecorded(t *testing.T) {
 	}
 }
 
-// When another actor terminated the instance the group was not shrunk by us, and the ledger says
-// so, be the instance still listed or not.
+// If another process terminated the instance, the upgrade did not shrink the group, and the ledger says so, whether the
+// instance is still listed or not.
 func TestMovedTerminationIsBookedBack(t *testing.T) {
 	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 	}
 }
 
-// The Node object may be gone before its machine is; the record is still that machine's.
+// The Node object may disappear before its machine; the record still belongs to that machine.
 func TestNodeGoesBeforeItsInstance(t *testing.T) {
 	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
@@ -153,7 +152,7 @@ func TestNewInstanceIsNotTerminatedForAGoneNode(t *testing.T) {
 	}
 }
 
-// A launch that gives back what a termination took does not overtake it.
+// A launch that replaces a terminated node is sent only after the termination has landed.
 func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Settle, s.Request.Surge = duration(0), 1
@@ -174,7 +173,7 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	action[nodegroup.AddCapacity](t, s.next())
 }
 
-// K08: the Node object is deleted when it outlives its machine, and never before that is gone.
+// K08: the Node object is deleted if it outlives its machine, never before the machine is gone.
 func TestDeleteNode(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
@@ -199,8 +198,7 @@ func TestDeleteNode(t *testing.T) {
 	}
 }
 
-// A node whose machine goes down without us is not terminated, and counts as replaced when it is
-// gone.
+// A node whose machine another process terminates is not terminated again, and counts as replaced when it is gone.
 func TestMachineGoesDownByItself(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)

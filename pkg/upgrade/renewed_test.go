@@ -16,8 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// newManualScene is a group of outdated nodes without a cloud, whose upgrade waits for
-// replacements.
+// newManualScene returns a group of outdated nodes without a cloud, whose upgrade waits for replacements.
 func newManualScene(t *testing.T, names ...string) *scene {
 	members := make([]nodegroup.Member, 0, len(names))
 	for _, name := range names {
@@ -29,14 +28,14 @@ func newManualScene(t *testing.T, names ...string) *scene {
 	return s
 }
 
-// renew makes a node current in place, as its owner does who reimages its machine.
+// renew makes a node current in place, like an owner who reimages its machine.
 func (s *scene) renew(name string) {
 	s.mark(name, func(node *corev1.Node) { node.Labels["image"] = "ami-2" })
 	m := s.at(name)
 	m.Outdated, m.Instance.Outdated = false, false
 }
 
-// closed are the current nodes that our fence keeps pods from.
+// closed returns the current nodes that still have the fence.
 func (s *scene) closed() []string {
 	var names []string
 	for i := range s.Members {
@@ -47,7 +46,7 @@ func (s *scene) closed() []string {
 	return names
 }
 
-// inState are the names of the nodes that the record has in the state.
+// inState returns the names of the nodes that the record has in the state.
 func inState(record record.Record, state record.NodeState) []string {
 	var names []string
 	for name, n := range record.Nodes {
@@ -59,8 +58,8 @@ func inState(record record.Record, state record.NodeState) []string {
 	return names
 }
 
-// A machine that is reimaged comes back as the same Node. The upgrade lets pods onto it before it
-// drains the next node, and ends when all nodes take pods.
+// A reimaged machine comes back as the same Node. The upgrade releases it for pods before it drains the next node, and
+// ends when all nodes take pods.
 func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	for range 3 {
@@ -84,8 +83,8 @@ func TestNodesRenewedInPlaceTakePodsAgain(t *testing.T) {
 	}
 }
 
-// Whatever was done with a node when it becomes current, it is left alone and takes pods again, and
-// no more nodes are unavailable than allowed.
+// Whatever state a node is in when it becomes current, it is left alone and takes pods again, and no more nodes are
+// unavailable than allowed.
 func TestRenewedNodesAreLeftAlone(t *testing.T) {
 	holding := func(state record.NodeState) func(*scene) string {
 		return func(s *scene) string {
@@ -153,8 +152,8 @@ func TestRenewedNodesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// newRenewedScene is a group of two nodes with a pod each, of which the first to be drained was made current in place. prepare changes it
-// before the upgrade begins.
+// newRenewedScene returns a group of two nodes with a pod each. The node that was drained first became current in
+// place. prepare changes the scene before the upgrade begins.
 func newRenewedScene(t *testing.T, prepare func(*scene)) (s *scene, renewed string) {
 	t.Helper()
 	s = newManualScene(t, "n-a-1", "n-a-2")
@@ -171,7 +170,7 @@ func newRenewedScene(t *testing.T, prepare func(*scene)) (s *scene, renewed stri
 	return s, renewed
 }
 
-// A node that its owner had cordoned or tainted before is given back so, and the upgrade goes on.
+// A node that its owner cordoned or tainted before the upgrade stays so, and the upgrade continues.
 func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){"cordoned": cordoned, "tainted": build.Tainted("dedicated")} {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +182,8 @@ func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
 	}
 }
 
-// The control plane takes its taint off a moment after a renewed node is Ready. Until then pods have no place there, and the next node
-// is not started.
+// The control plane removes its taint a moment after a renewed node is Ready. Until then the node takes no pods, and
+// the next node is not started.
 func TestRenewedNodesAreAwaitedUntilTheirTaintIsGone(t *testing.T) {
 	s, first := newRenewedScene(t, func(*scene) {})
 	node := s.at(first).Node
@@ -199,7 +198,7 @@ func TestRenewedNodesAreAwaitedUntilTheirTaintIsGone(t *testing.T) {
 	}
 }
 
-// A node whose kubelet has not come back, or that has marks of another run, is not opened to pods.
+// A node whose kubelet has not come back, or that has marks of another run, keeps its fence.
 func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	cases := map[string]func(*corev1.Node){
 		"not Ready":      build.NotReady(start),
@@ -220,8 +219,8 @@ func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	}
 }
 
-// I1: TestHalfFencedNodesAreUnavailable has a person make a drained node schedulable, which leaves our taint, before it comes back as a
-// current one. The next node is drained once the taint is seen to be gone.
+// I1: TestHalfFencedNodesAreUnavailable: a user makes a drained node schedulable, which leaves the fence's taint. Then
+// the node comes back as a current one. The next node is drained once the taint is gone.
 func TestHalfFencedNodesAreUnavailable(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	drained := inState(s.rest().Record, record.NodeDrained)
@@ -242,7 +241,7 @@ func TestHalfFencedNodesAreUnavailable(t *testing.T) {
 	}
 }
 
-// A stop leaves no current node fenced, whatever the strategy keeps.
+// A stop leaves no current node fenced, even if the strategy keeps fences.
 func TestStopReleasesRenewedNodes(t *testing.T) {
 	for name, keep := range map[string]bool{"fences are taken away": false, "fences are kept": true} {
 		t.Run(name, func(t *testing.T) {
@@ -263,8 +262,8 @@ func TestStopReleasesRenewedNodes(t *testing.T) {
 	}
 }
 
-// An upgrade that does not wait for replacements is over before its nodes come back. The same run
-// is opened once more to release them, and moves no pod.
+// An upgrade that does not wait for replacements ends before its nodes come back. The same run is opened again to
+// release them, and moves no pod.
 func TestReleaseAfterTheEnd(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
 	s.Request.WaitReplacement = false
@@ -290,7 +289,7 @@ func TestReleaseAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A later upgrade releases what an earlier one of the group left fenced.
+// A later upgrade releases nodes that an earlier upgrade of the group left fenced.
 func TestLaterUpgradeReleasesNodesOfTheEarlier(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2")
 	s.Request.WaitReplacement = false

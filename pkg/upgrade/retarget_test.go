@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// retargeted is an upgrade of three nodes that has replaced one when its target moves, by a reading
-// of the group that is too old to show the replacement.
+// retargeted returns an upgrade of three nodes that has replaced one node when its target moves. Its reading of the
+// group is too old to show the replacement.
 func retargeted(t *testing.T) *scene {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.remove("old-a-1")
@@ -35,8 +35,8 @@ func retargeted(t *testing.T) *scene {
 	return s
 }
 
-// A node that was launched for the earlier target serves until its turn comes: it is counted to the
-// new target's total, and the next node waits neither for it nor for a later reading of the group.
+// A node that was launched for the earlier target serves until its turn comes. It is added to the new target's total,
+// and the next node waits neither for it nor for a later reading of the group.
 func TestRetargetedCountsWhatServes(t *testing.T) {
 	s := retargeted(t)
 	step := s.next()
@@ -50,8 +50,8 @@ func TestRetargetedCountsWhatServes(t *testing.T) {
 	}
 }
 
-// A node of the earlier target that never became ready serves no pod: it goes first, and none that
-// serves goes with it.
+// A node of the earlier target that never became ready serves no pod: it is replaced first, and no serving node goes
+// with it.
 func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	s := retargeted(t)
 	*s.at("new-a-1") = unready(*s.at("new-a-1"))
@@ -62,8 +62,8 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	}
 }
 
-// A node of the earlier target that is closed to pods still serves none: it goes first, at no cost,
-// and none that serves goes with it. The fence does not hide that it was cordoned before.
+// A node of the earlier target that still takes no pods is replaced first, at no cost, and no serving node goes with
+// it. The fence does not hide that the node was cordoned before.
 func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
 	for name, closing := range map[string]func(*corev1.Node){
 		"by a cordon": func(n *corev1.Node) { n.Spec.Unschedulable = true },
@@ -88,8 +88,8 @@ func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
 	}
 }
 
-// An instance that had no node when the upgrade began is remembered: when the target moves, it does
-// not count as launched for the earlier target, and no other node waits for it.
+// An instance that had no node when the upgrade began is remembered. When the target moves, it does not count as
+// launched for the earlier target, and no other node waits for it.
 func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 	bare := old("old-b-1")
 	bare.Node = nil
@@ -107,7 +107,7 @@ func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 	}
 }
 
-// A target that moves when the surge was given back has it launched again.
+// If the target moves after the surge was given back, the surge is launched again.
 func TestRetargetedAfterScaleDown(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Phase = record.PhaseScaleDown
@@ -188,7 +188,7 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 			Group: "workers", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: record.Fail,
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		})
-		told := false // that is said once for each case
+		told := false // the error is reported once for each case
 		d.watch = func(w upgrade.World, step upgrade.Step) {
 			if n := serving(w, step.Record); n < 2 && !told {
 				told = true
@@ -212,7 +212,7 @@ func TestRetargetedTwiceKeepsNodesServing(t *testing.T) {
 // TestRetargetedAtTheEnd: the target moves while the end waits for workloads. The outdated nodes are replaced.
 func TestRetargetedAtTheEnd(t *testing.T) {
 	s := retargeted(t)
-	s.Record.Phase = record.PhaseDone // it waited for a workload there when the target moved
+	s.Record.Phase = record.PhaseDone // it waited for a workload in that phase when the target moved
 	if step := s.next(); step.Record.Result == record.Succeeded {
 		t.Errorf("it ends %q with %d outdated nodes", step.Record.Result, step.Status.Outdated)
 	}
@@ -245,7 +245,7 @@ func TestRetargetedDoesNotWaitForEver(t *testing.T) {
 				if !x.Shrink {
 					m := current(fmt.Sprintf("fresh-a-%d", s.Now.Unix()))
 					m.Node.CreationTimestamp = metav1.NewTime(s.Now)
-					m.Node.Spec.Unschedulable = true // it never takes pods
+					m.Node.Spec.Unschedulable = true // the node never takes pods
 					s.add(m)
 				}
 			}
@@ -255,22 +255,23 @@ func TestRetargetedDoesNotWaitForEver(t *testing.T) {
 	t.Errorf("after a day it waits for %q; %d started", step.Status.Waiting, len(step.Record.Nodes))
 }
 
-// TestRetargetedBackWaitsForNoNewNode: the target moves back, so that nodes from before the upgrade are current again. They take pods, so
-// the node of the earlier target is drained at once.
+// TestRetargetedBackWaitsForNoNewNode: the target moves back, so that nodes from before the upgrade are current again.
+// They take pods, so the node of the earlier target is drained at once.
 func TestRetargetedBackWaitsForNoNewNode(t *testing.T) {
 	s := retargeted(t)
 	s.Request.Surge, s.Record.Request.Surge = 1, 1
 	for _, name := range []string{"old-a-2", "old-a-3"} {
 		s.at(name).Outdated = false
 	}
-	s.editBooks(func(b *ledger.Books) { b.Zones["a"] = ledger.Zone{Launched: 2, Shrunk: 1, Removed: 1} }) // one has not come yet
+	s.editBooks(func(b *ledger.Books) { b.Zones["a"] = ledger.Zone{Launched: 2, Shrunk: 1, Removed: 1} }) // one new node has not joined yet
 	s.at("new-a-1").Pods = []*corev1.Pod{build.Pod("web", build.On("new-a-1"))}
 	step := s.next()
 	s.do(step.Actions...)
 	wantState(t, s.next(), "new-a-1", record.NodeDraining)
 }
 
-// TestAbortLeavesTheOwnersTarget: the target moved because the owner of the group pointed it at another revision. An abort leaves it there.
+// TestAbortLeavesTheOwnersTarget: the target moved because the owner of the group pointed it at another revision. An
+// abort does not change that.
 func TestAbortLeavesTheOwnersTarget(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}
@@ -289,8 +290,8 @@ func TestAbortLeavesTheOwnersTarget(t *testing.T) {
 	t.Error("the abort does not end within 20 steps")
 }
 
-// TestAbortOfARollbackKeepsTheOwnersTarget: the owner of the group pointed it at another revision during the upgrade. A rollback points it
-// back, and an abort of the rollback points it where its owner had it last.
+// TestAbortOfARollbackKeepsTheOwnersTarget: the owner of the group pointed it at another revision during the upgrade. A
+// rollback points it back. An abort of the rollback points it at the owner's last revision.
 func TestAbortOfARollbackKeepsTheOwnersTarget(t *testing.T) {
 	s := retargeted(t)
 	s.Record.Pointed = nodegroup.Revision{ID: "2", Name: "workers:2"}

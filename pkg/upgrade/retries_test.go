@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// S21: TestRetriedRequestsAreNamed has requests of each kind be refused for now, without an end: within half a minute it is said which and why,
-// and the run ends in the limit with the same reason.
+// S21: TestRetriedRequestsAreNamed: requests of each kind are refused temporarily, without end. Within half a minute
+// the status says which and why, and the run ends within the limit with the same reason.
 func TestRetriedRequestsAreNamed(t *testing.T) {
 	const detail = `admission webhook "guard" denied the request: no`
 	limits := map[string]time.Duration{"fence": 2 * time.Minute, "start-drain": 2 * time.Minute, "unfence": 5 * time.Minute, "resume": 5 * time.Minute, "set-revision": 2 * time.Minute, "terminate": 2 * time.Minute}
@@ -56,9 +56,9 @@ func TestRetriedRequestsAreNamed(t *testing.T) {
 	}
 }
 
-// S21: TestRetriesOutlastAStateOfTheNode has the first patch of a node be refused while the time of its drain ends: the node goes on to
-// another state, and the upgrade stops in the limit nevertheless.
-func TestRetriesOutlastAStateOfTheNode(t *testing.T) {
+// S21: TestRetriesContinueAfterANodeChangesState: the first patch of a node is refused while its drain timeout ends. The node
+// changes to another state, and the upgrade stops within the limit nevertheless.
+func TestRetriesContinueAfterANodeChangesState(t *testing.T) {
 	d := reachedBy(t, true)["upgrade"]()
 	d.req.BootTimeout, d.req.DrainTimeout, d.req.OnTimeout = duration(3*time.Minute), duration(2*time.Minute), record.Force
 	d.record.Request = d.req
@@ -84,15 +84,16 @@ func TestRetriesOutlastAStateOfTheNode(t *testing.T) {
 	}
 }
 
-// TestUnansweredEvictionIsBlamed has a node given up whose pod's eviction was answered by nobody: its finalizers have nothing to do with it.
-func TestUnansweredEvictionIsBlamed(t *testing.T) {
+// TestUnansweredEvictionIsNamed: a node is given up because the eviction of its pod was never answered. The message
+// names that, and not the pod's finalizers.
+func TestUnansweredEvictionIsNamed(t *testing.T) {
 	d := reachedBy(t, true)["upgrade"]()
 	d.req.DrainTimeout = duration(time.Minute)
 	d.faults = []fault{{key: "evict/", outcome: nodegroup.OutcomeLater, detail: "failed calling webhook", times: 1 << 20}}
 	inFlight := false
 	d.watch = func(w upgrade.World, _ upgrade.Step) {
 		for key, attempt := range w.Open {
-			if strings.HasPrefix(key, "evict/") { // it is asked again, and has no answer yet
+			if strings.HasPrefix(key, "evict/") { // it is sent again, and has no answer yet
 				attempt.InFlight, attempt.Outcome, attempt.Detail = inFlight, "", ""
 				w.Open[key], d.failed[key] = attempt, attempt
 			}
@@ -106,7 +107,7 @@ func TestUnansweredEvictionIsBlamed(t *testing.T) {
 	}
 }
 
-// TestRefusedLaunchesAreNamedAtTheEnd: S21 for launches that the cloud refuses for now until the boot timeout.
+// TestRefusedLaunchesAreNamedAtTheEnd: S21 for launches that the cloud refuses temporarily until the boot timeout.
 func TestRefusedLaunchesAreNamedAtTheEnd(t *testing.T) {
 	for _, how := range []string{"upgrade", "rollback"} {
 		d := reachedBy(t, true)[how]()

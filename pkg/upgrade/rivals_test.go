@@ -9,12 +9,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// E61: an autoscaler that removes a new node of ours lowers what the group is meant to have. Scale
-// up continues with what is left.
+// E61: an autoscaler that removes an added node lowers the group's desired size. Scale up continues with the nodes that
+// are left.
 func TestAutoscalerTakesASurgeNode(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...) // two launches
-	s.add(current("new-a-1")) // the other is gone again
+	s.add(current("new-a-1")) // the other is gone already
 	s.pass(time.Minute)
 	wantUntouched(t, s.next())
 
@@ -22,7 +22,7 @@ func TestAutoscalerTakesASurgeNode(t *testing.T) {
 	wantActions(t, s.next(), "fence node old-a-1", "fence node old-b-1")
 }
 
-// E61: nor are nodes that it took waited for later on, where none may be missing.
+// E61: nor does the upgrade wait later for nodes that the autoscaler removed, where no node may be unavailable.
 func TestAutoscalerTakesTheSpareNode(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Surge, s.Request.MaxUnavailable = 1, 0
@@ -41,8 +41,8 @@ func TestAutoscalerTakesTheSpareNode(t *testing.T) {
 	}
 }
 
-// An autoscaler that uses up the room which was made for our node has more of it made, but not in a
-// tight loop.
+// If an autoscaler uses up the room that was made for an added node, the upgrade makes more room, but not in a tight
+// loop.
 func TestAutoscalerTakesTheRoom(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Max = 1, 1
@@ -64,9 +64,9 @@ func TestAutoscalerTakesTheRoom(t *testing.T) {
 	}
 }
 
-// A termination that is known to have had no effect is not ours when the machine goes: the group
-// was not shrunk.
-func TestSomebodyElseTerminates(t *testing.T) {
+// If a termination is known to have had no effect, the upgrade did not cause the end of the machine, and the group was
+// not shrunk.
+func TestAnotherProcessTerminates(t *testing.T) {
 	cases := map[string]struct {
 		outcome nodegroup.Outcome
 		want    int // terminations that shrank the group
@@ -93,7 +93,7 @@ func TestSomebodyElseTerminates(t *testing.T) {
 	}
 }
 
-// The answer of a termination under way is waited for before a machine that is gone is booked.
+// The upgrade waits for the answer to a termination in flight before it records how a missing machine ended.
 func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	s, terminate := removing(t, true)
 	s.begun(terminate)
@@ -108,8 +108,8 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A node that serves no one costs nothing to start, where none may be missing. One that fell silent a short time ago may be back at any
-// moment: all nodes are silent while the API server is away.
+// Starting a node that does not serve costs nothing, even if no node may be unavailable. A node that is no longer Ready
+// since a short time may be Ready again at any moment: all nodes stop reporting while the API server is down.
 func TestUnreadyNodeCostsNothing(t *testing.T) {
 	cases := map[string]struct {
 		silent time.Duration
@@ -128,7 +128,7 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 			s.add(current("new-a-1"))
 			s.do(s.next().Actions...) // the fence
 			s.Record.Phase = record.PhaseUpgrade
-			s.remove("new-a-1") // its machine was taken, and another is on its way
+			s.remove("new-a-1") // its machine was terminated, and another is booting
 			s.pass(time.Minute)
 			if c.silent > 0 {
 				build.NotReady(s.Now.Add(-c.silent))(s.at("old-a-1").Node)
@@ -144,8 +144,7 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 	}
 }
 
-// What a failed scale up was giving back is kept when the upgrade continues, should the cloud have
-// it still.
+// Nodes that a failed scale up was giving back are kept when the upgrade continues, if the cloud still has them.
 func TestReturnedNodeIsKept(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -153,7 +152,7 @@ func TestReturnedNodeIsKept(t *testing.T) {
 	s.pass(20 * time.Minute)
 	s.next()
 	terminate := action[nodegroup.Terminate](t, s.next())
-	s.crash() // before it was asked for
+	s.crash() // before the termination was requested
 	s.Record = s.Record.Reopened()
 	s.pass(30 * time.Second)
 	if step := s.next(); len(actionsOf(step, "terminate")) > 0 || len(step.Record.Nodes) != 1 {
@@ -167,9 +166,8 @@ func TestReturnedNodeIsKept(t *testing.T) {
 	}
 }
 
-// No one knows what the cloud did while a laptop slept: a limit is over only by a reading from
-// after it.
-func TestLimitIsJudgedByAFreshReading(t *testing.T) {
+// Nobody knows what the cloud did while a laptop slept. A limit is over only if a reading from after it says so.
+func TestLimitNeedsAFreshReading(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.Now = s.Now.Add(8 * time.Hour)
@@ -183,13 +181,13 @@ func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	}
 }
 
-// E30, E47: while a fence is missing no pod is evicted, since it could land behind it; no node's
-// time runs meanwhile.
+// E30, E47: while a fence is missing, no pod is evicted, since it could land on the unfenced node. No node's drain
+// timeout runs during that time.
 func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.do(actionsOf(s.next(), "start draining")...)
-	s.Members[1].Node = old("old-a-2").Node // somebody put it back as it was
+	s.Members[1].Node = old("old-a-2").Node // a user restored the node
 	s.pass(time.Minute)
 	wantActions(t, s.next(), "fence node old-a-2")
 	s.pass(time.Minute)
@@ -203,9 +201,8 @@ func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 	}
 }
 
-// A Node object may outlive its machine, and look ready for minutes: by a reading of the group that
-// would show its instance it serves no one. An older reading may not show yet what has just come
-// up.
+// A Node object may outlive its machine and look Ready for minutes. If a new reading of the group does not show its
+// instance, it serves nobody. An older reading may not show a node that has just come up.
 func TestNodeWithoutMachineServesNobody(t *testing.T) {
 	cases := map[string]struct {
 		created time.Duration // before the reading

@@ -14,13 +14,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// I4: of what autoscalers are told only our own word is taken back.
+// I4: only the upgrade's own annotation for autoscalers is removed again.
 func TestMarkHeld(t *testing.T) {
 	cases := map[string]struct {
 		before map[string]string
-		// meanwhile changes what was written.
+		// meanwhile changes the annotations between the two actions.
 		meanwhile func(map[string]string)
-		want      map[string]string // in the end
+		want      map[string]string // the final annotations
 	}{
 		"nothing":               {nil, func(map[string]string) {}, nil},
 		"another annotation":    {map[string]string{"a": "b"}, func(map[string]string) {}, map[string]string{"a": "b"}},
@@ -47,8 +47,7 @@ func TestMarkHeld(t *testing.T) {
 	}
 }
 
-// E61: autoscalers are kept from a new node once it is ready, and only where no one has said
-// anything.
+// E61: autoscalers are kept from a new node once it is Ready, and only if it has no annotation for them yet.
 func TestHoldNew(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
@@ -82,7 +81,7 @@ func TestHoldNew(t *testing.T) {
 	}
 }
 
-// I4: however the upgrade ends, the nodes are given back to autoscalers before it has ended.
+// I4: however the upgrade ends, nodes are given back to autoscalers before the end.
 func TestHeldNodesAreFreed(t *testing.T) {
 	stop := func(result record.Result) func(*scene) { return func(s *scene) { s.Record.Stopping = result } }
 	cases := map[string]func(*scene){
@@ -123,7 +122,7 @@ func TestHeldNodesAreFreed(t *testing.T) {
 	}
 }
 
-// A node that turns up with nothing left to do is not held in the turn that ends the upgrade.
+// A node that joins when nothing is left to do is not held in the step that ends the upgrade.
 func TestLateNodeIsNotHeld(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.next()
@@ -145,8 +144,7 @@ func TestLateNodeIsNotHeld(t *testing.T) {
 	t.Error("it does not end")
 }
 
-// A node that has just become ready is the control plane's to write: it takes the taint off that it
-// put there.
+// The control plane is about to write a node that has just become Ready: it removes its own taint.
 func TestHoldWaitsForTheControlPlane(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -160,7 +158,7 @@ func TestHoldWaitsForTheControlPlane(t *testing.T) {
 	action[nodemark.HoldNode](t, s.next())
 }
 
-// I4: a hold that is on its way when the upgrade stops is waited for, and taken back.
+// I4: the upgrade waits for a hold that is in flight when it stops, and takes it back.
 func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -177,9 +175,9 @@ func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// 0005: whether a resume whose answer was lost had its effect is waited for, before it is said that
+// 0005: if the answer to a resume was lost, the upgrade waits until a reading shows its effect, before it reports that
 // the process stays suspended.
-func TestResumeIsProved(t *testing.T) {
+func TestStopWaitsForALostResume(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-b-1"), old("old-c-1"))
 	s.Group.Quiesce = []string{"AZRebalance"}
 	s.do(s.next().Actions...)

@@ -54,8 +54,7 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 	wantActions(t, s.next(), "suspend AZRebalance")
 }
 
-// Another actor who points the group elsewhere in the middle of it would have every new node
-// replaced in its turn.
+// If another user points the group elsewhere in the middle of an upgrade, every new node would be replaced in turn.
 func TestGroupIsPointedAgain(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -75,7 +74,7 @@ func TestQuiesceRecordsOnlyWhatWasOurs(t *testing.T) {
 	s.do(step.Actions...)
 	s.until(record.PhaseUpgrade)
 
-	s.Members = nil // whatever became of the node
+	s.Members = nil // the node does not matter here
 	step = s.next()
 	wantActions(t, step, "resume AZRebalance")
 	s.do(step.Actions...)
@@ -103,7 +102,7 @@ func TestMaxIsRaisedOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// E24–E27: no outdated node is fenced, let alone drained, before all of the surge takes pods.
+// E24–E27: no outdated node is fenced or drained before all of the surge takes pods.
 func TestSurgeMustBeUsable(t *testing.T) {
 	cases := map[string]func(*scene){
 		"not launched":              func(s *scene) { s.remove("new-a-1") },
@@ -152,14 +151,14 @@ func TestSurgeMustBeUsable(t *testing.T) {
 	})
 }
 
-// surged is a group whose two outdated nodes get one new node each.
+// surged returns a group whose two outdated nodes get one new node each.
 func surged(t *testing.T) *scene {
 	s := newScene(t, old("old-a-1"), old("old-b-1"))
 	s.Request.Surge = 2
 	return s
 }
 
-// A node that was booting when the upgrade began is not part of its surge, though it joins later.
+// A node that was booting when the upgrade began is not part of its surge, although it joins later.
 func TestNodesFromBeforeAreNotSurge(t *testing.T) {
 	s := newScene(t, old("old-a-1"), booting(current("cur-a-1")))
 	s.Request.Surge = 1
@@ -219,8 +218,8 @@ func TestNodeCreationFailure(t *testing.T) {
 	}
 }
 
-// A run that died with its launches unanswered is taken up long after: all new nodes are ready, and
-// only the answers are missing, which are asked for before anything is held to have failed.
+// A run that crashed with its launches unanswered is continued long after. All new nodes are ready, and only the
+// answers are missing. They are requested again before the launches count as failed.
 func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 	s := surged(t)
 	step := s.next()
@@ -246,7 +245,7 @@ func unready(m nodegroup.Member) nodegroup.Member { build.NotReady(start)(m.Node
 
 func unlabelled(m nodegroup.Member) nodegroup.Member { delete(m.Node.Labels, "image"); return m }
 
-// refuse has the cloud refuse the launches in a zone for want of capacity.
+// refuse makes the cloud refuse the launches in a zone because of missing capacity.
 func (s *scene) refuse(zone, detail string) {
 	s.Record = s.Record.Reopened()
 	for _, l := range s.Record.Ledger.Books().Zones[zone].Open {
@@ -254,7 +253,7 @@ func (s *scene) refuse(zone, detail string) {
 	}
 }
 
-// wantUntouched holds a step to leave all outdated nodes alone.
+// wantUntouched checks that a step leaves all outdated nodes alone.
 func wantUntouched(t *testing.T, step upgrade.Step) {
 	t.Helper()
 	for _, a := range step.Actions {
@@ -264,8 +263,8 @@ func wantUntouched(t *testing.T, step upgrade.Step) {
 	}
 }
 
-// What a failed scale up has added is given back, but for a node that pods moved to (EKS E62), and
-// the maximum follows.
+// Nodes that a failed scale up has added are given back, except one that pods moved to (EKS E62), and the maximum is
+// lowered, too.
 func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
 	s := surged(t)
 	s.Group.Max = s.Group.Desired
@@ -297,7 +296,7 @@ func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
 	}
 }
 
-// The same command after a failure waits for the new nodes again, for as long as the first time.
+// After a failure, the same command waits for the new nodes again, for as long as the first time.
 func TestScaleUpIsTriedAgain(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)

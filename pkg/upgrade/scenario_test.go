@@ -26,8 +26,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
-// what became of the group. Renew them with -rewrite, and read the difference.
+// TestScenarios runs the files of testdata. Each contains a sketch of a cluster, commands, and the transcript of what
+// happened to the group. Update them with -rewrite, and read the diff.
 //
 //	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
@@ -59,7 +59,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// scenario is a cluster that is being described, or that an upgrade runs in.
+// scenario is a cluster that is being described, or in which an upgrade runs.
 type scenario struct {
 	spec       simulate.Spec
 	services   []*corev1.Service
@@ -170,7 +170,7 @@ func (s *scenario) node(c command) {
 	c.t.Fatalf("%s: no such node", c.Pos)
 }
 
-// begin reads what is asked for. The surge is EKS's unless it is said.
+// begin reads the arguments of an upgrade. The default surge is EKS's.
 func (s *scenario) begin(t *testing.T, c command) {
 	outdated := 0
 	for _, node := range s.spec.Nodes {
@@ -239,7 +239,7 @@ func (s *scenario) run(c command) string {
 	return s.transcript.text.String()
 }
 
-// verb has another actor on another machine ask for something in the middle of the run.
+// verb makes a user on another machine ask for a verb in the middle of the run.
 func (s *scenario) verb(c command) {
 	d := s.driver
 	verb, carryOn := record.VerbPause, func() {}
@@ -271,8 +271,7 @@ func (s *scenario) verb(c command) {
 	d.run(time.Time{})
 }
 
-// transcript writes down what changed: sizes, zones, the states of started nodes, blocked pods,
-// faults.
+// transcript records what changed: sizes, zones, the states of started nodes, blocked pods, faults.
 type transcript struct {
 	cluster *simulate.Cluster
 	text    strings.Builder
@@ -281,7 +280,7 @@ type transcript struct {
 	waiting string
 	states  map[string]record.NodeState
 	told    map[string]bool
-	// evictions has what is sent to pods written down, too.
+	// evictions adds the requests about pods to the transcript.
 	evictions bool
 }
 
@@ -326,7 +325,7 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 	}
 }
 
-// answers writes down what a server answered that was not yes, once.
+// answers records each answer of a server that was not a success, once.
 func (tr *transcript) answers(w upgrade.World) {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]
@@ -338,8 +337,7 @@ func (tr *transcript) answers(w upgrade.World) {
 	}
 }
 
-// marks writes down, at the end, what is still fenced of the nodes that are left, and what is still
-// suspended.
+// marks records, at the end, which remaining nodes are still fenced and which processes are still suspended.
 func (tr *transcript) marks(w upgrade.World) {
 	var fenced []string
 	for _, m := range w.Members {

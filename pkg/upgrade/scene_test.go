@@ -23,15 +23,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// scene is a World that a test moves by hand, for what the simulated cluster does not show: answers
-// that are lost, readings that are older than what was done.
+// scene is a World that a test changes by hand, for what the simulated cluster does not show: lost answers, and
+// readings that are older than the last change.
 type scene struct {
 	upgrade.World
 	t *testing.T
 }
 
-// newScene is a group of an Auto Scaling group's kind before its upgrade, with room for ten more
-// nodes. One node may be unavailable, and no surge is asked for.
+// newScene returns a group like an Auto Scaling group before its upgrade, with room for ten more nodes. One node may be
+// unavailable, and there is no surge.
 func newScene(t *testing.T, members ...nodegroup.Member) *scene {
 	slices.SortFunc(members, func(a, b nodegroup.Member) int { return strings.Compare(a.Name(), b.Name()) })
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
@@ -50,10 +50,10 @@ func newScene(t *testing.T, members ...nodegroup.Member) *scene {
 	}}
 }
 
-// old is an outdated node in service; its zone is the middle of its name, old-a-1.
+// old returns an outdated node in service; its zone is the middle of its name, old-a-1.
 func old(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, true, pods) }
 
-// current is a node in service of the revision wanted.
+// current returns a node in service of the wanted revision.
 func current(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, false, pods) }
 
 func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
@@ -71,20 +71,20 @@ func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
 	return m
 }
 
-// booting is the instance of a member before its node is there.
+// booting returns the instance of a member whose node has not joined yet.
 func booting(m nodegroup.Member) nodegroup.Member {
 	m.Node, m.Instance.State = nil, nodegroup.InstancePending
 	return m
 }
 
-// editBooks changes what the record says of the group's size.
+// editBooks changes the record's ledger.
 func (s *scene) editBooks(change func(*ledger.Books)) {
 	books := s.Record.Ledger.Books()
 	change(&books)
 	s.Record.Ledger = ledger.FromBooks(books)
 }
 
-// next takes a step, and keeps of it what outlives it: the record as it is stored, and the notes.
+// next takes a step, and keeps the stored record and the notes for the next step.
 func (s *scene) next() upgrade.Step {
 	s.t.Helper()
 	step := upgrade.Next(s.World)
@@ -92,7 +92,7 @@ func (s *scene) next() upgrade.Step {
 	return step
 }
 
-// stored is the record as it comes back from the cluster.
+// stored returns the record after storing and reading it.
 func stored(t *testing.T, rec record.Record) record.Record {
 	t.Helper()
 	text, err := json.Marshal(rec)
@@ -106,10 +106,10 @@ func stored(t *testing.T, rec record.Record) record.Record {
 	return back
 }
 
-// crash forgets what only a process knows.
+// crash forgets what only the process knows.
 func (s *scene) crash() { s.Notes, s.Open = upgrade.Notes{}, map[string]nodegroup.Attempt{} }
 
-// pass lets time go by, and the group be read again.
+// pass advances the time and reads the group again.
 func (s *scene) pass(d time.Duration) {
 	s.Now = s.Now.Add(d)
 	s.Group.Observed = s.Now
@@ -136,10 +136,10 @@ func (s *scene) remove(name string) {
 	s.Members = slices.DeleteFunc(s.Members, func(m nodegroup.Member) bool { return m.Name() == name })
 }
 
-// empty takes all pods from a node.
+// empty removes all pods from a node.
 func (s *scene) empty(name string) { s.at(name).Pods = nil }
 
-// budgets are the cluster's.
+// budgets sets the cluster's budgets.
 func (s *scene) budgets(pdbs ...*policyv1.PodDisruptionBudget) { s.Budgets = drain.NewBudgets(pdbs) }
 
 // begun puts an action into flight.
@@ -148,8 +148,7 @@ func (s *scene) begun(action nodegroup.Action) {
 	s.Open[action.Key()] = nodegroup.Attempt{Action: action, Begun: s.Now, InFlight: true, Tries: tries + 1}
 }
 
-// answer ends an action with what the server said. After anything but success it rests for half a
-// minute.
+// answer ends an action with the server's answer. If that is not success, the next try is due after half a minute.
 func (s *scene) answer(action nodegroup.Action, outcome nodegroup.Outcome, detail string) {
 	s.begun(action)
 	attempt := s.Open[action.Key()]
@@ -160,7 +159,7 @@ func (s *scene) answer(action nodegroup.Action, outcome nodegroup.Outcome, detai
 	s.Open[action.Key()] = attempt
 }
 
-// do has actions succeed and be seen at once. New nodes are for the test to add.
+// do makes actions succeed and shows their effects at once, except new nodes, which the test must add.
 func (s *scene) do(actions ...nodegroup.Action) {
 	s.t.Helper()
 	for _, action := range actions {
@@ -223,8 +222,8 @@ func (s *scene) terminate(a nodegroup.Terminate) {
 	}
 }
 
-// until takes steps, and has what they ask for succeed, up to the one that enters the phase; what
-// that one asks for is left to the test.
+// until takes steps and makes their actions succeed, up to the step that enters the phase. It returns that step, and
+// leaves its actions to the test.
 func (s *scene) until(phase record.Phase) upgrade.Step {
 	s.t.Helper()
 	for range 20 {
@@ -238,7 +237,7 @@ func (s *scene) until(phase record.Phase) upgrade.Step {
 	return upgrade.Step{}
 }
 
-// rest takes steps, and has what they ask for succeed, until one asks for nothing.
+// rest takes steps and makes their actions succeed, until a step has no actions.
 func (s *scene) rest() upgrade.Step {
 	s.t.Helper()
 	for range 20 {
@@ -252,8 +251,8 @@ func (s *scene) rest() upgrade.Step {
 	return upgrade.Step{}
 }
 
-// wantActions holds a step to exactly these actions, in any order. What is said to autoscalers is
-// left out: nothing waits for it.
+// wantActions checks that a step has exactly these actions, in any order. It ignores annotations for autoscalers,
+// because nothing waits for them.
 func wantActions(t *testing.T, step upgrade.Step, want ...string) {
 	t.Helper()
 	got := make([]string, 0, len(step.Actions))
@@ -269,7 +268,7 @@ func wantActions(t *testing.T, step upgrade.Step, want ...string) {
 	}
 }
 
-// action finds the one action of a kind in a step.
+// action returns the only action of a kind in a step.
 func action[A nodegroup.Action](t *testing.T, step upgrade.Step) A {
 	t.Helper()
 	var found []A
@@ -292,7 +291,7 @@ func wantState(t *testing.T, step upgrade.Step, node string, want record.NodeSta
 	}
 }
 
-// wantBlocked holds a step to the obstacles, written "node pod kind".
+// wantBlocked checks a step's obstacles, written "node pod kind".
 func wantBlocked(t *testing.T, step upgrade.Step, want ...string) {
 	t.Helper()
 	var got []string

@@ -72,7 +72,7 @@ func TestResolveSurge(t *testing.T) {
 	}
 }
 
-// TestUpdateStrategies has EKS's words for whether nodes are added first (EKS E09).
+// TestUpdateStrategies checks EKS's terms for whether nodes are added first (EKS E09).
 func TestUpdateStrategies(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	cases := map[string]struct {
@@ -161,7 +161,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// TestErrorsNameWhatWasTyped: an error of a strategy without widths names no width, neither as its cause nor as its remedy.
+// TestErrorsNameWhatWasTyped: an error about a strategy without widths names no width flag, neither as its cause nor as
+// its remedy.
 func TestErrorsNameWhatWasTyped(t *testing.T) {
 	full := nodegroup.Group{Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Zones: zones(3), Desired: 9, Max: 9}
 	notZonal := full
@@ -220,8 +221,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestWith has settings that are given again beside those of the run.
-func TestWith(t *testing.T) {
+// TestWithSettings checks settings that are given again when a run continues.
+func TestWithSettings(t *testing.T) {
 	mine := record.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute), KeepMax: true}
 	other := record.Request{Run: "r2", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 6, OnTimeout: record.Force}
 	cases := map[string]struct {

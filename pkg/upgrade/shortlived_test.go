@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// newShortLived is the short-lived upgrade of two nodes, whose group points at the older revision.
+// newShortLived returns the short-lived upgrade of two nodes, whose group points at the older revision.
 func newShortLived(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-b-1"), current("cur-c-1"))
@@ -21,7 +21,7 @@ func newShortLived(t *testing.T) *scene {
 	return s
 }
 
-// look takes steps, which may point the group at its revision and nothing else, up to the end of the process (GKE G90).
+// look takes steps until the process exits. They may only point the group at its revision (GKE G90).
 func (s *scene) look() upgrade.Step {
 	s.t.Helper()
 	for range 5 {
@@ -42,7 +42,7 @@ func (s *scene) look() upgrade.Step {
 	return upgrade.Step{}
 }
 
-// lookAfter is the same command after a time.
+// lookAfter runs the same command after a time.
 func (s *scene) lookAfter(after time.Duration) upgrade.Step {
 	s.crash()
 	s.pass(after)
@@ -50,7 +50,8 @@ func (s *scene) lookAfter(after time.Duration) upgrade.Step {
 	return s.look()
 }
 
-// G90: new nodes get the wanted revision, no node is touched, and each look names those that are left until a week is over.
+// G90: new nodes get the wanted revision, and no node is touched. Each run names the nodes that are left, until a week
+// is over.
 func TestShortLived(t *testing.T) {
 	s := newShortLived(t)
 	step := s.look()
@@ -72,7 +73,7 @@ func TestShortLived(t *testing.T) {
 	}
 }
 
-// G90: a week is the limit, also for who stays.
+// G90: the limit is a week, also for a process that stays.
 func TestShortLivedForAWeek(t *testing.T) {
 	s := newShortLived(t)
 	s.Stay = true
@@ -109,7 +110,7 @@ func TestShortLivedAborted(t *testing.T) {
 	}
 }
 
-// G90: nothing can be set but where to.
+// G90: only the target revision can be set.
 func TestShortLivedHasNoSettings(t *testing.T) {
 	minute := time.Minute
 	cases := map[string]struct {

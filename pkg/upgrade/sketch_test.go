@@ -20,17 +20,17 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func duration(d time.Duration) record.Duration { return record.Duration{Duration: d} }
 
-// groupSketch is a node group in a few words: how many outdated and current nodes each zone has.
+// groupSketch is a short description of a node group: how many outdated and current nodes each zone has.
 type groupSketch struct {
 	outdated, current map[string]int
 	provider          string
 	zonal             bool
-	max               int    // 0: as many as there are
-	pointed           string // the revision it points at, if not the one wanted
+	max               int    // 0: the current size
+	pointed           string // the revision it points at, if not the wanted one
 }
 
-// spec is the cluster of the sketch. A node is Ready two minutes after its launch and gone half a
-// minute after its termination; a pod ends in 5 seconds and is ready in 10.
+// spec returns the cluster of the sketch. A node is Ready two minutes after its launch and gone half a minute after its
+// termination. A pod takes 5 seconds to end and 10 to become ready.
 func (g groupSketch) spec() simulate.Spec {
 	revision := revisionOf("2")
 	spec := simulate.Spec{
@@ -83,8 +83,8 @@ func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	spec.Nodes = append(spec.Nodes, node)
 }
 
-// addWorkload deals the pods of a workload out to the nodes in turn, under a budget that allows so
-// many of them to be missing; none if allow is negative.
+// addWorkload distributes the pods of a workload among the nodes in turn, under a budget that allows allow of them to
+// be missing. If allow is negative, there is no budget.
 func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	for i := range replicas {
 		spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", name, i),
@@ -95,17 +95,17 @@ func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	}
 }
 
-// fault is what goes wrong with the next few actions of a kind.
+// fault is an error that happens to the next few actions of a kind.
 type fault struct {
-	key     string // how the action's key begins
-	after   int    // how many of them are carried out before
+	key     string // the beginning of the action's key
+	after   int    // how many of them succeed before
 	outcome nodegroup.Outcome
 	detail  string
 	times   int
 }
 
-// driver carries an upgrade out in a simulated cluster, as Cluster.Run does, and lets things go
-// wrong: requests fail, the user stops, the process dies.
+// driver carries out an upgrade in a simulated cluster, as Cluster.Run does, and adds faults: requests fail, the user
+// stops, the process crashes.
 type driver struct {
 	t       *testing.T
 	cluster *simulate.Cluster
@@ -119,11 +119,10 @@ type driver struct {
 	// wanted is the revision that the group is observed with, if not the newest.
 	wanted string
 
-	// record and notes are the process's; saved is what the cluster stores.
+	// record and notes are what the process knows; saved is what the cluster stores.
 	record, saved record.Record
 	notes         upgrade.Notes
-	// failed are the answers that faults gave; forgotten counts the tries of each action that a
-	// dead process made.
+	// failed are the answers that faults gave. forgotten counts the tries of each action that a crashed process made.
 	failed    map[string]nodegroup.Attempt
 	forgotten map[string]int
 }
@@ -153,7 +152,7 @@ func (d *driver) world() upgrade.World {
 	return w
 }
 
-// observe shows the group with another revision as the one wanted.
+// observe shows the group with another wanted revision.
 func (d *driver) observe(w *upgrade.World) {
 	w.Group.Wanted = revisionOf(d.wanted)
 	w.Members = slices.Clone(w.Members)
@@ -164,18 +163,18 @@ func (d *driver) observe(w *upgrade.World) {
 	}
 }
 
-// ask leaves a verb for the process that upgrades.
+// ask stores a user's request for the process that upgrades.
 func (d *driver) ask(verb record.Verb) {
 	d.asked = record.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
 }
 
-// abort is the command of that name, once the process before has given way.
+// abort runs the command abort, after the process before has stopped.
 func (d *driver) abort() {
 	d.crash()
 	d.record = d.record.Aborting()
 }
 
-// rollBack is the command of that name, once the process before has given way.
+// rollBack runs the command rollback, after the process before has stopped.
 func (d *driver) rollBack() {
 	d.crash()
 	to, err := upgrade.WayBack(&d.record)
@@ -187,7 +186,7 @@ func (d *driver) rollBack() {
 	d.req = d.record.Request
 }
 
-// turn takes one step and does its first so many actions, all of them if limit is negative.
+// turn takes one step and carries out its first limit actions, all of them if limit is negative.
 func (d *driver) turn(limit int) upgrade.Step {
 	w := d.world()
 	step := upgrade.Next(w)
@@ -205,8 +204,8 @@ func (d *driver) turn(limit int) upgrade.Step {
 	return step
 }
 
-// fails reports whether a fault keeps the action from the cluster. One whose answer is merely lost
-// is done.
+// fails reports whether a fault keeps the action from the cluster. If only the answer is lost, the action is carried
+// out.
 func (d *driver) fails(a nodegroup.Action) bool {
 	delete(d.failed, a.Key())
 	for i := range d.faults {
@@ -215,7 +214,7 @@ func (d *driver) fails(a nodegroup.Action) bool {
 			continue
 		}
 		if _, done := d.cluster.World(d.req).Open[a.Key()]; done && f.outcome == nodegroup.OutcomeExhausted {
-			continue // a token that was accepted once is never refused
+			continue // an accepted token is never refused
 		}
 		if f.after > 0 {
 			f.after--
@@ -252,9 +251,9 @@ func (d *driver) run(until time.Time) (finished bool) {
 			still = 0
 			wake := step.Wake
 			if soak := step.Record.Soak.Until; soak.After(wake) {
-				wake = soak // a week of looks every half a minute takes long
+				wake = soak // steps every half minute for a week would take long
 				if due := step.Due; due.After(d.cluster.Now()) && due.Before(soak) {
-					wake = due // outdated nodes are removed meanwhile, or pods become late
+					wake = due // outdated nodes are removed during the wait, or pods become late
 				}
 			}
 			if !until.IsZero() && until.Before(wake) {
@@ -267,7 +266,7 @@ func (d *driver) run(until time.Time) (finished bool) {
 	return false
 }
 
-// crash has the process die: what it stored is all that is left of it.
+// crash ends the process: only what it stored is left.
 func (d *driver) crash() {
 	for key, attempt := range d.cluster.World(d.req).Open {
 		d.forgotten[key] = attempt.Tries
@@ -275,7 +274,7 @@ func (d *driver) crash() {
 	d.record, d.notes, d.failed, d.stop = d.saved, upgrade.Notes{}, map[string]nodegroup.Attempt{}, false
 }
 
-// reopen is the same command again.
+// reopen runs the same command again.
 func (d *driver) reopen() {
 	d.crash()
 	d.record, d.asked = d.record.Reopened(), record.Asked{}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// interrupted holds a step to be the last of an upgrade that the user stopped.
+// interrupted checks that a step is the last of an upgrade that the user stopped.
 func interrupted(t *testing.T, step upgrade.Step) {
 	t.Helper()
 	wantActions(t, step)
@@ -30,7 +30,7 @@ func TestStopInSetup(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// Processes that we suspended run again, were the suspension only on its way when the user stopped.
+// Processes that the upgrade suspended are resumed, even if the suspension was in flight when the user stopped.
 func TestStopResumesWhatWasSuspended(t *testing.T) {
 	cases := map[string]struct {
 		answered, seen bool
@@ -92,13 +92,13 @@ func TestStopInScaleUp(t *testing.T) {
 	}
 }
 
-// Nodes that were never started take pods again, also those whose fence was still on its way.
+// Nodes that were never started take pods again, including those whose fence was still in flight.
 func TestStopUnfencesTheUnstarted(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"))
 	fences := s.next().Actions
 	s.do(fences[0])
 	s.begun(fences[1])                                 // in flight
-	s.answer(fences[2], nodegroup.OutcomeDone, "")     // accepted, not to be seen
+	s.answer(fences[2], nodegroup.OutcomeDone, "")     // accepted, not visible yet
 	s.answer(fences[3], nodegroup.OutcomeLater, "503") // without effect
 	s.Stop = true
 	step := s.next()
@@ -120,7 +120,7 @@ func TestStopUnfencesTheUnstarted(t *testing.T) {
 	}
 }
 
-// A fence whose answer was lost is given half a minute to show.
+// The upgrade waits half a minute for a fence whose answer was lost to become visible.
 func TestStopWaitsForALostFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.answer(s.next().Actions[0], nodegroup.OutcomeUnclear, "timeout")
@@ -132,7 +132,7 @@ func TestStopWaitsForALostFence(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// A fence whose first answer was lost may be there, though the second try was refused for good.
+// A fence whose first answer was lost may exist, although the second try was refused permanently.
 func TestStopWaitsForAnEarlierTryOfAFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	fence := s.next().Actions[0]
@@ -182,7 +182,7 @@ func TestStopInScaleDown(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// A failure stops in the same way, and its reason outlives a Ctrl-C that comes meanwhile.
+// A failure stops in the same way, and its reason stays even if the user presses Ctrl-C then.
 func TestStopAfterAFailure(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.do(s.next().Actions...)
@@ -197,9 +197,8 @@ func TestStopAfterAFailure(t *testing.T) {
 	}
 }
 
-// S3: another actor who makes a fenced node schedulable wants it so. The upgrade stops, and does
-// not begin anything in the turn that sees it; the same command fences the node again, were it
-// started or not.
+// S3: a user made a fenced node schedulable on purpose. The upgrade stops, and does not begin anything in the step that
+// sees it. The same command fences the node again, whether it was started or not.
 func TestUncordonedNodeStops(t *testing.T) {
 	uncordon := func(n *corev1.Node) { n.Spec.Unschedulable = false }
 	cases := map[string]struct {
@@ -242,7 +241,7 @@ func TestUncordonedNodeStops(t *testing.T) {
 	}
 }
 
-// A taint that another actor took away is put back: the cordon is there still.
+// A taint that a user removed is added again, if the cordon is still there.
 func TestMissingTaintIsPutBack(t *testing.T) {
 	s := draining(t)
 	s.crash()
@@ -250,7 +249,7 @@ func TestMissingTaintIsPutBack(t *testing.T) {
 	wantActions(t, s.next(), "fence node old-a-1")
 }
 
-// A target that moves would make outdated what was just launched: a person decides.
+// A target that moves would make new nodes outdated: a person must decide.
 func TestMovedTargetStops(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -262,8 +261,7 @@ func TestMovedTargetStops(t *testing.T) {
 	}
 }
 
-// A node whose marks cannot be read is left alone and named, and does not keep the upgrade from
-// stopping.
+// A node whose marks cannot be read is left alone and named, and does not prevent the upgrade from stopping.
 func TestUnreadableMarksAreGivenUp(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

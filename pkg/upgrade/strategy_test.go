@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestPhasesOfSurge holds the phases and their order (EKS E01).
+// TestPhasesOfSurge checks the phases and their order (EKS E01).
 func TestPhasesOfSurge(t *testing.T) {
 	want := []record.Phase{record.PhaseSetup, record.PhaseScaleUp, record.PhaseUpgrade, record.PhaseScaleDown, record.PhaseDone}
 	if got := upgrade.Phases(record.Surge); !slices.Equal(got, want) {
@@ -18,8 +18,7 @@ func TestPhasesOfSurge(t *testing.T) {
 	}
 }
 
-// TestVerbsByPhase is the table of verbs that a user may ask for, strategy by strategy (GKE G25,
-// G28).
+// TestVerbsByPhase checks which verbs a user may ask for in each phase of each strategy (GKE G25, G28).
 func TestVerbsByPhase(t *testing.T) {
 	undo := []record.Verb{record.VerbPause, record.VerbRollback, record.VerbAbort}
 	forth := []record.Verb{record.VerbPause, record.VerbAbort}
@@ -30,7 +29,7 @@ func TestVerbsByPhase(t *testing.T) {
 			record.PhaseSoak:       append([]record.Verb{record.VerbComplete}, undo...),
 			record.PhaseDeleteBlue: {record.VerbAbort}, record.PhaseScaleDown: {record.VerbAbort}, record.PhaseDone: nil,
 		},
-		record.AutoscaledBlueGreen: { // G78: there is no way back
+		record.AutoscaledBlueGreen: { // G78: no rollback
 			record.PhaseSetup: forth, record.PhaseCordonBlue: forth, record.PhaseWait: forth, record.PhaseDrainBlue: forth,
 			record.PhaseDeleteBlue: {record.VerbAbort}, record.PhaseScaleDown: {record.VerbAbort}, record.PhaseDone: nil,
 		},
@@ -57,7 +56,7 @@ func TestVerbsByPhase(t *testing.T) {
 	checkError(t, upgrade.Allows(&rec, record.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
 }
 
-// TestDescribe holds the line of a plan that says what each strategy does.
+// TestDescribe checks the line of a plan that describes each strategy.
 func TestDescribe(t *testing.T) {
 	minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := record.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: record.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}

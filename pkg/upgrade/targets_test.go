@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// span is when a target is seen in one way: from one moment after the start to before another.
+// span is the time during which a target has a state, counted from the start. It does not include its end.
 type span struct {
 	id       string
 	draining bool
 	from, to time.Duration
 }
 
-// balancer is a load balancer beside a scene, with one target group.
+// balancer is a load balancer of a scene, with one target group.
 type balancer struct {
 	group nodegroup.TargetGroup
 	spans []span
 }
 
-// read is what the cloud tells of it after so long.
+// read returns what the cloud shows of it after that time.
 func (b *balancer) read(after time.Duration) nodegroup.Targets {
 	read := nodegroup.Targets{Groups: []nodegroup.TargetGroup{b.group}, Observed: start.Add(after)}
 	for _, s := range b.spans {
@@ -40,13 +40,13 @@ func (b *balancer) read(after time.Duration) nodegroup.Targets {
 
 const never = 1000 * time.Hour
 
-// bound is a target group of the delay that a TargetGroupBinding manages.
+// bound returns a target group with the delay, managed by a TargetGroupBinding.
 func bound(delay time.Duration) nodegroup.TargetGroup {
 	return nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: delay, Bound: true}
 }
 
-// E45, L22: an empty node that has settled is not terminated while a target of it, or of a pod that left
-// it, is draining or is still to be taken out, and not later than its target group's delay allows.
+// E45, L22: an empty and settled node is not terminated while one of its targets, or one of a pod that left it, is
+// draining or must still be taken out. It waits no longer than the target group's delay allows.
 func TestTargetsAreWaitedFor(t *testing.T) {
 	own := bound(5 * time.Minute)
 	own.Bound = false
@@ -86,8 +86,8 @@ func TestTargetsAreWaitedFor(t *testing.T) {
 	}
 }
 
-// terminatedAfter has time go by, the balancer be read as often as a step asks for it and the node's last pod leave, and
-// tells when the node is terminated.
+// terminatedAfter advances the time, reads the balancer as often as a step requests, and removes the node's last pod.
+// It returns when the node is terminated.
 func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration {
 	s.t.Helper()
 	s.Targets = b.read(0)
@@ -118,8 +118,9 @@ func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration
 	return 0
 }
 
-// An empty node waits until load balancers were read since; where they are not the upgrade stops. Who watches is told.
-func TestTargetsAreReadSince(t *testing.T) {
+// An empty node waits until load balancers have been read since it was empty. If they are not, the upgrade stops. The
+// status says so.
+func TestTargetsAreReadBeforeTermination(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}, Observed: start.Add(-time.Second)}
@@ -151,7 +152,8 @@ func TestTargetsAreReadSince(t *testing.T) {
 	}
 }
 
-// A node that cannot be labelled stays in its load balancers. The upgrade names the request that fails, not the reading of load balancers.
+// A node that cannot be labelled stays in its load balancers. The upgrade names the request that fails, not the reading
+// of load balancers.
 func TestTargetsOfNodesThatCannotBeLabelled(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
@@ -176,7 +178,8 @@ func TestTargetsOfNodesThatCannotBeLabelled(t *testing.T) {
 	t.Error("it does not stop")
 }
 
-// The addresses of pods that have left outlast the process that evicted them: another one waits for their targets.
+// The addresses of pods that have left outlive the process that evicted the pods: the next process waits for their
+// targets.
 func TestTargetsOutlastAProcess(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
 	s.Record.Request.Settle = duration(0)
@@ -196,7 +199,7 @@ func TestTargetsOutlastAProcess(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// A step that finds the node without its fence drains nothing, and forgets no pod that left before.
+// A step that finds the node without its fence drains no pod, and forgets no pod that left before.
 func TestTargetsOutlastAStep(t *testing.T) {
 	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
 	group := bound(5 * time.Minute)
@@ -217,8 +220,8 @@ func TestTargetsOutlastAStep(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// A process that finds a node empty reads its targets before it terminates it, and one that finds it in its load balancer
-// again, as after another actor made it schedulable for a while, has it taken out and waits.
+// A process that takes over an empty node reads its targets before it terminates it. If the node is in its load
+// balancer again, for example because a user made it schedulable for a while, the process has it taken out and waits.
 func TestTargetsOfAnotherProcess(t *testing.T) {
 	s := draining(t)
 	group := bound(5 * time.Minute)
@@ -238,9 +241,9 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// A node that another actor made schedulable, and that was fenced again, is in its load balancer until its drain is started again. Its target is
-// given the time from there, although the time of the node is over.
-func TestTargetsOfANodeThatWasPutInAgain(t *testing.T) {
+// A node that a user made schedulable, and that was fenced again, is in its load balancer until its drain is started
+// again. The upgrade waits for its target from then on, although the node's drain timeout is over.
+func TestTargetsOfAnUncordonedNode(t *testing.T) {
 	s := draining(t)
 	group := bound(5 * time.Minute)
 	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
@@ -265,7 +268,7 @@ func TestTargetsOfANodeThatWasPutInAgain(t *testing.T) {
 	}
 }
 
-// Without target groups nothing is asked, and no address is kept.
+// Without target groups load balancers are not read, and no address is kept.
 func TestTargetsAreUnknown(t *testing.T) {
 	s := draining(t)
 	step := s.rest()

@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// G14, G16: where a zone is upgraded without surge its last node is recreated and Ready before one of the next zone is
-// drained.
+// G14, G16: if zones are upgraded without surge, the last node of a zone is recreated and Ready before a node of the
+// next zone is drained.
 func TestNextZoneWaitsForTheNodeThatIsRecreated(t *testing.T) {
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 2}, provider: "aws", zonal: true, pointed: "2"}.spec()
 	addWorkload(&spec, "web", "ReplicaSet", 8, 1)

@@ -14,8 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// ending is an upgrade whose first node is empty and to be terminated: it is on record, and not
-// asked for yet.
+// ending returns an upgrade whose first node is empty and will be terminated: that is on record, but not requested yet.
 func ending(t *testing.T, shrink bool) *scene {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Group.Can.NameZone = shrink
@@ -34,9 +33,8 @@ func ending(t *testing.T, shrink bool) *scene {
 	return nil
 }
 
-// A node whose termination did not happen is kept by what undoes the upgrade, and takes pods again;
-// nothing is known of that before a reading of the group is young enough. One that is on its way
-// out is seen through.
+// An undo keeps a node whose termination did not happen, and the node takes pods again. The undo waits for a reading of
+// the group that is new enough to show that. If the node is terminating, the undo waits for its end.
 func TestUndoingSeesTerminationsThrough(t *testing.T) {
 	abort := func(s *scene) { s.Record = s.Record.Aborting() }
 	rollBack := func(s *scene) {
@@ -92,8 +90,8 @@ func TestUndoingSeesTerminationsThrough(t *testing.T) {
 	}
 }
 
-// What became of a launch whose answer was lost is found out before it is decided what there is to
-// give back: by the token, or by the maximum that would have come with it.
+// An abort finds out whether a launch whose answer was lost has landed before it decides what to give back: by the
+// token, or by the maximum that would have come with it.
 func TestAbortFindsOutLaunches(t *testing.T) {
 	t.Run("with a token", func(t *testing.T) {
 		s := surged(t)
@@ -132,8 +130,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 	})
 }
 
-// What is refused for good is named, with how to continue, and keeps nothing else from being
-// undone.
+// Permanently refused requests are named together with how to continue, and everything else is undone.
 func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -162,8 +159,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	unmarked(t, s.at("old-a-1").Node)
 }
 
-// A termination whose effect is still to be seen is seen through, also where something else was
-// refused for good.
+// The abort waits for the effect of a termination, even if another request was refused permanently.
 func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -178,7 +174,7 @@ func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
 	if len(terminations) != 2 {
 		t.Fatalf("got %v, want two terminations", terminations)
 	}
-	s.pass(time.Minute) // a reading shows all but what the requests do
+	s.pass(time.Minute) // a reading shows everything except the effects of the requests
 	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
 	s.answer(terminations[1], nodegroup.OutcomeUnclear, "deadline exceeded")
 	if step := s.rest(); step.Finished {
@@ -234,8 +230,8 @@ func TestAbortPointsBack(t *testing.T) {
 	}
 }
 
-// A target that moved says nothing of which nodes are new: none is taken, and that is said.
-func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
+// After the target moved it is unknown which nodes are new. No node is terminated, and the message says so.
+func TestAbortKeepsNodesAfterTheTargetMoved(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
@@ -253,9 +249,9 @@ func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
 	}
 }
 
-// Nor does a way back that has not taken stock yet: the nodes that were there before the upgrade
-// are current on it, and none of those that it added.
-func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
+// A rollback that has not carried over the ledger yet does not know either: the nodes from before the upgrade are
+// current for it, but it did not add them.
+func TestAbortKeepsNodesWhileARollbackBegins(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(old("new-a-1"))
@@ -266,7 +262,7 @@ func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
 	for _, name := range []string{"old-a-1", "old-b-1"} {
 		s.at(name).Outdated = false
 	}
-	s.rest() // the launches are asked for again, and the group is pointed back
+	s.rest() // repeats the launches, and points the group back
 	s.Group.Pointed = revisionOf("2")
 	s.pass(time.Minute)
 	step := s.rest()
@@ -275,10 +271,10 @@ func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
 	}
 }
 
-// The way back counts what was added before as surge that is up, but for instances that are yet to
-// come: those are launched from the revision that is wanted again, and count when they are there.
-// No reading that may be too old to show them is taken.
-func TestBackCarriesWhatIsThere(t *testing.T) {
+// A rollback counts nodes that were added before as surge that is up, except instances that have yet to come. Those are
+// launched from the revision that is wanted again, and count when they exist. Readings that may be too old to show them
+// are ignored.
+func TestRollbackCarriesOverAddedNodes(t *testing.T) {
 	cases := map[string]struct {
 		desired, removed int
 		waits            time.Duration
@@ -308,9 +304,9 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 	}
 }
 
-// A rollback replaces an instance that was there before the upgrade and never became a node: it was not added by the upgrade,
-// so that no other node waits for it to come up.
-func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
+// A rollback replaces an instance that existed before the upgrade and never became a node. The upgrade did not add it,
+// so no other node waits for it to come up.
+func TestRollbackReplacesInstancesWithoutNodes(t *testing.T) {
 	bare := old("new-b-1")
 	bare.Node = nil
 	s := newScene(t, bare, current("old-a-1"), old("new-a-1"))
@@ -340,7 +336,7 @@ func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 	}
 }
 
-// I8: an undoing that is killed after any of its steps ends as one that was not.
+// I8: an undo that is killed after any of its steps has the same result as one that was not killed.
 func TestUndoneAnywhere(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		for _, verb := range []record.Verb{record.VerbAbort, record.VerbRollback} {
@@ -358,8 +354,8 @@ func TestUndoneAnywhere(t *testing.T) {
 	}
 }
 
-// undone is what a group is left as by an undoing that is killed after so many steps, never if that
-// is negative, and how many steps it takes.
+// undone returns the final state of a group, and the number of steps of its undo. The undo is killed after kill steps;
+// never if kill is negative.
 func undone(t *testing.T, zonal bool, verb record.Verb, at time.Duration, kill int) (left string, steps int) {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()
@@ -418,7 +414,7 @@ func undone(t *testing.T, zonal bool, verb record.Verb, at time.Duration, kill i
 	return left, steps
 }
 
-// A node without a cloud that is only drained is given back by an abort: it was not replaced, and counts once.
+// In a group without a cloud, an abort gives back a node that is only drained: it was not replaced, and counts once.
 func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 	for name, replaced := range map[string]int{"only drained": 0, "one replaced": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -445,8 +441,8 @@ func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
 	}
 }
 
-// TestAbortSaysThatTheRevisionIsRecorded: an abort points the group back at the revision that its record names, and says
-// where it has that from, so that a cloud makes no revision for it (S36).
+// TestAbortSaysThatTheRevisionIsRecorded: an abort points the group back at the revision that its record names. It
+// marks the revision as recorded, so that a cloud creates no revision for it (S36).
 func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Pointed = revisionOf("1")
@@ -469,7 +465,8 @@ func TestAbortSaysThatTheRevisionIsRecorded(t *testing.T) {
 	t.Error("the group is not pointed back")
 }
 
-// TestAbortAfterARollbackThatMayNotPointBack: the group still points where the upgrade pointed it, and the abort points it back.
+// TestAbortAfterARollbackThatMayNotPointBack: the group still points where the upgrade pointed it. The abort points it
+// back.
 func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
 	d := reachedBy(t, true)["rollback"]()
 	d.faults = []fault{{key: "set-revision/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
@@ -477,7 +474,8 @@ func TestAbortAfterARollbackThatMayNotPointBack(t *testing.T) {
 	d.wantPointedBack(t)
 }
 
-// TestStopOfAnAbortNamesRefusals: S20 for an abort that is interrupted after one of its requests was refused for good.
+// TestStopOfAnAbortNamesRefusals: S20 for an abort that is interrupted after one of its requests was refused
+// permanently.
 func TestStopOfAnAbortNamesRefusals(t *testing.T) {
 	d := reachedBy(t, true)["abort while nodes drain"]()
 	d.faults = []fault{{key: "unfence/", outcome: nodegroup.OutcomeFatal, detail: "you may not do that", times: 1 << 20}}
@@ -517,7 +515,7 @@ func TestAbortAfterTheTargetMoved(t *testing.T) {
 	d.wantPointedBack(t)
 }
 
-// wantPointedBack aborts without faults, and expects the group to point at revision 1 again.
+// wantPointedBack aborts without faults, and checks that the group points at revision 1 again.
 func (d *driver) wantPointedBack(t *testing.T) {
 	t.Helper()
 	d.faults = nil

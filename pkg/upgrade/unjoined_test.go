@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestDelegateSaysWhyNodesAreMissing has machines that cannot be launched, and one that never joins, while the cloud carries the upgrade
-// out: the progress says so, and so does the end (EKS E33, E34).
+// TestDelegateSaysWhyNodesAreMissing: while the cloud carries the upgrade out, some machines cannot be launched, and
+// one never joins. The progress and the end say so (EKS E33, E34).
 func TestDelegateSaysWhyNodesAreMissing(t *testing.T) {
 	const capacity = "We currently do not have sufficient m5.xlarge capacity"
 	bare := current("new-a-1")

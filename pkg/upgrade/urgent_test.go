@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// Of two nodes in drain and room for two evictions: which pods go first.
+// Two nodes are in drain, and there is room for two evictions. The test checks which pods go first.
 func TestUrgency(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name) }
 	free := func(name string) *corev1.Pod { return build.Pod(name, build.App("free")) }
@@ -21,7 +21,7 @@ func TestUrgency(t *testing.T) {
 	cases := map[string]struct {
 		first, second []*corev1.Pod
 		budget        *policyv1.PodDisruptionBudget
-		// gone is how long pods take to leave, 0 where none was seen to.
+		// gone is how long pods take to leave, 0 if not learned.
 		gone time.Duration
 		want string
 	}{
@@ -60,8 +60,8 @@ func TestUrgency(t *testing.T) {
 	}
 }
 
-// A budget whose pods are through long before the nodes are decides nothing.
-func TestBudgetsWithTimeAreNotPressing(t *testing.T) {
+// A budget whose pods have left long before the nodes are empty does not decide anything.
+func TestBudgetsWithSlackAreNotCritical(t *testing.T) {
 	budgets := []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 4, 3)), build.Budget("cart", build.Counts(12, 12, 11))}
 	var carts []*corev1.Pod
 	for i := range 12 {

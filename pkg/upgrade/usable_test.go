@@ -14,8 +14,8 @@ import (
 
 func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
 
-// A new node that is Ready and takes no pods is no replacement: no further node is drained for it,
-// and the upgrade says what keeps pods from it.
+// A new node that is Ready but takes no pods is no replacement: no further node is drained for it, and the upgrade says
+// what keeps pods from it.
 func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
 	tolerating := build.Tolerating(corev1.Toleration{Key: "example.com/agent", Operator: corev1.TolerationOpExists})
 	const taint = "node new-a-1 has taint example.com/agent:NoSchedule, which the outdated nodes did not have and pod "
@@ -75,7 +75,7 @@ func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
 	}
 }
 
-// replaceNode has the machine of a drained node go, and another node come up.
+// replaceNode removes the machine of a drained node, and adds another node.
 func (s *scene) replaceNode(name, provider string, change func(*corev1.Node)) {
 	s.pass(time.Minute)
 	fresh := current("new-a-1")
@@ -89,7 +89,7 @@ func (s *scene) replaceNode(name, provider string, change func(*corev1.Node)) {
 	s.add(fresh)
 }
 
-// The surge is not up while one of its nodes takes no pods.
+// The surge is not usable while one of its nodes takes no pods.
 func TestSurgeOfCordonedNodesIsNotUp(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Request.Surge = 1

@@ -15,8 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// halfway is the record of an upgrade from one revision to another that came to rest with the
-// result.
+// halfway returns the record of an upgrade from one revision to another that stopped with the result.
 func halfway(result record.Result, from, to string) record.Record {
 	return record.Record{
 		Run: "r1", Request: record.Request{Run: "r1", Group: "workers", To: "latest"}, Phase: record.PhaseUpgrade, Result: result,
@@ -24,7 +23,7 @@ func halfway(result record.Result, from, to string) record.Record {
 	}
 }
 
-// G28, G58: only what stopped half-way is rolled back, and to a revision that --to can name.
+// G28, G58: only an upgrade that stopped half-way can be rolled back, and only to a revision that --to can name.
 func TestWayBack(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(record.Interrupted, from, to)
@@ -88,8 +87,8 @@ func TestUndoing(t *testing.T) {
 	}
 }
 
-// Of the nodes that were started a verb that undoes knows only those that are being terminated.
-func TestUndoingKeepsWhatEnds(t *testing.T) {
+// The record of a rollback or abort keeps, of the started nodes, only those that are being terminated.
+func TestUndoingKeepsTerminatingNodes(t *testing.T) {
 	rec := halfway(record.Interrupted, "workers:7", "workers:8")
 	rec.PausedBy, rec.Message, rec.Ended = "alice", "m", start
 	rec.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}})
@@ -114,8 +113,8 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 	}
 }
 
-// The way back is begun again, in the other direction; an abort stays where the upgrade was.
-func TestUndoingGoes(t *testing.T) {
+// A rollback begins again, in the other direction. An abort keeps the upgrade's phase.
+func TestRollbackBeginsAgainAndAbortDoesNot(t *testing.T) {
 	rec := halfway(record.Interrupted, "workers:7", "workers:8")
 	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
 	if !back.Back || back.Phase != record.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
@@ -129,8 +128,8 @@ func TestUndoingGoes(t *testing.T) {
 	}
 }
 
-// The revision to go back to is the one the group points at or, if it has followed its template
-// already, the one most nodes have.
+// A rollback goes back to the revision that the group points at or, if the group has followed its template already, to
+// the one that most nodes have.
 func TestPrevious(t *testing.T) {
 	at := func(name, revision string) nodegroup.Member {
 		m := old(name)
@@ -163,7 +162,7 @@ func (s *scene) ask(verb record.Verb) {
 	s.Asked = record.Asked{Verb: verb, Run: s.Record.Run, By: "alice@host", At: s.Now}
 }
 
-// G25: the node that was started finishes first, and the others take pods again.
+// G25: the started node finishes first, and the others take pods again.
 func TestPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -212,8 +211,7 @@ func TestPauseIsNotHeeded(t *testing.T) {
 	}
 }
 
-// No node was started in scale up: there is nothing to wait for, and what was launched is on the
-// books.
+// No node was started in scale up, so a pause has nothing to wait for, and the launched nodes are in the ledger.
 func TestPauseInScaleUp(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -225,8 +223,7 @@ func TestPauseInScaleUp(t *testing.T) {
 	}
 }
 
-// A pause is withdrawn before the upgrade has come to rest: what was unfenced for it is fenced
-// again.
+// A pause is withdrawn before the upgrade has come to rest. Nodes that were unfenced for it are fenced again.
 func TestPauseWithdrawn(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -244,7 +241,7 @@ func TestPauseWithdrawn(t *testing.T) {
 	}
 }
 
-// Ctrl-C does not wait for what a pause waits for.
+// Ctrl-C does not wait for the things that a pause waits for.
 func TestInterruptedPause(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -257,9 +254,8 @@ func TestInterruptedPause(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// To be rolled back or aborted an upgrade only gives way, and what undoes it does not give way to
-// itself.
-func TestGivesWay(t *testing.T) {
+// For a rollback or an abort, an upgrade only stops. A running rollback or abort does not stop for its own request.
+func TestUpgradeStopsForRollbackAndAbort(t *testing.T) {
 	cases := map[string]struct {
 		verb record.Verb
 		back bool
@@ -294,7 +290,7 @@ func TestGivesWay(t *testing.T) {
 	}
 }
 
-// unmarked holds a node to carry nothing of ours.
+// unmarked checks that a node has no marks of the upgrade.
 func unmarked(t *testing.T, node *corev1.Node) {
 	t.Helper()
 	if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || len(node.Annotations) > 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// started are the nodes in a record, by name.
+// started returns the names of the nodes in a record, sorted.
 func started(record record.Record) string {
 	var names []string
 	for name := range record.Nodes {
@@ -26,8 +26,8 @@ func started(record record.Record) string {
 	return strings.Join(names, " ")
 }
 
-// windowed is a group in its upgrade phase, all its outdated nodes fenced, with so many unavailable
-// allowed.
+// windowed returns a group in its upgrade phase, with all outdated nodes fenced. The argument unavailable is how many
+// nodes may be unavailable.
 func windowed(t *testing.T, unavailable int, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Request.MaxUnavailable, s.Request.Window = unavailable, unavailable
@@ -60,7 +60,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// E40: nodes that were added let no more be drained at a time.
+// E40: added nodes do not increase the number of nodes that are drained at a time.
 func TestSurgeWidensNoWindow(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.Request.Surge = 2
@@ -100,8 +100,7 @@ func TestOrderOfStart(t *testing.T) {
 	}
 }
 
-// An instance that never became a node has no pods to move: it is terminated at once, without a
-// drain.
+// An instance that never became a node has no pods to move. It is terminated at once, without a drain.
 func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 	step := newScene(t, booting(old("old-a-1"))).next()
 	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
@@ -110,7 +109,7 @@ func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 	}
 }
 
-// Its node may join while it is being terminated; it stays the same machine.
+// The instance's node may join while the instance is being terminated; it is still the same machine.
 func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
 	s := newScene(t, booting(old("old-a-1")))
 	s.answer(action[nodegroup.Terminate](t, s.next()), nodegroup.OutcomeUnclear, "timeout")
@@ -124,7 +123,7 @@ func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// Nodes that draw on one tight budget are not drained together, as long as others can be.
+// Nodes that need the same tight budget are not drained together, as long as others can be.
 func TestBudgetsSpreadTheWindow(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name) }
 	cart := func(name string) *corev1.Pod { return build.Pod(name, build.App("cart")) }
@@ -194,8 +193,7 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 	}
 }
 
-// Where no other node is drained beside it nothing is gained by the use of budgets, and zones keep
-// their turns.
+// If only one node is drained at a time, spreading budgets gains nothing, and zones keep their turns.
 func TestOneAtATimeGoesByZone(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-b-1", build.Pod("web-0")))
 	s.budgets(build.Budget("web"))
@@ -204,8 +202,8 @@ func TestOneAtATimeGoesByZone(t *testing.T) {
 	}
 }
 
-// A pod that is only leaving keeps no budget: as soon as another is ready for it the next node may
-// start, though the first still waits for its end.
+// A pod that is only ending uses no budget. As soon as its replacement is ready, the next node may start, although the
+// first still waits for the pod to end.
 func TestLeavingPodsUseNoBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed int32
@@ -228,8 +226,7 @@ func TestLeavingPodsUseNoBudget(t *testing.T) {
 	}
 }
 
-// A node that was terminated is missing until its replacement takes pods, and counts as unavailable
-// that long.
+// A terminated node is missing until its replacement takes pods, and counts as unavailable for that time.
 func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)
@@ -237,7 +234,7 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	step := s.next()
 	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
 
-	s.answer(step.Actions[0], nodegroup.OutcomeDone, "") // accepted, but not to be seen yet
+	s.answer(step.Actions[0], nodegroup.OutcomeDone, "") // accepted, but not visible yet
 	step = s.next()
 	launch := action[nodegroup.AddCapacity](t, step)
 	if len(step.Actions) != 1 || launch.Zone != "a" || launch.N != 1 || !step.Persist {
@@ -249,7 +246,7 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	s.pass(10 * time.Second)
 	s.effect(step.Actions[0])
 	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
-	s.Group.Desired = 1 // the launch is not to be seen yet
+	s.Group.Desired = 1 // the launch is not visible yet
 	wantWaiting(t, s.next(), "the reading shows the termination alone")
 
 	s.pass(time.Minute)
@@ -275,8 +272,7 @@ func wantWaiting(t *testing.T, step upgrade.Step, when string) {
 	}
 }
 
-// What is missing is charged to the surge first: with one node added, one may be missing at no
-// cost.
+// Missing nodes use up the surge first: with one added node, one node may be missing at no cost.
 func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
@@ -295,7 +291,7 @@ func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
 	}
 }
 
-// A node that an autoscaler took away is not waited for: the group no longer asks for it.
+// The upgrade does not wait for a node that an autoscaler removed: the group no longer wants it.
 func TestNodesTakenByOthersAreNotWaitedFor(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), current("cur-a-1"))
 	s.Record.Request.Settle = duration(0)
@@ -303,12 +299,12 @@ func TestNodesTakenByOthersAreNotWaitedFor(t *testing.T) {
 		s.do(s.next().Actions...) // drain, terminate, launch
 	}
 	s.remove("old-a-1")
-	s.Group.Desired = 2 // the new one is taken before it ever came
+	s.Group.Desired = 2 // the new node is removed before it joined
 	s.pass(time.Minute)
 	wantActions(t, s.next(), "start draining node old-a-2")
 }
 
-// A replacement that never comes ends the upgrade; the old nodes that are left stay as they are.
+// If a replacement never comes, the upgrade ends, and the old nodes that are left stay as they are.
 func TestReplacementNeverComes(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)
@@ -340,8 +336,8 @@ func TestReplacementNeverComes(t *testing.T) {
 	}
 }
 
-// Without a cloud a drained node stays for whoever replaces it; the next waits for that, if asked
-// to.
+// Without a cloud a drained node stays until its owner replaces it. The next node waits for that, if the user asked for
+// it.
 func TestManualProviderWaitsForReplacement(t *testing.T) {
 	for name, wait := range map[string]bool{"waits": true, "goes on": false} {
 		t.Run(name, func(t *testing.T) {
@@ -373,7 +369,7 @@ func manual(name string, outdated bool) nodegroup.Member {
 	return m
 }
 
-// A node that comes back new under its old name is another node.
+// A new node with the name of an old one is a different node.
 func TestNodeComesBackUnderItsName(t *testing.T) {
 	for name, outdated := range map[string]bool{"current": false, "outdated still": true} {
 		t.Run(name, func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 
 const noLaunches = "The action LaunchInstances is not valid (InvalidAction)"
 
-// Where launches in a zone are refused for good the group is made larger as a whole, with what is
-// on the books already.
+// If launches in a zone are refused permanently, the group is made larger as a whole, and the ledger keeps its counts.
 func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 	for name, detail := range map[string]string{"an older endpoint": noLaunches, "no permission": "denied"} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 	}
 }
 
-// Who keeps the maximum cannot have the group grow as a whole: it ends before a node was touched.
+// With --keep-max the group cannot grow as a whole: the upgrade ends before a node is touched.
 func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Request.KeepMax = 1, true
@@ -48,8 +47,8 @@ func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 	}
 }
 
-// A run that fails before any node was touched returns the maximum that it raised; one whose
-// request to lower it is refused as well comes to rest all the same.
+// A run that fails before any node is touched restores the maximum that it raised. If the request to lower it is
+// refused as well, the run comes to rest nevertheless.
 func TestFailureReturnsTheMaximum(t *testing.T) {
 	for name, refused := range map[string]bool{"lowered": false, "refused, too": true} {
 		t.Run(name, func(t *testing.T) {

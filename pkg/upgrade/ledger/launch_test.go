@@ -47,7 +47,7 @@ func TestKeepSurgeLaunched(t *testing.T) {
 	}
 }
 
-// S6: where no node may be missing, what one zone has given back begins the next.
+// S6: if no node may be unavailable, the surge that one zone has given back is used for the next zone.
 func TestSurgeIsLent(t *testing.T) {
 	cases := map[string]struct {
 		unavailable int
@@ -103,7 +103,7 @@ func TestRecordAnswers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			v, l := view(), ledger.FromBooks(c.books)
-			l = l.Clone() // cases share their books
+			l = l.Clone() // the cases share their ledger
 			if c.change != nil {
 				c.change(&v)
 			}
@@ -115,8 +115,8 @@ func TestRecordAnswers(t *testing.T) {
 	}
 }
 
-// Of a launch without a token that no one remembers a later reading tells that it had no effect; one
-// with a token is asked for again.
+// For a forgotten launch without a token, a later reading shows that it had no effect. A launch with a token is
+// requested again.
 func TestResolveOpenLaunches(t *testing.T) {
 	cases := map[string]struct {
 		books ledger.Books
@@ -134,8 +134,8 @@ func TestResolveOpenLaunches(t *testing.T) {
 	}
 }
 
-// E20: what a zone gave is launched in that zone. A group that names no zones replaces by itself
-// what is terminated, and lacks a node only where it was shrunk while it named them.
+// E20: a node that a zone gave up is launched again in that zone. A group without named zones replaces a terminated
+// node by itself. It lacks a node only if it was shrunk while zones were named.
 func TestLaunchMissing(t *testing.T) {
 	missing := func(z ledger.Zone) ledger.Zone { z.Shrunk++; return z }
 	retry := start.Add(time.Hour)

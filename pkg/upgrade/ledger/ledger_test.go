@@ -12,18 +12,18 @@ import (
 
 var start = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 
-// zoneA are the books of a group whose launches name zones, with one zone.
+// zoneA returns the ledger of a group whose launches name zones, with one zone.
 func zoneA(z ledger.Zone) ledger.Books {
 	return ledger.Books{Zonal: true, Changed: start, Zones: map[string]ledger.Zone{"a": z}}
 }
 
-// whole are the books of a group that grows as a whole.
+// whole returns the ledger of a group that grows as a whole.
 func whole(z ledger.Zone) ledger.Books {
 	return ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": z}}
 }
 
-// view sees a group of four with room for six, two of its nodes outdated, by a reading that shows
-// all that was done at the start.
+// view returns a view of a group of four nodes with room for six. Two of its nodes are outdated, and its reading shows
+// all changes made at the start.
 func view() ledger.View {
 	return ledger.View{
 		Now: start.Add(time.Minute), Run: "r1", PhaseBegan: start,
@@ -37,7 +37,7 @@ func view() ledger.View {
 	}
 }
 
-// answered adds the answer to an action, given at the start.
+// answered adds the answer to an action at the time of the start.
 func answered(v *ledger.View, a nodegroup.Action, outcome nodegroup.Outcome) {
 	v.Open[a.Key()] = nodegroup.Attempt{Action: a, Begun: start, Ended: start, Outcome: outcome, Detail: "says the cloud", NotBefore: start.Add(5 * time.Minute)}
 }
@@ -46,7 +46,7 @@ func launchIn(zone string, serial int) nodegroup.AddCapacity {
 	return nodegroup.AddCapacity{Zone: zone, N: 1, Token: ledger.Token("r1", zone, serial)}
 }
 
-// wantDecision compares a decision but for its next time.
+// wantDecision compares a decision without its Wake.
 func wantDecision(t *testing.T, got, want ledger.Decision) {
 	t.Helper()
 	got.Wake = want.Wake
@@ -116,8 +116,8 @@ func TestBooking(t *testing.T) {
 	}
 }
 
-// Launches whose answer is not known count as contributed and not as confirmed, and what a
-// termination took is pending until it is launched again.
+// Launches with unknown answers count as contribution but not as confirmed. Nodes that a termination took are pending
+// until they are launched again.
 func TestSums(t *testing.T) {
 	books := zoneA(ledger.Zone{Launched: 3, Shrunk: 1, Removed: 2, Carried: 1, Open: []ledger.Launch{{N: 1}}})
 	books.Zones["b"] = ledger.Zone{Shrunk: 1, Removed: 1}

@@ -59,8 +59,8 @@ func TestLowerMaximum(t *testing.T) {
 	}
 }
 
-// TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch has a stop find a launch that raises the maximum once more, and that is not
-// answered yet: the books of the whole raise are kept.
+// TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch: a stop finds an unanswered launch that raises the maximum again. The
+// ledger keeps the whole raise.
 func TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch(t *testing.T) {
 	v, books := view(), zoneA(ledger.Zone{Launched: 3, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 3, Desired: 4, Max: 9}}})
 	books.MaxFrom, books.MaxTo, v.Group.Max = 4, 9, 6
@@ -98,7 +98,7 @@ func TestWatchMaximum(t *testing.T) {
 	}
 }
 
-// G77: room for new nodes is made once, whatever the group's size is meanwhile.
+// G77: room for new nodes is made once, however the group's size changes.
 func TestMakeRoom(t *testing.T) {
 	raise := ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 6, Max: 9})}
 	cases := map[string]struct {

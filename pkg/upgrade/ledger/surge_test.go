@@ -46,8 +46,8 @@ func FuzzSpreadSurge(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(fairSpread))
 }
 
-// fairSpread deals surge out to zones at random: none gets more than it has use for, nor a second
-// before another its first.
+// fairSpread distributes surge among random zones. No zone gets more than it can use, or a second node before another
+// zone got its first.
 func fairSpread(t *rapid.T) {
 	n := rapid.IntRange(-2, 40).Draw(t, "surge")
 	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
@@ -126,7 +126,7 @@ func TestShouldShrink(t *testing.T) {
 	}
 }
 
-// E61: a group is short of what it would have without us, and of no more than its own size lacks.
+// E61: a group is short of the nodes that it would have without the upgrade, but of no more than its own size lacks.
 func TestCountUnavailable(t *testing.T) {
 	cases := map[string]struct {
 		zone       ledger.Zone
@@ -153,7 +153,7 @@ func TestCountUnavailable(t *testing.T) {
 	}
 }
 
-// The way back counts what was added before as surge that is up, but for what is yet to come.
+// A rollback counts nodes that were added before as surge that is up, except those that have yet to come.
 func TestCarryOver(t *testing.T) {
 	v, l := view(), ledger.FromBooks(zoneA(ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Removed: 1}))
 	l.Keeper(v).CarryOver([]string{"old-a-1"}, map[string]int{"a": 1})
@@ -162,7 +162,8 @@ func TestCarryOver(t *testing.T) {
 	}
 }
 
-// TestGiveSurge gives one zone all of the surge, as far as it has nodes for it and others do not have it still (GKE G13, G14).
+// TestGiveSurge gives one zone all of the surge, as far as it has outdated nodes and other zones do not still have it
+// (GKE G13, G14).
 func TestGiveSurge(t *testing.T) {
 	cases := map[string]struct {
 		zones       map[string]ledger.Zone

@@ -45,7 +45,7 @@ func TestResumable(t *testing.T) {
 	}
 }
 
-// I8: a stop adds no time to a node's limit, unless the limit was why it stopped.
+// I8: a stop adds no time to a node's drain timeout, unless the timeout was why it stopped.
 func TestReopened(t *testing.T) {
 	deadline := start.Add(15 * time.Minute)
 	nodes := map[string]record.NodeRecord{
@@ -108,7 +108,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-// TestGoneNodesAreBounded: the last nodes that went are kept, and a record that others have is not changed.
+// TestGoneNodesAreBounded: the last nodes that are gone are kept, and clones of the record are not changed.
 func TestGoneNodesAreBounded(t *testing.T) {
 	rec := record.Record{Nodes: map[string]record.NodeRecord{}}
 	var shared, before []record.GoneNode
@@ -145,7 +145,8 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestReopenedKeepsTheRest: of a record that continues only what ended it is forgotten. A field that is added later is kept.
+// TestReopenedKeepsTheRest: a record that continues forgets only what ended it. It also keeps fields that are added to
+// Record later.
 func TestReopenedKeepsTheRest(t *testing.T) {
 	full := record.Record{}
 	for i, fields := 0, reflect.ValueOf(&full).Elem(); i < fields.NumField(); i++ {
@@ -161,7 +162,7 @@ func TestReopenedKeepsTheRest(t *testing.T) {
 	}
 }
 
-// fillField sets a field of a record to something that is not its zero value.
+// fillField sets a field of a record to a non-zero value.
 func fillField(t *testing.T, name string, field reflect.Value) {
 	switch field.Kind() {
 	case reflect.String:
