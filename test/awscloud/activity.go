@@ -10,10 +10,10 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// activityTime is how the cause of a scaling activity writes a time.
+// activityTime is the format of times in the cause of a scaling activity.
 const activityTime = "2006-01-02T15:04:05Z"
 
-// at writes one sentence of a cause.
+// sentence returns one sentence of a cause.
 func sentence(now time.Time, format string, args ...any) string {
 	return "At " + now.UTC().Format(activityTime) + " " + fmt.Sprintf(format, args...)
 }
@@ -49,7 +49,7 @@ func (g *group) end(id string, now time.Time, failure string) {
 	}
 }
 
-// failLaunch records a launch that came to nothing.
+// failLaunch records a failed launch.
 func (r *region) failLaunch(g *group, now time.Time, why string) {
 	why += " Launching EC2 instance failed."
 	id := r.begin(g, now, "Launching a new EC2 instance.  Status Reason: "+why, g.takeCause())

@@ -29,7 +29,8 @@ func autoscalingOperations() map[string]operation {
 	}
 }
 
-// page cuts one page out of all: size is the default, most the maximum that MaxRecords may ask for.
+// page returns the page of all that begins at the token, and the next token. size is the default page size, most the maximum for
+// MaxRecords.
 func page[T any](all []T, token *string, records *int32, size, most int32) ([]T, *string, error) {
 	if records != nil {
 		if *records < 1 || *records > most {

@@ -12,14 +12,14 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// groupToChange finds a group that the caller may change.
+// groupToChange returns the group. It fails if only the group's operator may change it.
 func (r *region) groupToChange(name *string) (*group, error) {
 	g, err := r.group(name)
 	if err != nil {
 		return nil, err
 	}
 	if g.spec.Operator != "" {
-		// That only the operator may change the group is in the API reference; the code is a guess.
+		// The API reference says that only the operator may change the group. The error code is a guess.
 		return nil, &apiError{
 			Code: "AccessDenied", Status: http.StatusForbidden,
 			Message: fmt.Sprintf("AutoScalingGroup %s is managed by %s", g.name, g.spec.Operator),
@@ -39,7 +39,7 @@ func checkSizes(minimum, maximum, desired int) error {
 	return nil
 }
 
-// checkLaunch refuses anything but exactly one valid way to launch.
+// checkLaunch fails unless exactly one way to launch is given, and that one is valid.
 func (r *region) checkLaunch(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
 	if !exactlyOne(t != nil, m != nil, config != "") {
 		return invalid("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
@@ -85,8 +85,8 @@ func templatesUsed(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy
 	return out
 }
 
-// updateGroup carries out UpdateAutoScalingGroup. Without DesiredCapacity a new MinSize above it or MaxSize below it
-// moves the desired capacity without a word.
+// updateGroup carries out UpdateAutoScalingGroup. If DesiredCapacity is missing, it silently moves the desired capacity into the
+// new MinSize and MaxSize.
 func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) (*as.UpdateAutoScalingGroupOutput, error) {
 	g, err := r.groupToChange(in.AutoScalingGroupName)
 	if err != nil {
@@ -124,7 +124,7 @@ func override(n int, with *int32) int {
 	return n
 }
 
-// unmodelled names a member that was sent and that updateGroup would ignore.
+// unmodelled returns the name of a member that was sent and that updateGroup would ignore.
 func unmodelled(in as.UpdateAutoScalingGroupInput) string {
 	v := reflect.ValueOf(in)
 	for i := range v.NumField() {
@@ -160,7 +160,7 @@ func required(member string) *apiError {
 	return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
 }
 
-// namedProcesses are those of a request: all of them when it names none.
+// namedProcesses returns the processes that a request names, or all processes if it names none.
 func namedProcesses(names []string) ([]string, error) {
 	for _, p := range names {
 		if !slices.Contains(processes(), p) {
@@ -223,8 +223,8 @@ func (r *region) setInstanceProtection(in *as.SetInstanceProtectionInput, _ time
 	return &as.SetInstanceProtectionOutput{}, nil
 }
 
-// terminateInstance carries out TerminateInstanceInAutoScalingGroup, for one instance or for up to 100 of one group.
-// Neither scale-in protection nor a suspended Terminate process stands in its way.
+// terminateInstance carries out TerminateInstanceInAutoScalingGroup, for one instance or for up to 100 of one group. Neither
+// scale-in protection nor a suspended Terminate process prevents it.
 func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInput, now time.Time) (*as.TerminateInstanceInAutoScalingGroupOutput, error) {
 	ids := in.InstanceIds
 	switch {
@@ -291,7 +291,7 @@ func (r *region) terminateAll(g *group, ids []string, decrement bool, now time.T
 	return out, nil
 }
 
-// terminateAgain terminates an instance; one that is terminating already keeps its activity and its pace.
+// terminateAgain terminates an instance. If the instance is already terminating, its activity and its times do not change.
 func (r *region) terminateAgain(g *group, i instance, now time.Time, cause string) at.Activity {
 	if n := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == i.activity }); !live(i) && n >= 0 {
 		return g.activities[n]

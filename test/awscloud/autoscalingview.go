@@ -10,7 +10,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// group finds the group that a request names.
+// group returns the group that a request names.
 func (r *region) group(name *string) (*group, error) {
 	g, ok := r.groups[aws.ToString(name)]
 	if !ok {
@@ -19,7 +19,7 @@ func (r *region) group(name *string) (*group, error) {
 	return g, nil
 }
 
-// describe is the group without its instances, as the API shows it.
+// describe returns the group without its instances, as the API shows it.
 func (g *group) describe() at.AutoScalingGroup {
 	out := at.AutoScalingGroup{
 		AutoScalingGroupName:             aws.String(g.name),
@@ -120,10 +120,10 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 	return d
 }
 
-// admits says whether a list that may be left out holds s.
+// admits reports whether an optional list contains s. An empty list contains everything.
 func admits(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
-// groupFilters compiles the filters of DescribeAutoScalingGroups: every filter must match, by one of its values.
+// groupFilters compiles the filters of DescribeAutoScalingGroups. A group must match each filter by one of the filter's values.
 func groupFilters(filters []at.Filter) (func(group) bool, error) {
 	for _, f := range filters {
 		name := aws.ToString(f.Name)
@@ -136,7 +136,7 @@ func groupFilters(filters []at.Filter) (func(group) bool, error) {
 	}, nil
 }
 
-// tagFilter says whether tags pass one filter.
+// tagFilter reports whether tags match one filter.
 func tagFilter(tags map[string]string, name string, values []string) bool {
 	for k, v := range tags {
 		switch key, exact := strings.CutPrefix(name, "tag:"); {

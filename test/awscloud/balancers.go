@@ -14,9 +14,9 @@ import (
 type TargetGroupSpec struct {
 	Name    string
 	Account string // "" for the stand-in's own
-	IP      bool   // targets are addresses; else instances
-	// Delay is how long a target drains that is taken out, and Said what the attribute says of it: in tests seconds pass for minutes.
-	// Without Said it says Delay, in whole seconds.
+	IP      bool   // targets are IP addresses; otherwise instances
+	// Delay is how long a deregistered target drains. Said is the delay that the group's attribute shows: tests use seconds for
+	// minutes. If Said is zero, the attribute shows Delay in whole seconds.
 	Delay, Said time.Duration
 }
 
@@ -35,7 +35,7 @@ type targetGroup struct {
 	events  []TargetEvent
 }
 
-// target is one registered target, or one that drains.
+// target is one registered or draining target.
 type target struct {
 	id    string
 	port  int32
@@ -61,18 +61,18 @@ func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
 	return arn
 }
 
-// RegisterTarget and DeregisterTarget change a target group as a controller in the cluster does; they are not in the request log.
-// What is so already is left as it is.
+// RegisterTarget adds a target as a controller in the cluster does. The change is not in the request log. A registered target is
+// not changed.
 func (c *Cloud) RegisterTarget(arn, id string) error {
 	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).register) })
 }
 
-// DeregisterTarget has a target drain.
+// DeregisterTarget starts to drain a target as a controller in the cluster does. The change is not in the request log.
 func (c *Cloud) DeregisterTarget(arn, id string) error {
 	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).deregister) })
 }
 
-// Targets lists the registered targets of a target group, by id; those that drain are left out.
+// Targets lists the registered targets of a target group by id, without those that drain.
 func (c *Cloud) Targets(arn string) []string {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *Cloud) Targets(arn string) []string {
 	return ids
 }
 
-// TargetEvents lists what happened to the targets of all target groups, in order.
+// TargetEvents lists the changes of the targets of all target groups, in order.
 func (c *Cloud) TargetEvents() []TargetEvent {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *Cloud) TargetEvents() []TargetEvent {
 // balancers are the target groups of a region, by ARN.
 type balancers struct{ groups map[string]*targetGroup }
 
-// change changes a target of the group of the ARN.
+// change applies how to a target of the group with the ARN.
 func (b *balancers) change(arn, id string, now time.Time, how func(*targetGroup, target, time.Time)) error {
 	g, ok := b.groups[arn]
 	if !ok {
@@ -112,7 +112,7 @@ func (b *balancers) change(arn, id string, now time.Time, how func(*targetGroup,
 	return nil
 }
 
-// find is the place of a target, -1 for none.
+// find returns the index of a target, or -1.
 func (g *targetGroup) find(id string, port int32) int {
 	return slices.IndexFunc(g.targets, func(t target) bool { return t.id == id && t.port == port })
 }
@@ -121,7 +121,7 @@ func (g *targetGroup) note(id, state string, now time.Time) {
 	g.events = append(g.events, TargetEvent{At: now, Group: g.spec.Name, ID: id, State: state})
 }
 
-// register adds a target; one that drains is sent to again.
+// register adds a target. A draining target becomes healthy again.
 func (g *targetGroup) register(t target, now time.Time) {
 	switch i := g.find(t.id, t.port); {
 	case i < 0:
@@ -134,7 +134,7 @@ func (g *targetGroup) register(t target, now time.Time) {
 	g.note(t.id, "healthy", now)
 }
 
-// deregister has a target drain for the delay of its group.
+// deregister starts to drain a target. It drains for the delay of its group.
 func (g *targetGroup) deregister(t target, now time.Time) {
 	if i := g.find(t.id, t.port); i >= 0 && !g.targets[i].drains() {
 		g.targets[i].until = now.Add(g.spec.Delay)
@@ -142,7 +142,7 @@ func (g *targetGroup) deregister(t target, now time.Time) {
 	}
 }
 
-// age takes away what has drained.
+// age removes the targets that have drained.
 func (b *balancers) age(now time.Time) {
 	for _, g := range b.groups {
 		g.targets = slices.DeleteFunc(g.targets, func(t target) bool {
@@ -155,7 +155,7 @@ func (b *balancers) age(now time.Time) {
 	}
 }
 
-// attach registers the instances in service of a group in the target groups that it names.
+// attach registers the group's instances in service in the group's target groups.
 func (r *region) attach(g *group, now time.Time) {
 	if len(g.spec.TargetGroupARNs) == 0 || g.isSuspended("AddToLoadBalancer") {
 		return
@@ -169,8 +169,8 @@ func (r *region) attach(g *group, now time.Time) {
 	}
 }
 
-// detach takes an instance out of the target groups that its group names, and tells when it has drained in all of them; zero when it
-// is in none.
+// detach deregisters an instance from its group's target groups. It returns when the instance has drained in all of them, or zero
+// if it is in none.
 func (r *region) detach(g *group, i instance, now time.Time) (drained time.Time) {
 	for _, arn := range g.spec.TargetGroupARNs {
 		tg := r.balancers.groups[arn]
@@ -185,7 +185,7 @@ func (r *region) detach(g *group, i instance, now time.Time) (drained time.Time)
 	return drained
 }
 
-// health is a target's, as it is described.
+// health returns the target's health as the API describes it.
 func (t target) health() *lt.TargetHealth {
 	if t.drains() {
 		return &lt.TargetHealth{State: lt.TargetHealthStateEnumDraining, Reason: lt.TargetHealthReasonEnumDeregistrationInProgress}

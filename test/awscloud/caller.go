@@ -15,42 +15,42 @@ import (
 // AccessKey is the access key of the credentials in [Cloud.Env].
 const AccessKey = "AKIAIOSFODNN7EXAMPLE"
 
-// Caller is who an access key belongs to, and what that one may do.
+// Caller is the owner of an access key, with the owner's policies.
 type Caller struct {
-	// ARN is what GetCallerIdentity answers; "": the user upgrader.
+	// ARN is what GetCallerIdentity returns. Empty means the user upgrader.
 	ARN string
-	// Principal is the user or the role that IAM knows; "": the same.
+	// Principal is the user or the role in IAM. Empty means ARN.
 	Principal string
-	// Policies are IAM policies, as JSON. What none of them allows is refused.
+	// Policies are IAM policies as JSON. Actions that none of them allows are refused.
 	Policies [][]byte
 }
 
-// caller is a Caller as the stand-in keeps it. It does not change.
+// caller is a Caller as the stand-in stores it. It does not change.
 type caller struct {
 	arn, principal string
 	policies       []policyDocument
-	limited        bool // by its policies; a caller that was not set may do everything
+	limited        bool // by its policies; a caller without SetCaller may do everything
 }
 
-// callerBook knows the callers by their access keys.
+// callerBook finds callers by their access keys.
 type callerBook struct {
 	account string
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	known  map[string]caller
 	used   map[string]map[string]int // how often actions were allowed, by access key
 	denied map[string]*denial        // by access key
 }
 
-// denial is an action that is refused for good once it was used so often.
+// denial is an action that is refused after a number of uses, until Allow.
 type denial struct {
 	action  string
 	left    int
 	refused int
 }
 
-// SetCaller says who an access key belongs to from now on, and forgets what it has used. It fails when a policy is not
-// one, or asks for what is not modelled.
+// SetCaller sets the owner of an access key and forgets the actions that the key has used. It fails if a policy is invalid or
+// needs something that is not modelled.
 func (c *Cloud) SetCaller(key string, who Caller) error {
 	in := caller{arn: cmp.Or(who.ARN, c.callers.user()), limited: true}
 	in.principal = cmp.Or(who.Principal, in.arn)
@@ -67,14 +67,15 @@ func (c *Cloud) SetCaller(key string, who Caller) error {
 	return nil
 }
 
-// Deny refuses an action to an access key as a policy with a deny does, once it has been used so many times more. A key has one denial.
+// Deny refuses an action to an access key as an explicit deny in a policy does, once the key has used the action that many more
+// times. A key has at most one denial.
 func (c *Cloud) Deny(key, action string, after int) {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	c.callers.denied[key] = &denial{action: action, left: after}
 }
 
-// Allow ends what Deny began, and tells how many requests it refused.
+// Allow ends the denial that Deny began, and returns how many requests it refused.
 func (c *Cloud) Allow(key string) (refused int) {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
@@ -85,14 +86,14 @@ func (c *Cloud) Allow(key string) (refused int) {
 	return refused
 }
 
-// Uses counts how often an access key has used each action so far, as UsedActions lists them.
+// Uses returns how often an access key has used each action so far. UsedActions says which actions count.
 func (c *Cloud) Uses(key string) map[string]int {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
 	return maps.Clone(c.callers.used[key])
 }
 
-// denies reports whether the key's denial applies, and counts the use otherwise.
+// denies reports whether the key's denial refuses the action. If not, it counts the use.
 func (b *callerBook) denies(key, action string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,8 +109,8 @@ func (b *callerBook) denies(key, action string) bool {
 	return true
 }
 
-// UsedActions are the actions that policies had to allow an access key so far, by name: those of its requests, and what
-// AWS asks for besides. A dry run uses none.
+// UsedActions lists by name the actions that policies had to allow an access key so far: those of its requests and those that AWS
+// requires in addition. A dry run uses none.
 func (c *Cloud) UsedActions(key string) []string {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
@@ -118,7 +119,7 @@ func (c *Cloud) UsedActions(key string) []string {
 
 func (b *callerBook) user() string { return "arn:aws:iam::" + b.account + ":user/upgrader" }
 
-// find is the caller of an access key.
+// find returns the caller of an access key.
 func (b *callerBook) find(key string) caller {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +129,7 @@ func (b *callerBook) find(key string) caller {
 	return caller{arn: b.user(), principal: b.user()}
 }
 
-// byPrincipal is the caller of that name in IAM.
+// byPrincipal returns the caller with that name in IAM.
 func (b *callerBook) byPrincipal(arn string) (caller, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +141,7 @@ func (b *callerBook) byPrincipal(arn string) (caller, bool) {
 	return caller{arn: arn, principal: arn}, arn == b.user()
 }
 
-// authorize refuses a request that the caller's policies do not allow, and notes what it uses.
+// authorize refuses a request that the caller's policies do not allow, and records the actions that it uses.
 func (b *callerBook) authorize(key string, rec Request, todo call, resources resourceNames) *apiError {
 	who := b.find(key)
 	if !who.limited {
@@ -170,7 +171,7 @@ func (b *callerBook) authorize(key string, rec Request, todo call, resources res
 	return nil
 }
 
-// decide asks the caller's policies.
+// decide evaluates the caller's policies.
 func (c caller) decide(action, resource string, known map[string][]string) (iamtypes.PolicyEvaluationDecisionType, []string) {
 	if !c.limited {
 		return iamtypes.PolicyEvaluationDecisionTypeAllowed, nil
@@ -182,14 +183,14 @@ func (c caller) decide(action, resource string, known map[string][]string) (iamt
 	return decidePolicies(c.policies, q)
 }
 
-// need is an action that a request takes. Requests that only read are authorized on all resources.
+// need is an action that a request needs. Requests that only read are authorized on all resources.
 type need struct {
 	service, action, resource string
-	template                  string // the launch template that Auto Scaling asks it for
+	template                  string // the launch template for which Auto Scaling needs the action
 }
 
-// neededActions are what a request has to be allowed. Who one is may always be asked; launches of an Auto Scaling group
-// go through a fleet, and who points a group at a template must be allowed to launch from it.
+// neededActions returns the actions that a request needs. Requests to STS need none. Launches of an Auto Scaling group go through
+// a fleet. A caller that sets a group's template must be allowed to launch from it.
 func neededActions(service string, todo call, resources resourceNames) []need {
 	if service == "sts" {
 		return nil
@@ -210,7 +211,7 @@ func neededActions(service string, todo call, resources resourceNames) []need {
 	return needs
 }
 
-// refusal is how the service says that a policy does not allow it.
+// refusal returns the service's error for an action that a policy does not allow.
 func (n need) refusal(who caller, d iamtypes.PolicyEvaluationDecisionType) *apiError {
 	why := fmt.Sprintf("because no identity-based policy allows the %s action", n.action)
 	if d == iamtypes.PolicyEvaluationDecisionTypeExplicitDeny {
@@ -234,14 +235,14 @@ func (n need) refusal(who caller, d iamtypes.PolicyEvaluationDecisionType) *apiE
 	return e
 }
 
-// accessKeyOf reads the access key from a signature, see credentialScope.
+// accessKeyOf reads the access key from a signature. See credentialScope.
 func accessKeyOf(authorization string) string {
 	rest := strings.TrimPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
 	key, _, _ := strings.Cut(rest, "/")
 	return key
 }
 
-// asking is what operations about callers find in their context.
+// asking is what operations about callers read from their context.
 type asking struct {
 	book *callerBook
 	who  caller
@@ -253,20 +254,21 @@ func withCaller(ctx context.Context, book *callerBook, who caller) context.Conte
 	return context.WithValue(ctx, askingKey{}, asking{book, who})
 }
 
-// callerFrom is who asks.
+// callerFrom returns the caller of the request.
 func callerFrom(ctx context.Context) asking {
 	a, _ := ctx.Value(askingKey{}).(asking)
 	return a
 }
 
-// resourceNames gives what requests change its name in policies.
+// resourceNames returns the names in policies of the resources that requests change.
 type resourceNames struct {
 	account, place string
 	// groupOf is the group that an instance is in, "" for none.
 	groupOf func(instance string) string
 }
 
-// changedBy is what the request changes, "" where that is not known. IDs of groups stand for any.
+// changedBy returns the resource that the request changes, "" if it is not known. The ID in the name of an Auto Scaling group is
+// a placeholder.
 func (n resourceNames) changedBy(service string, todo call) string {
 	group := cmp.Or(todo.params["AutoScalingGroupName"], n.groupOf(todo.params["InstanceId"]))
 	switch {
@@ -285,7 +287,7 @@ func (n resourceNames) template(id string) string {
 	return "arn:aws:ec2:" + n.place + ":" + n.account + ":launch-template/" + id
 }
 
-// resourceNames are those of a region.
+// resourceNames returns the resource names of a region.
 func (c *Cloud) resourceNames(place string) resourceNames {
 	return resourceNames{account: c.opts.Account, place: place, groupOf: func(instance string) string {
 		r := c.regionFor(place)

@@ -24,7 +24,7 @@ import (
 
 const user = "arn:aws:iam::123456789012:user/upgrader"
 
-// limit holds the clients of the tests to statements of a policy.
+// limit limits the clients of the tests to statements of a policy.
 func limit(t *testing.T, c *awscloud.Cloud, who awscloud.Caller, statements ...string) {
 	t.Helper()
 	who.Policies = [][]byte{[]byte(`{"Version": "2012-10-17", "Statement": [` + strings.Join(statements, ",") + `]}`)}
@@ -40,7 +40,7 @@ func allow(actions string) string {
 	return `{"Effect": "Allow", "Action": ` + actions + `, "Resource": "*"}`
 }
 
-// TestRefusedCallers sends a request of each service that no policy allows, and reads the refusal as the SDK does.
+// TestRefusedCallers sends each service a request that no policy allows, and reads the refusal through the SDK.
 func TestRefusedCallers(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	limit(t, c, awscloud.Caller{}, allow(`"sts:*"`))
@@ -100,7 +100,7 @@ func TestRefusedCallers(t *testing.T) {
 	}
 }
 
-// TestUsedActions are those that were allowed.
+// TestUsedActions checks that only allowed actions count as used.
 func TestUsedActions(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	limit(t, c, awscloud.Caller{}, allow(`["autoscaling:Describe*", "EC2:describe?ubnets"]`))
@@ -115,7 +115,7 @@ func TestUsedActions(t *testing.T) {
 	}
 }
 
-// TestSimulation evaluates the policies that requests are held to, a page at a time.
+// TestSimulation simulates the policies that also limit requests, page by page.
 func TestSimulation(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const resource, other = "arn:aws:ec2:us-east-1:123456789012:instance/i-0", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
@@ -154,7 +154,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationOfStrangers refuses names that IAM does not know, and what it does not take.
+// TestSimulationOfStrangers checks that principals unknown to IAM and invalid arguments are refused.
 func TestSimulationOfStrangers(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const role = "arn:aws:iam::123456789012:role/team/operator"
@@ -179,7 +179,7 @@ func TestSimulationOfStrangers(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatAreNotModelled are refused when they are set.
+// TestPoliciesThatAreNotModelled checks that SetCaller refuses policies that are not modelled.
 func TestPoliciesThatAreNotModelled(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	for _, text := range []string{

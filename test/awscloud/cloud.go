@@ -23,7 +23,7 @@ type Cloud struct {
 	faults  *faultPlan
 	callers *callerBook
 	log     *requestLog
-	ctx     context.Context // until Stop; requests in progress outlive their clients, as in AWS
+	ctx     context.Context // until Stop; requests in progress continue without their clients, as in AWS
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -56,7 +56,7 @@ func Start(o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// keepTime looks after the groups until the stand-in stops.
+// keepTime runs the groups' periodic work until the stand-in stops.
 func (c *Cloud) keepTime() {
 	t := time.NewTicker(c.opts.Tick)
 	defer t.Stop()
@@ -70,11 +70,11 @@ func (c *Cloud) keepTime() {
 	}
 }
 
-// Stop lets requests in progress end, closes all connections and returns when nothing of the stand-in runs any more.
+// Stop waits for requests in progress, closes all connections and returns when nothing of the stand-in runs any more.
 func (c *Cloud) Stop() {
 	c.cancel()
-	// A client may keep a connection busy; it is closed either way. http.Server.Shutdown would wait for those, too, on which no request
-	// has come yet (https://go.dev/issue/22682).
+	// A client may keep a connection busy. It is closed after two seconds anyway. http.Server.Shutdown would also wait for
+	// connections on which no request has come yet (https://go.dev/issue/22682).
 	late := time.AfterFunc(2*time.Second, c.server.CloseClientConnections)
 	defer late.Stop()
 	c.server.Close()
@@ -85,8 +85,8 @@ func (c *Cloud) Stop() {
 // URL is the endpoint of every service.
 func (c *Cloud) URL() string { return c.url }
 
-// Env is the environment, as KEY=VALUE, that makes a program which uses an AWS SDK or the AWS CLI talk to the stand-in
-// and to nothing else.
+// Env returns the environment, as KEY=VALUE, for a program that uses an AWS SDK or the AWS CLI. With it, the program talks only
+// to the stand-in.
 func (c *Cloud) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + c.url,
@@ -101,7 +101,7 @@ func (c *Cloud) Env() []string {
 	}
 }
 
-// GroupStatus is a group as it truly is now, whatever the describe calls say.
+// GroupStatus is the current state of a group. The describe calls may show an older state.
 type GroupStatus struct {
 	Name              string
 	Min, Max, Desired int
@@ -121,7 +121,7 @@ type InstanceStatus struct {
 	Stopped         bool // the machine and its kubelet have stopped
 }
 
-// Group describes a group. It fails when there is none of that name.
+// Group returns the state of a group. It fails if no group has that name.
 func (c *Cloud) Group(name string) (GroupStatus, error) {
 	c.home.mu.Lock()
 	defer c.home.mu.Unlock()
@@ -159,8 +159,8 @@ func (c *Cloud) Timeline(name string) []Size {
 	return slices.Clone(c.home.timelines[name])
 }
 
-// Wait returns when ok says yes of the group, which it asks after every change. It fails when ctx ends first or the
-// group is unknown.
+// Wait calls ok after every change of the group and returns when ok returns true. It fails if ctx ends first or the group is
+// unknown.
 func (c *Cloud) Wait(ctx context.Context, name string, ok func(GroupStatus) bool) error {
 	for {
 		c.home.mu.Lock()

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// SetDesired changes a group's desired capacity as a rival does, an autoscaler or a person. It is not in the request
-// log. It fails as SetDesiredCapacity does.
+// SetDesired changes a group's desired capacity as an autoscaler or another user would. It is not in the request log. It fails as
+// SetDesiredCapacity does.
 func (c *Cloud) SetDesired(group string, n int) error {
 	return c.home.do(func(now time.Time) error { return c.home.setDesired(group, n, now) })
 }
 
-// KillInstance stops a machine behind its group's back, as a spot interruption or a hardware failure does. The group
-// notices after Options.HealthCheck.
+// KillInstance stops a machine without its group, as a spot interruption or a hardware failure does. The group notices after
+// Options.HealthCheck.
 func (c *Cloud) KillInstance(id string) error {
 	return c.home.do(func(now time.Time) error {
 		i, ok := c.home.instances[id]
@@ -36,8 +36,8 @@ func (c *Cloud) LimitCapacity(zone string, n int) {
 	})
 }
 
-// ReplaceRootVolume gives a running instance another image, as an instance refresh with strategy ReplaceRootVolume
-// does: the launch template version stays, and the group shows the image.
+// ReplaceRootVolume gives a running instance another image, as an instance refresh with strategy ReplaceRootVolume does. The
+// launch template version does not change, and the group shows the image.
 func (c *Cloud) ReplaceRootVolume(id, image string) error {
 	return c.home.do(func(time.Time) error {
 		i, ok := c.home.instances[id]
@@ -63,7 +63,7 @@ func (c *Cloud) Protect(id string, on bool) error {
 	})
 }
 
-// SetDefaultVersion moves what $Default means for a template.
+// SetDefaultVersion sets the version that $Default means for a template.
 func (c *Cloud) SetDefaultVersion(template string, version int) error {
 	return c.home.do(func(time.Time) error {
 		t, ok := c.home.findTemplate(template, "")
@@ -90,7 +90,7 @@ func (r *region) setDesired(name string, n int, now time.Time) error {
 	return nil
 }
 
-// noGroup is the answer to a change of an unknown group.
+// noGroup returns the error for a change of an unknown group.
 func noGroup(name string) *apiError {
 	return invalid("AutoScalingGroup name not found - AutoScalingGroup %s not found", name)
 }

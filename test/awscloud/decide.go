@@ -7,7 +7,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// live says whether an instance counts towards its group's capacity: Pending and InService do, Terminating does not.
+// live reports whether an instance counts towards its group's capacity: Pending and InService do, Terminating does not.
 func live(i instance) bool {
 	return !i.left && (i.state == at.LifecycleStatePending || i.state == at.LifecycleStateInService)
 }
@@ -30,9 +30,9 @@ func load(members []instance) map[string]int {
 	return n
 }
 
-// launchZone picks where the next instance goes: the zone with the fewest instances, the earlier zone on a tie.
-// It says no when every zone is blocked. (Auto Scaling user guide, "Auto Scaling group Availability Zone
-// distribution", balanced best effort.)
+// launchZone returns the zone of the next instance: the zone with the fewest instances, and the earlier zone on a tie. It returns
+// false if every zone is blocked. (Auto Scaling user guide, "Auto Scaling group Availability Zone distribution", balanced best
+// effort.)
 func launchZone(zones []string, load map[string]int, blocked map[string]bool) (string, bool) {
 	best := ""
 	for _, z := range zones {
@@ -43,10 +43,10 @@ func launchZone(zones []string, load map[string]int, blocked map[string]bool) (s
 	return best, best != ""
 }
 
-// victim picks what a shrinking group terminates, by the default termination policy: in the zones that have the most
-// instances and one that is not protected, the instance with a launch configuration, then the one with the oldest
-// launch template version, then the longest running, which stands in for the nearest billing hour. It says no when
-// every instance is protected. (Auto Scaling user guide, "Configure termination policies".)
+// victim returns the instance that a shrinking group terminates by the default termination policy. Among the zones with an
+// unprotected instance, it takes one with the most instances. There it prefers an instance with a launch configuration, then the
+// oldest launch template version, then the longest running instance. The last rule stands for the nearest billing hour. It
+// returns false if every instance is protected. (Auto Scaling user guide, "Configure termination policies".)
 func victim(members []instance) (instance, bool) {
 	free := slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected })
 	if len(free) == 0 {
@@ -58,8 +58,8 @@ func victim(members []instance) (instance, bool) {
 	}), true
 }
 
-// surplus lists what a group terminates to come down to desired units. An instance launched by AZRebalance is extra
-// until it is in service: the group launches before it terminates.
+// surplus lists the instances that a group terminates to reach desired units. A pending instance that AZRebalance launched does
+// not count: the group launches before it terminates.
 func surplus(members []instance, desired int) []instance {
 	var out []instance
 	members = slices.Clone(members)
@@ -80,8 +80,8 @@ func surplus(members []instance, desired int) []instance {
 	}
 }
 
-// rebalanceZones says from which zone to which AZRebalance moves an instance: from the fullest to the emptiest that
-// can take one, when they differ by more than one and the full zone has an instance that is not protected.
+// rebalanceZones returns the zones between which AZRebalance moves an instance: from the fullest to the emptiest that is not
+// blocked. It returns false unless they differ by more than one and the full zone has an instance that is not protected.
 func rebalanceZones(zones []string, members []instance, blocked map[string]bool) (from, to string, ok bool) {
 	n := load(members)
 	free := load(slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected }))
@@ -94,5 +94,5 @@ func rebalanceZones(zones []string, members []instance, blocked map[string]bool)
 	return from, to, ok && from != "" && n[from]-n[to] > 1
 }
 
-// rebalanceCeiling is how many units a rebalancing group may reach: 10 percent above its maximum, at least one.
+// rebalanceCeiling returns how many units a rebalancing group may reach: 10 percent above its maximum, at least one.
 func rebalanceCeiling(maximum int) int { return maximum + max(1, maximum/10) }

@@ -13,8 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// sketch makes instances from words "zone[version][marks]": a2p is an instance in zone a, of template version 2,
-// protected; n is one launched to rebalance that is still pending. Their ids are the words with their place.
+// sketch makes instances from words "zone[version][marks]". For example, a2p is an instance in zone a, of template version 2,
+// that is protected. The mark n is an instance that AZRebalance launched and that is still pending. The ids are the words with
+// their index.
 func sketch(text string) []instance {
 	var out []instance
 	for n, word := range strings.Fields(text) {
@@ -119,8 +120,8 @@ func TestRebalanceZones(t *testing.T) {
 	}
 }
 
-// A group that shrinks never goes below what it desires, never touches a protected instance, and never takes from a
-// zone while a fuller one has an instance to give.
+// TestSurplusProperties checks that a shrinking group never goes below its desired capacity and never terminates a protected
+// instance. It never takes an instance from a zone while a fuller zone has an unprotected one.
 func TestSurplusProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.StringMatching(`[abc][0-3]p?w?`)
@@ -154,7 +155,7 @@ func TestRebalanceCeiling(t *testing.T) {
 	}
 }
 
-// lifetime lists the states an instance goes through, each with the time at which it got there, in seconds.
+// lifetime lists the states of an instance over time, each with the second at which it began.
 func lifetime(i instance, o Options, from time.Time, change map[int]func(instance, time.Time) instance) string {
 	var out []string
 	last := ""

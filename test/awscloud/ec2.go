@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// ec2Operation is one action of EC2. Its protocol is the query protocol with names of its own and lists of <item>,
-// and the SDK's structs do not know those names: requests and answers are written by hand.
+// ec2Operation is one action of EC2. EC2 has its own query protocol, with its own names and lists of <item>. The SDK's structs do
+// not contain these names, so requests and answers are coded by hand.
 type ec2Operation struct {
 	mutating bool
-	takes    []string // parameters, without numbers and what follows them
+	takes    []string // parameters, without numbers and anything after them
 	run      func(*region, ec2Form, time.Time) (ec2Answer, error)
 }
 
@@ -73,15 +73,15 @@ func (p ec2Protocol) parse(_ *http.Request, body []byte) (call, error) {
 	return c, nil
 }
 
-// dryRun is how EC2 says yes to a request with DryRun.
+// dryRun returns EC2's answer to a request with DryRun that would succeed.
 func dryRun() *apiError {
 	return &apiError{Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set.", Status: http.StatusPreconditionFailed}
 }
 
-// ec2Answer is an answer to any operation: one element, and a token when there is another page.
+// ec2Answer is an answer to any operation: one element, and a token if there is another page.
 type ec2Answer struct {
 	RequestID string `xml:"requestId"`
-	Content   any    // names its element itself
+	Content   any // has its own element name
 	NextToken string `xml:"nextToken,omitempty"`
 }
 
@@ -130,7 +130,7 @@ func (f ec2Form) number(name string) (int, error) {
 	return n, nil
 }
 
-// ec2Filter is one filter: a name and the values of which one must match.
+// ec2Filter is one filter: a name and values. One value must match.
 type ec2Filter struct {
 	name   string
 	values []string
@@ -148,8 +148,8 @@ func (f ec2Form) filters() []ec2Filter {
 	}
 }
 
-// pass says whether the attributes of a resource pass all filters; "tag:K" and "tag-key" look at its tags. A filter
-// on an attribute that the resource does not have is refused.
+// pass reports whether the attributes of a resource match all filters. "tag:K" and "tag-key" match its tags. A filter on an
+// unknown attribute is refused.
 func pass(filters []ec2Filter, attributes, tags map[string]string) (bool, error) {
 	for _, f := range filters {
 		if f.name == "tag-key" || strings.HasPrefix(f.name, "tag:") {
@@ -169,7 +169,7 @@ func pass(filters []ec2Filter, attributes, tags map[string]string) (bool, error)
 	return true, nil
 }
 
-// ec2Page cuts a page: MaxResults from least to most, or everything without it.
+// ec2Page returns a page of MaxResults, which must be from least to most. Without MaxResults it returns everything.
 func ec2Page[T any](all []T, form ec2Form, least, most int) ([]T, string, error) {
 	size, err := form.number("MaxResults")
 	switch {

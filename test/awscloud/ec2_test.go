@@ -89,7 +89,7 @@ func TestDescribeInstancesRefuses(t *testing.T) {
 	}
 }
 
-// powerOf is the state EC2 shows of an instance.
+// powerOf returns the state of an instance in EC2.
 func powerOf(t *testing.T, c *awscloud.Cloud, id string) (et.InstanceStateName, error) {
 	out, err := compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	if err != nil {
@@ -125,7 +125,7 @@ func TestTerminatedInstanceIsForgotten(t *testing.T) {
 	wantCode(t, err, "InvalidInstanceID.NotFound")
 }
 
-// launchHidden launches an instance that EC2 does not know for a while, and returns its id.
+// launchHidden launches an instance that EC2 does not show for a while, and returns its id.
 func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id string) {
 	o := fast()
 	o.NewInstanceHidden = hidden

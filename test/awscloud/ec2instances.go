@@ -42,7 +42,7 @@ type ec2Reservations struct {
 	Reservations []ec2Reservation `xml:"item"`
 }
 
-// powerState is the state as EC2 numbers and names it.
+// powerState returns the state with EC2's number and name.
 func powerState(p power) ec2State {
 	switch p {
 	case powerPending:
@@ -56,7 +56,7 @@ func powerState(p power) ec2State {
 	}
 }
 
-// instanceID is an id that has the right form, in the long or the old short version.
+// instanceID matches a valid instance id, in the long or the old short form.
 var instanceID = regexp.MustCompile(`^i-([0-9a-f]{8}|[0-9a-f]{17})$`)
 
 func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, error) {
@@ -85,7 +85,7 @@ func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, erro
 	return ec2Answer{Content: ec2Reservations{Reservations: out}, NextToken: next}, err
 }
 
-// visibleInstances are those that EC2 knows of already and still.
+// visibleInstances lists the instances that EC2 already shows and still shows.
 func (r *region) visibleInstances(now time.Time) []ec2Instance {
 	var out []ec2Instance
 	for _, i := range r.observed().instances {
@@ -144,7 +144,7 @@ func (r *region) describeInstance(i instance) ec2Instance {
 	return out
 }
 
-// attributes are what filters can ask for.
+// attributes returns the attributes that filters can match.
 func (i ec2Instance) attributes() map[string]string {
 	return map[string]string{
 		"instance-id": i.InstanceID, "image-id": i.ImageID, "instance-state-name": i.State.Name,

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// subnetSize is how many addresses a /19 has for machines: EC2 keeps five for itself.
+// subnetSize is the number of addresses for machines in a /19: EC2 keeps five for itself.
 const subnetSize = 1<<13 - 5
 
 type ec2Subnet struct {
@@ -46,7 +46,7 @@ func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
 	return ec2Answer{Content: ec2Subnets{Subnets: out}, NextToken: next}, err
 }
 
-// freeAddresses is how many addresses of the zone's subnet no machine has.
+// freeAddresses returns the number of free addresses in the zone's subnet.
 func (r *region) freeAddresses(zone string) int {
 	free := subnetSize - r.others[zone]
 	for _, i := range r.instances {
@@ -57,8 +57,8 @@ func (r *region) freeAddresses(zone string) int {
 	return free
 }
 
-// LimitAddresses leaves n addresses free in the subnet of a zone: machines of others have the rest. A launch that finds none
-// free fails with InsufficientFreeAddressesInSubnet.
+// LimitAddresses leaves n addresses free in the subnet of a zone, as if other machines used the rest. A launch without a free
+// address fails with InsufficientFreeAddressesInSubnet.
 func (c *Cloud) LimitAddresses(zone string, n int) {
 	_ = c.home.do(func(time.Time) error {
 		c.home.others[zone] += c.home.freeAddresses(zone) - n

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// noTemplate and noVersion are EC2's answers to what does not exist.
+// noTemplate and noVersion return EC2's errors for an unknown template or version.
 func noTemplate(id, name string) *apiError {
 	if id != "" {
 		return refuse("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", id)
@@ -133,8 +133,8 @@ func (r *region) describeTemplateVersions(form ec2Form, _ time.Time) (ec2Answer,
 	return ec2Answer{Content: ec2TemplateVersions{Versions: out}, NextToken: next}, err
 }
 
-// templatesOf finds the template of a request; without id and name, all templates, for which only $Latest and
-// $Default may be asked.
+// templatesOf returns the template of a request. A request without id and name gets all templates, and may ask only for $Latest
+// and $Default.
 func (r *region) templatesOf(form ec2Form) ([]*template, error) {
 	id, name := form["LaunchTemplateId"], form["LaunchTemplateName"]
 	if id != "" && name != "" {
@@ -158,7 +158,7 @@ func (r *region) templatesOf(form ec2Form) ([]*template, error) {
 	return out, nil
 }
 
-// wantedVersions picks versions by name or by range, the newest first, each once.
+// wantedVersions returns the versions that are asked for by name or by range, each once, the newest first.
 func wantedVersions(t *template, form ec2Form) ([]templateVersion, error) {
 	wanted := map[int]bool{}
 	for _, text := range form.list("LaunchTemplateVersion") {
@@ -202,13 +202,13 @@ func (r *region) describeVersion(t *template, v templateVersion, resolve bool) (
 	return out, nil
 }
 
-// versionCall is a CreateLaunchTemplateVersion call by its client token.
+// versionCall is an earlier CreateLaunchTemplateVersion call. It is found by its client token.
 type versionCall struct {
 	params map[string]string
 	out    ec2CreatedVersion
 }
 
-// createTemplateVersion adds a version: what the request says over what its source version says.
+// createTemplateVersion adds a version. The request's data override the data of its source version.
 func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, error) {
 	if before, ok := r.versions[form["ClientToken"]]; ok {
 		if fmt.Sprint(before.params) != fmt.Sprint(form) { // maps print with sorted keys
@@ -244,7 +244,7 @@ func (r *region) createTemplateVersion(form ec2Form, now time.Time) (ec2Answer, 
 	return ec2Answer{Content: created}, err
 }
 
-// readTemplateData reads LaunchTemplateData.…; what the stand-in does not model it refuses.
+// readTemplateData reads LaunchTemplateData.… and refuses members that are not modelled.
 func readTemplateData(form ec2Form) (templateData, error) {
 	const prefix = "LaunchTemplateData."
 	d := templateData{

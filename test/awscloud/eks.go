@@ -23,14 +23,14 @@ type eksProtocol struct{}
 
 const eksContent = "application/json"
 
-// eksRequest is a request as it came: the names in its path, the query and the body.
+// eksRequest is a decoded request: the names in its path, the query and the body.
 type eksRequest struct {
 	path  map[string]string
 	query url.Values
 	body  []byte
 }
 
-// eksOperation is one operation of EKS and where it is found. Its handler has the lock.
+// eksOperation is one operation of EKS with its method and path. Its handler holds the lock.
 type eksOperation struct {
 	method, pattern, name string
 	run                   func(context.Context, *region, eksRequest) (any, error)
@@ -101,7 +101,7 @@ func (eksProtocol) parse(req *http.Request, body []byte) (call, error) {
 	return c, &apiError{Code: "UnknownOperationException", Message: "the stand-in does not model " + c.operation, Status: http.StatusNotFound}
 }
 
-// decode reads the body. What the structure does not have is not modelled.
+// decode reads the body. It refuses members that the structure does not have.
 func (q eksRequest) decode(into any) error {
 	d := json.NewDecoder(bytes.NewReader(q.body))
 	d.DisallowUnknownFields()
@@ -125,7 +125,7 @@ func notFound(what, name string) *apiError {
 	return &apiError{Code: "ResourceNotFoundException", Message: "No " + what + " found for name: " + name + ".", Status: http.StatusNotFound}
 }
 
-// badParameter is EKS's answer to nearly everything that it refuses.
+// badParameter returns the error with which EKS refuses nearly everything.
 func badParameter(format string, args ...any) *apiError {
 	return refuse("InvalidParameterException", format, args...)
 }
@@ -147,7 +147,7 @@ func listNodegroups(_ context.Context, r *region, q eksRequest) (any, error) {
 	return &eks.ListNodegroupsOutput{Nodegroups: names, NextToken: next}, err
 }
 
-// page cuts the page out of a list that the query asks for.
+// page returns the page of a list that the query asks for.
 func (q eksRequest) page(all []string) ([]string, *string, error) {
 	n, err := strconv.Atoi(cmp.Or(q.query.Get("maxResults"), "100"))
 	if err != nil || n < 1 || n > 100 {

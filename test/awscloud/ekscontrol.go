@@ -10,7 +10,7 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// UpdateFailure makes an update of a managed node group fail when it comes to a phase.
+// UpdateFailure makes an update of a managed node group fail when it enters a phase.
 type UpdateFailure struct {
 	Phase       UpdatePhase
 	Code        ekstypes.ErrorCode
@@ -18,7 +18,7 @@ type UpdateFailure struct {
 	ResourceIDs []string
 }
 
-// FailUpdate makes the next version update of a node group that comes to the phase fail there.
+// FailUpdate makes the next version update of a node group that enters the phase fail there.
 // Failures of the same phase take turns in the order in which they were added.
 func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
@@ -26,8 +26,7 @@ func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	})
 }
 
-// LoseUpdate has EKS tell no more of the newest update of a node group, or tell of it again. What it does it does
-// all the same.
+// LoseUpdate hides the newest update of a node group from EKS's answers, or shows it again. The update itself continues.
 func (c *Cloud) LoseUpdate(cluster, name string, lost bool) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
 		if u := n.newestUpdate(); u != nil {
@@ -36,7 +35,7 @@ func (c *Cloud) LoseUpdate(cluster, name string, lost bool) error {
 	})
 }
 
-// SetNodegroupHealth makes a node group DEGRADED by issues, or well again by none.
+// SetNodegroupHealth makes a node group DEGRADED with issues. Without issues, it makes the node group healthy again.
 func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issue) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, now time.Time) {
 		n.shown.Health = &ekstypes.NodegroupHealth{Issues: append([]ekstypes.Issue{}, issues...)}
@@ -46,7 +45,7 @@ func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issu
 	})
 }
 
-// restingStatus is the status while no update is under way.
+// restingStatus is the status while no update is in progress.
 func (n *nodegroup) restingStatus() ekstypes.NodegroupStatus {
 	if len(n.shown.Health.Issues) > 0 {
 		return ekstypes.NodegroupStatusDegraded
@@ -65,8 +64,8 @@ func (c *Cloud) changeNodegroup(cluster, name string, change func(*nodegroup, ti
 	})
 }
 
-// BlockDrains keeps updates from draining the nodes, all nodes when none is named, as if a budget
-// did: until UnblockDrains or until the drain's time is up.
+// BlockDrains keeps updates from draining the nodes as a disruption budget would. Without nodes, it blocks all nodes. It lasts
+// until UnblockDrains, or until the time limit of the drain.
 func (c *Cloud) BlockDrains(nodes ...string) {
 	_ = c.home.do(func(time.Time) error {
 		for _, node := range nodes {
@@ -77,7 +76,7 @@ func (c *Cloud) BlockDrains(nodes ...string) {
 	})
 }
 
-// UnblockDrains takes back every BlockDrains.
+// UnblockDrains ends every BlockDrains.
 func (c *Cloud) UnblockDrains() {
 	_ = c.home.do(func(time.Time) error {
 		clear(c.home.blockedDrains)
@@ -85,8 +84,8 @@ func (c *Cloud) UnblockDrains() {
 	})
 }
 
-// HoldDrains keeps updates from beginning to drain the nodes, until the returned function is called.
-// The time for a drain does not run meanwhile.
+// HoldDrains keeps updates from starting to drain the nodes, until the returned function is called. A drain's time limit starts
+// after that.
 func (c *Cloud) HoldDrains(nodes ...string) (release func()) {
 	hold := func(on bool) {
 		_ = c.home.do(func(time.Time) error {
@@ -100,18 +99,18 @@ func (c *Cloud) HoldDrains(nodes ...string) (release func()) {
 	return func() { hold(false) }
 }
 
-// UpdateState is an update as it truly is now; what EKS tells of it is less.
+// UpdateState is the full state of an update. EKS shows less of it.
 type UpdateState struct {
 	ID       string // empty: the node group has had no update
 	Type     ekstypes.UpdateType
 	Status   ekstypes.UpdateStatus
 	Phase    UpdatePhase // of a version update: the last that was entered
-	Draining []string    // nodes, from their drain until they are gone
+	Draining []string // nodes, from the start of their drain until they are gone
 	Errors   []ekstypes.ErrorDetail
 }
 
-// WaitUpdate returns the newest update of a node group when ok says yes of it, which it asks after
-// every change. It fails when ctx ends first or the node group is unknown.
+// WaitUpdate calls ok after every change and returns the newest update of a node group when ok returns true. It fails if ctx ends
+// first or the node group is unknown.
 func (c *Cloud) WaitUpdate(ctx context.Context, cluster, name string, ok func(UpdateState) bool) (UpdateState, error) {
 	for {
 		c.home.mu.Lock()
@@ -146,5 +145,5 @@ func (n *nodegroup) updateState() UpdateState {
 	}
 }
 
-// Ended says that an update is over, well or badly.
+// Ended reports whether an update has ended, whether it succeeded or failed.
 func (s UpdateState) Ended() bool { return s.ID != "" && s.Status != ekstypes.UpdateStatusInProgress }

@@ -9,25 +9,23 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// Drainer is what EKS does to the Nodes of a group that it updates. Its methods may be called from
-// several goroutines. A Node that is gone is no error.
+// Drainer does what EKS does to the Nodes of a group during an update. Its methods may be called from several goroutines. A
+// missing Node is no error.
 type Drainer interface {
-	// IsReady says whether the Node is Ready and has the labels.
+	// IsReady reports whether the Node is Ready and has the labels.
 	IsReady(ctx context.Context, node string, labels map[string]string) (bool, error)
 	// Fence keeps new pods off the Node, by a taint or by a cordon, and takes it out of load
 	// balancers.
 	Fence(ctx context.Context, node string, taint bool) error
-	// Unfence takes the fence back.
+	// Unfence removes the fence.
 	Unfence(ctx context.Context, node string) error
-	// Drain evicts the pods of the Node, with regard to budgets. It fails when some are left after
-	// the limit.
+	// Drain evicts the pods of the Node and respects their budgets. It fails if pods are left after the limit.
 	Drain(ctx context.Context, node string, limit time.Duration) error
-	// DeletePods deletes the pods of the Node, without regard to budgets.
+	// DeletePods deletes the pods of the Node and ignores their budgets.
 	DeletePods(ctx context.Context, node string, limit time.Duration) error
 }
 
-// instanceDrainer takes instances for their Nodes: one in service is Ready and labelled, and there
-// are no pods.
+// instanceDrainer uses instances in place of Nodes. An instance in service counts as Ready and labelled, and there are no pods.
 type instanceDrainer struct{ region *region }
 
 func (d instanceDrainer) IsReady(_ context.Context, node string, labels map[string]string) (bool, error) {
@@ -60,7 +58,7 @@ func (instanceDrainer) DeletePods(context.Context, string, time.Duration) error 
 
 var errBlocked = errors.New("the drain is blocked by BlockDrains")
 
-// drainWithin drains a node, as soon as that is neither held nor blocked.
+// drainWithin drains a node once the node is neither held nor blocked.
 func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit time.Duration) error {
 	if _, err := r.wait(ctx, math.MaxInt64, func() bool { return !r.heldDrains[node] }); err != nil {
 		return err
@@ -73,8 +71,7 @@ func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit 
 	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
 }
 
-// wait returns when ok says yes, which it asks with the lock after every change, or when the limit
-// is over: false.
+// wait calls ok with the lock after every change. It returns true when ok does, or false after the limit.
 func (r *region) wait(ctx context.Context, limit time.Duration, ok func() bool) (bool, error) {
 	over := time.NewTimer(limit)
 	defer over.Stop()

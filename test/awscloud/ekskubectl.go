@@ -18,16 +18,16 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// nodeManager is the user that EKS is in a cluster.
+// nodeManager is the name of EKS's user in a cluster.
 const nodeManager = "eks:node-manager"
 
-// oldNodeTaint is what the older texts put on old nodes (EKS E30).
+// oldNodeTaint is the taint that EKS puts on old nodes according to the older texts (EKS E30).
 func oldNodeTaint() corev1.Taint {
 	return corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// KubectlDrainer returns a Drainer that works on the Nodes of a real API server. The drains are
-// those of the kubectl at a path, one process each, with the kubeconfig and as eks:node-manager.
+// KubectlDrainer returns a Drainer for the Nodes of a real API server. It drains with the kubectl at the path. Each drain is one
+// process, with the kubeconfig and as eks:node-manager.
 func KubectlDrainer(client kubernetes.Interface, kubectl, kubeconfig string) Drainer {
 	return kubectlDrainer{client, kubectl, kubeconfig}
 }
@@ -65,8 +65,8 @@ func (d kubectlDrainer) Unfence(ctx context.Context, node string) error {
 	return d.taint(ctx, node, false)
 }
 
-// mark cordons the node or opens it, and sets the label that takes it out of load balancers (EKS
-// E46); nil takes the label away.
+// mark cordons or uncordons the node, and sets the label that takes it out of load balancers (EKS E46). If exclude is nil, it
+// removes the label.
 func (d kubectlDrainer) mark(ctx context.Context, node string, cordon bool, exclude any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{corev1.LabelNodeExcludeBalancers: exclude}},
@@ -82,7 +82,7 @@ func (d kubectlDrainer) mark(ctx context.Context, node string, cordon bool, excl
 	return nil
 }
 
-// taint puts the taint of old nodes on the node or takes it away.
+// taint adds the taint of old nodes to the node or removes it.
 func (d kubectlDrainer) taint(ctx context.Context, node string, on bool) error {
 	old := oldNodeTaint()
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -115,8 +115,8 @@ func (d kubectlDrainer) DeletePods(ctx context.Context, node string, limit time.
 	return d.drain(ctx, node, limit, "--disable-eviction")
 }
 
-// drain has kubectl drain the node within the limit, and again while that lasts: kubectl ends at the first answer of the API server
-// that it does not expect, as when there is none.
+// drain runs kubectl drain, again and again until the limit: kubectl exits at the first unexpected answer of the API server, and
+// when it gets no answer.
 func (d kubectlDrainer) drain(ctx context.Context, node string, limit time.Duration, more ...string) error {
 	late := time.Now().Add(limit)
 	for {

@@ -64,7 +64,7 @@ func TestNodeIsReadyWithItsLabels(t *testing.T) {
 	equal(t, "another label", must(d.IsReady(t.Context(), "n", map[string]string{"a": "c"}))(t), false)
 }
 
-// TestDrainOutlivesTheAPIServer drains a node again where kubectl ends before the time is over.
+// TestDrainOutlivesTheAPIServer checks that a drain is repeated when kubectl exits before the time limit.
 func TestDrainOutlivesTheAPIServer(t *testing.T) {
 	kubectl := filepath.Join(t.TempDir(), "kubectl")
 	const once = "#!/bin/sh\nif [ -e $0.ran ]; then exit 0; fi\n: >$0.ran\necho connection refused >&2\nexit 1\n"
@@ -73,7 +73,7 @@ func TestDrainOutlivesTheAPIServer(t *testing.T) {
 	}
 	d := awscloud.KubectlDrainer(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), kubectl, "kubeconfig")
 	if err := d.Drain(t.Context(), "n", time.Millisecond); err == nil {
-		t.Error("it failed when the time was over, which is not told")
+		t.Error("the drain failed at its time limit without an error")
 	}
 	if err := os.Remove(kubectl + ".ran"); err != nil {
 		t.Fatal(err)

@@ -18,21 +18,21 @@ import (
 // NodegroupSpec describes a managed node group to create on a cluster.
 type NodegroupSpec struct {
 	Cluster, Name   string
-	Version         string // Kubernetes version: 1.33; empty: that of the release, or the cluster's
+	Version         string // Kubernetes version: 1.33; empty: the version of the release or of the cluster
 	ReleaseVersion  string // of its AMI: 1.33.2-20260101; empty with a custom AMI
-	Image           string // empty: that of the release or of the custom template
+	Image           string // empty: the image of the release or of the custom template
 	InstanceType    string
 	Labels          map[string]string
 	MaxUnavailable  int
-	Percentage      int // maxUnavailablePercentage, in place of MaxUnavailable
+	Percentage      int // maxUnavailablePercentage, instead of MaxUnavailable
 	Strategy        ekstypes.NodegroupUpdateStrategies
-	CustomTemplate  TemplateRef // the user's own; its image, if any, is a custom AMI
+	CustomTemplate  TemplateRef // the user's own template; its image, if any, is a custom AMI
 	Group           GroupSpec   // zones and sizes; name, template and EKS's tags are filled in
 	UnhealthyReason string      // a health issue to show; empty: none
 }
 
-// nodegroup is a managed node group. What shown points at is replaced, never written in place:
-// answers share it.
+// nodegroup is a managed node group. Answers share the values behind the pointers in shown. These values are replaced, never
+// changed in place.
 type nodegroup struct {
 	spec     NodegroupSpec
 	shown    ekstypes.Nodegroup
@@ -40,30 +40,30 @@ type nodegroup struct {
 	template string // id of the launch template that EKS makes for it
 
 	updates  []*nodegroupUpdate // oldest first
-	failures []UpdateFailure    // planned for the next updates
-	former   []formerStatus     // statuses until a moment, for reads that lag
-	before   *groupSize         // what the running or failed update goes back to
+	failures []UpdateFailure // for the next updates
+	former   []formerStatus // former statuses and when they ended, for reads that lag
+	before   *groupSize // the size to which the running or failed update returns
 }
 
-// formerStatus is a status that was replaced.
+// formerStatus is a status that was replaced at a time.
 type formerStatus struct {
 	until  time.Time
 	status ekstypes.NodegroupStatus
 }
 
-// groupSize is what an update raises and brings back.
+// groupSize is the size of a group before an update raises it.
 type groupSize struct{ max, desired int }
 
-// revision is what the nodes of a managed node group are to be.
+// revision is the desired state of the nodes of a managed node group.
 type revision struct {
 	version, release, image string
 	template                TemplateRef       // the customer's; zero without one
-	labels                  map[string]string // that the customer's template gives nodes
+	labels                  map[string]string // labels that the customer's template gives nodes
 }
 
-// AddManagedNodegroup creates a managed node group with its Auto Scaling group: EKS gives that a
-// mixed instances policy and a launch template that labels the nodes (EKS E28, E29). It returns the
-// name of the Auto Scaling group.
+// AddManagedNodegroup creates a managed node group with its Auto Scaling group. EKS gives the Auto Scaling group a mixed
+// instances policy and a launch template that labels the nodes (EKS E28, E29). The function returns the name of the Auto Scaling
+// group.
 func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	var id string
 	var to revision
@@ -101,7 +101,7 @@ func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
 	})
 }
 
-// completeNodegroup fills in what a spec leaves open, and says what its nodes are.
+// completeNodegroup fills the empty fields of a spec, and returns the revision of its nodes.
 func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, error) {
 	cluster, ok := r.clusters[s.Cluster]
 	if !ok {
@@ -128,7 +128,7 @@ func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, er
 	return s, to, nil
 }
 
-// policy is how the group launches a version of the template that EKS makes.
+// policy returns the mixed instances policy that launches a version of the template that EKS makes.
 func (s NodegroupSpec) policy(template TemplateRef) *at.MixedInstancesPolicy {
 	return &at.MixedInstancesPolicy{
 		LaunchTemplate: &at.LaunchTemplate{
@@ -139,7 +139,7 @@ func (s NodegroupSpec) policy(template TemplateRef) *at.MixedInstancesPolicy {
 	}
 }
 
-// marks are the labels by which EKS knows its nodes of a revision (EKS E28, E29).
+// marks returns the labels by which EKS identifies its nodes of a revision (EKS E28, E29).
 func (s NodegroupSpec) marks(to revision) map[string]string {
 	marks := map[string]string{
 		"eks.amazonaws.com/nodegroup":       s.Name,
@@ -152,8 +152,7 @@ func (s NodegroupSpec) marks(to revision) map[string]string {
 	return marks
 }
 
-// userData starts the kubelet with the labels of EKS, of the node group and of the customer's
-// template.
+// userData returns user data that starts the kubelet with the labels of EKS, of the node group and of the customer's template.
 func (s NodegroupSpec) userData(to revision) string {
 	labels := map[string]string{"eks.amazonaws.com/capacityType": "ON_DEMAND"}
 	maps.Copy(labels, to.labels)
@@ -166,14 +165,13 @@ func (s NodegroupSpec) userData(to revision) string {
 	return NodeadmConfig(s.Cluster, pairs...)
 }
 
-// NodeadmConfig is user data as Amazon Linux 2023 takes it, with the labels, key=value, for the
-// kubelet.
+// NodeadmConfig returns user data for Amazon Linux 2023, with labels (key=value) for the kubelet.
 func NodeadmConfig(cluster string, labels ...string) string {
 	return "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster:\n    name: " + cluster +
 		"\n  kubelet:\n    flags:\n    - \"--node-labels=" + strings.Join(labels, ",") + "\"\n"
 }
 
-// showNodegroup is a managed node group as EKS describes it.
+// showNodegroup returns a managed node group as EKS describes it.
 func (r *region) showNodegroup(s NodegroupSpec, to revision, group string, now time.Time) ekstypes.Nodegroup {
 	n := ekstypes.Nodegroup{
 		ClusterName:    aws.String(s.Cluster),
@@ -209,7 +207,7 @@ func (r *region) showNodegroup(s NodegroupSpec, to revision, group string, now t
 	return n
 }
 
-// updateConfig is the width and the strategy of the spec; one node where it says nothing (EKS E05).
+// updateConfig returns the update width and strategy of the spec. The default is one node (EKS E05).
 func (s NodegroupSpec) updateConfig() *ekstypes.NodegroupUpdateConfig {
 	if s.Percentage > 0 {
 		return &ekstypes.NodegroupUpdateConfig{MaxUnavailablePercentage: aws.Int32(int32(s.Percentage)), UpdateStrategy: s.Strategy}
@@ -217,7 +215,7 @@ func (s NodegroupSpec) updateConfig() *ekstypes.NodegroupUpdateConfig {
 	return &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(int32(max(1, s.MaxUnavailable))), UpdateStrategy: s.Strategy}
 }
 
-// eks is the reference as EKS shows it; nil for none.
+// eks returns the reference as EKS shows it, or nil for an empty one.
 func (t TemplateRef) eks() *ekstypes.LaunchTemplateSpecification {
 	if t == (TemplateRef{}) {
 		return nil
@@ -225,7 +223,7 @@ func (t TemplateRef) eks() *ekstypes.LaunchTemplateSpecification {
 	return &ekstypes.LaunchTemplateSpecification{Id: aws.String(t.ID), Name: aws.String(t.Name), Version: aws.String(t.Version)}
 }
 
-// nodegroup finds the node group that a request is about.
+// nodegroup returns the node group that a request names.
 func (r *region) nodegroup(cluster, name string) (*nodegroup, error) {
 	if _, ok := r.clusters[cluster]; !ok {
 		return nil, notFound("cluster", cluster)
@@ -246,7 +244,7 @@ func (n *nodegroup) setStatus(status ekstypes.NodegroupStatus, now time.Time) {
 	n.shown.ModifiedAt = aws.Time(now)
 }
 
-// statusAt is the status that the node group had at a moment.
+// statusAt returns the status that the node group had at a time.
 func (n *nodegroup) statusAt(then time.Time) ekstypes.NodegroupStatus {
 	for _, f := range n.former {
 		if f.until.After(then) {

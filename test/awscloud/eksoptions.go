@@ -5,40 +5,39 @@ import (
 	"time"
 )
 
-// EKSOptions configure how EKS updates managed node groups. Time is scaled: a minute of EKS is a
-// second here, unless said otherwise. A duration that is zero takes the default named beside it.
+// EKSOptions configure how EKS updates managed node groups. Time is scaled: a second here stands for a minute of EKS, unless
+// stated otherwise. If a duration is zero, the default in its comment applies.
 type EKSOptions struct {
-	// Drainer is what EKS does to Nodes; nil: Nodes are as their instances are, and have no pods.
+	// Drainer does what EKS does to Nodes. If it is nil, Nodes are as their instances are, and have no pods.
 	Drainer Drainer
 
-	// Setup is how long the launch template takes, and a change of the update configuration: 100ms.
+	// Setup is how long it takes to make the launch template, or to change the update configuration: 100ms.
 	Setup time.Duration
-	// NodeLimit is how long new nodes may take to be Ready until the update fails with
-	// NodeCreationFailure: 15s. AWS does not say how long that is.
+	// NodeLimit is how long new nodes may take until they are Ready. After that the update fails with NodeCreationFailure: 15s.
+	// AWS does not document its limit.
 	NodeLimit time.Duration
-	// DrainLimit is how long a node may take to drain: 15s for the 15 minutes of EKS E41.
+	// DrainLimit is how long a node's drain may take: 15s for the 15 minutes of EKS E41.
 	DrainLimit time.Duration
 	// Settle is the time from the last pod to the termination: 1s for the 60 seconds of EKS E44.
 	Settle time.Duration
-	// StatusLag is for how long DescribeNodegroup still shows the status of before: 0.
-	// DescribeUpdate never lags.
+	// StatusLag is how long DescribeNodegroup still shows the previous status: 0. DescribeUpdate never lags.
 	StatusLag time.Duration
-	// Seed is that of the order of nodes (EKS E40).
+	// Seed is the seed of the random order of nodes (EKS E40).
 	Seed uint64
 
-	// Where AWS's pages are silent or differ, these choose the other of two ways to behave.
+	// Where AWS's pages are silent or differ, each of these fields chooses the second of two behaviours.
 
-	// TaintFirst gives old nodes the taint of the older texts before the first drain, and the
-	// cordon with their drain; otherwise they get the cordon of the newer texts first (EKS E30).
+	// TaintFirst taints old nodes before the first drain, as the older texts say, and cordons each of them when its drain starts.
+	// Otherwise they are cordoned first, as the newer texts say (EKS E30).
 	TaintFirst bool
-	// UncordonOnFail opens the old nodes when an update fails; otherwise they stay fenced.
+	// UncordonOnFail uncordons the old nodes when an update fails. Otherwise they stay fenced.
 	UncordonOnFail bool
-	// JoinRunning answers a request of another token with the update under way; otherwise such a
-	// request is refused with ResourceInUseException.
+	// JoinRunning answers a request with another token with the update in progress. Otherwise such a request is refused with
+	// ResourceInUseException.
 	JoinRunning bool
-	// RefuseSkip refuses to bring a node group over more than one minor version at once.
+	// RefuseSkip refuses to update a node group by more than one minor version.
 	RefuseSkip bool
-	// ListOldestFirst is the order of ListUpdates; otherwise the newest update comes first.
+	// ListOldestFirst makes ListUpdates list the oldest update first. Otherwise the newest update comes first.
 	ListOldestFirst bool
 }
 

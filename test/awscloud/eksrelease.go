@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// PublishRelease registers an AMI of Amazon Linux 2023 as an EKS release, 1.33.4-20261101, and
-// makes it the one that is recommended for its Kubernetes version: in the public SSM parameters and
-// to updates that name no release. The kubelet of the image has the release's version. It fails
-// when the release is not of that form.
+// PublishRelease registers an AMI of Amazon Linux 2023 as an EKS release, such as 1.33.4-20261101, and makes it the recommended
+// release of its Kubernetes version. The public SSM parameters show it, and updates without a release use it. The kubelet of the
+// image has the release's version. It fails if the release has another form.
 func (c *Cloud) PublishRelease(release, image string) error {
 	version, date, ok := splitRelease(release)
 	if !ok {
@@ -32,7 +31,7 @@ func (c *Cloud) PublishRelease(release, image string) error {
 	})
 }
 
-// splitRelease takes 1.33.4-20261101 apart: the Kubernetes version 1.33 and the date.
+// splitRelease splits 1.33.4-20261101 into the Kubernetes version 1.33 and the date.
 func splitRelease(release string) (version, date string, ok bool) {
 	full, date, ok := strings.Cut(release, "-")
 	parts := strings.Split(full, ".")
@@ -42,7 +41,7 @@ func splitRelease(release string) (version, date string, ok bool) {
 	return parts[0] + "." + parts[1], date, true
 }
 
-// minorOf is the minor version of 1.33 or 1.33.4-20261101; 0 for what is neither.
+// minorOf returns the minor version of 1.33 or 1.33.4-20261101, and 0 for other text.
 func minorOf(version string) int {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {

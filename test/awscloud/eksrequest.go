@@ -24,8 +24,7 @@ type versionRequest struct {
 	Version            string
 }
 
-// configRequest is the body of UpdateNodegroupConfig as far as it is modelled: the update
-// configuration.
+// configRequest is the modelled part of the body of UpdateNodegroupConfig: the update configuration.
 type configRequest struct {
 	ClientRequestToken string
 	UpdateConfig       struct {
@@ -34,8 +33,8 @@ type configRequest struct {
 	}
 }
 
-// nodegroupUpdate is an update of a managed node group. What shown points at is replaced, never
-// written in place.
+// nodegroupUpdate is an update of a managed node group. The values behind the pointers in shown are replaced, never changed in
+// place.
 type nodegroupUpdate struct {
 	shown    ekstypes.Update
 	token    string
@@ -43,8 +42,8 @@ type nodegroupUpdate struct {
 	to       revision
 	force    bool
 	phase    UpdatePhase
-	draining []string // nodes, from their drain until they are gone
-	lost     bool     // EKS tells of it no more, see LoseUpdate
+	draining []string // nodes, from the start of their drain until they are gone
+	lost     bool     // EKS no longer shows it, see LoseUpdate
 }
 
 func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, error) {
@@ -81,8 +80,8 @@ func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, 
 	return &eks.UpdateNodegroupVersionOutput{Update: u.describe()}, nil
 }
 
-// updateNodegroupConfig changes the update configuration, over the time of a setup. Everything else
-// that it could change is not modelled: a new size would take nodes away without a drain (EKS E53).
+// updateNodegroupConfig changes the update configuration, which takes the time of a setup. Other changes are not modelled: a new
+// size would remove nodes without a drain (EKS E53).
 func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, error) {
 	n, err := r.nodegroup(q.path["name"], q.path["nodegroupName"])
 	if err != nil {
@@ -116,7 +115,7 @@ func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, e
 	return &eks.UpdateNodegroupConfigOutput{Update: u.describe()}, nil
 }
 
-// config is the update configuration that the request makes of the present one (EKS E06, E07).
+// config applies the request to the present update configuration and returns the result (EKS E06, E07).
 func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstypes.NodegroupUpdateConfig, []ekstypes.UpdateParam, error) {
 	c, out, params := in.UpdateConfig, *present, []ekstypes.UpdateParam{}
 	add := func(name ekstypes.UpdateParamType, value string) {
@@ -144,9 +143,8 @@ func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstyp
 	return &out, params, nil
 }
 
-// repeated answers a request whose token was seen before, with the update that it began, and one
-// that comes while another update is under way. It returns nothing for a request that may begin an
-// update.
+// repeated returns the update for a request whose token was used before. During another update it refuses other requests, or,
+// with JoinRunning, returns that update. It returns nil for a request that may start an update.
 func (r *region) repeated(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
 	for _, u := range n.updates {
 		if u.token != token || token == "" {
@@ -211,8 +209,8 @@ func describeUpdate(_ context.Context, r *region, q eksRequest) (any, error) {
 	return nil, notFound("update", id)
 }
 
-// listUpdates lists the updates of a node group; a cluster of its own has none. In which order EKS
-// lists them is not documented.
+// listUpdates lists the updates of a node group. A cluster has no updates of its own. EKS does not document in which order it
+// lists them.
 func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 	ids := []string{}
 	cluster, name := q.path["name"], q.query.Get("nodegroupName")
@@ -234,8 +232,8 @@ func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 	return &eks.ListUpdatesOutput{UpdateIds: ids, NextToken: next}, err
 }
 
-// target is what a request makes of the node group's nodes. It refuses what EKS refuses, with the
-// words that users report.
+// target returns the revision that a request gives the node group's nodes. It refuses what EKS refuses, with the messages that
+// users report.
 func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
 	to, err := r.targetTemplate(n, in)
 	if err != nil || to.image != "" {
@@ -259,8 +257,7 @@ func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
 	return to, nil
 }
 
-// targetTemplate reads the template of a request. Where it has a custom AMI, version, release and
-// image follow from it.
+// targetTemplate reads the template of a request. If the template has a custom AMI, it determines version, release and image.
 func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, error) {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	custom := n.shown.AmiType == ekstypes.AMITypesCustom
@@ -285,7 +282,7 @@ func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, erro
 	return to, nil
 }
 
-// refuseTemplate refuses a launch template that does not go with the node group, nil when it does.
+// refuseTemplate returns an error for a launch template that does not fit the node group.
 func refuseTemplate(n *nodegroup, in versionRequest) error {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
 	given := asked.ID != "" || asked.Name != ""
@@ -302,12 +299,12 @@ func refuseTemplate(n *nodegroup, in versionRequest) error {
 	return refuseForCustom(n, in, given)
 }
 
-// isTemplate reports whether the launch template that is asked for, by ID or name, is the present one.
+// isTemplate reports whether the requested launch template, by ID or name, is the present one.
 func isTemplate(present *ekstypes.LaunchTemplateSpecification, asked TemplateRef) bool {
 	return (asked.ID == "" || asked.ID == *present.Id) && (asked.Name == "" || asked.Name == *present.Name)
 }
 
-// refuseForCustom refuses what a node group with an AMI of its user's cannot be asked for.
+// refuseForCustom returns an error for a request that a node group with a custom AMI cannot have.
 func refuseForCustom(n *nodegroup, in versionRequest, templateGiven bool) error {
 	switch {
 	case n.shown.AmiType != ekstypes.AMITypesCustom:
@@ -323,8 +320,8 @@ func refuseForCustom(n *nodegroup, in versionRequest, templateGiven bool) error 
 	}
 }
 
-// checkVersion refuses a Kubernetes version that is neither the cluster's nor the node group's own:
-// newer than the control plane (EKS E10), in between or older.
+// checkVersion returns an error for a Kubernetes version that is neither the cluster's nor the node group's own: newer than the
+// control plane (EKS E10), in between or older.
 func (r *region) checkVersion(n *nodegroup, version string) error {
 	own, cluster := aws.ToString(n.shown.Version), aws.ToString(r.clusters[n.spec.Cluster].Version)
 	switch {

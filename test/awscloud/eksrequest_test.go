@@ -30,8 +30,7 @@ type managed struct {
 	group string // the Auto Scaling group
 }
 
-// startManaged starts a stand-in with a node group of three nodes in two zones; change lets a test
-// differ.
+// startManaged starts a stand-in with a node group of three nodes in two zones. A test can change its spec with change.
 func startManaged(t *testing.T, o awscloud.EKSOptions, change func(*awscloud.NodegroupSpec)) *managed {
 	t.Helper()
 	times := fast()
@@ -54,7 +53,7 @@ func startManaged(t *testing.T, o awscloud.EKSOptions, change func(*awscloud.Nod
 	return &managed{Cloud: c, t: t, eks: eks.NewFromConfig(config(c)), group: must(c.AddManagedNodegroup(spec))(t)}
 }
 
-// begin asks for an update of the node group to the release of 1.33; change lets a test differ.
+// begin requests an update of the node group to the release of 1.33. A test can change the request with change.
 func (m *managed) begin(change func(*eks.UpdateNodegroupVersionInput)) (*ekstypes.Update, error) {
 	in := &eks.UpdateNodegroupVersionInput{ClusterName: aws.String("shop"), NodegroupName: aws.String("web"), Version: aws.String("1.33")}
 	if change != nil {
@@ -81,7 +80,7 @@ func (m *managed) nodegroup() *ekstypes.Nodegroup {
 	}))(m.t).Nodegroup
 }
 
-// until waits until the newest update is as wanted.
+// until waits until ok returns true for the newest update.
 func (m *managed) until(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
@@ -89,7 +88,7 @@ func (m *managed) until(ok func(awscloud.UpdateState) bool) awscloud.UpdateState
 	return must(m.WaitUpdate(ctx, "shop", "web", ok))(m.t)
 }
 
-// hold is startManaged with an update, of token a, that does not end.
+// hold is startManaged with an update that does not end. The update's token is a.
 func hold(t *testing.T, o awscloud.EKSOptions) (m *managed, first *ekstypes.Update) {
 	t.Helper()
 	o.DrainLimit = time.Hour
@@ -121,8 +120,8 @@ func TestReleasesAreParameters(t *testing.T) {
 	}
 }
 
-// TestUpdateVersionIsRefused holds what EKS does not do: newer than the control plane (EKS E10),
-// back, or to what there is not.
+// TestUpdateVersionIsRefused checks the versions that EKS refuses: newer than the control plane (EKS E10), older than the node
+// group, or unknown.
 func TestUpdateVersionIsRefused(t *testing.T) {
 	type in = *eks.UpdateNodegroupVersionInput
 	template := &ekstypes.LaunchTemplateSpecification{Name: aws.String("web")}
@@ -207,7 +206,7 @@ func TestSecondUpdate(t *testing.T) {
 	})
 }
 
-// list is the ids of the updates, page by page.
+// list returns the ids of the updates, page by page.
 func (m *managed) list() []string {
 	m.t.Helper()
 	var ids []string

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// startCustom starts a stand-in with a node group on version 1 of a launch template of the
-// customer's, whose versions have the images. It returns the template's id as well.
+// startCustom starts a stand-in with a node group on version 1 of a customer's launch template. Each version of the template has
+// one of the images. It also returns the template's id.
 func startCustom(t *testing.T, release string, images ...string) (*managed, string) {
 	t.Helper()
 	c, _ := start(t, fast())
@@ -37,7 +37,7 @@ func startCustom(t *testing.T, release string, images ...string) (*managed, stri
 	return &managed{Cloud: c, t: t, eks: eks.NewFromConfig(config(c)), group: group}, own
 }
 
-// toVersion asks for a version of the customer's template.
+// toVersion requests a version of the customer's template.
 func toVersion(version string) func(*eks.UpdateNodegroupVersionInput) {
 	return func(in *eks.UpdateNodegroupVersionInput) {
 		in.Version = nil

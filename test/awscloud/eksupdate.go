@@ -16,7 +16,7 @@ import (
 // UpdatePhase is a phase of a version update (EKS E01).
 type UpdatePhase string
 
-// The phases in their order.
+// The phases in order.
 const (
 	PhaseSetup     UpdatePhase = "setup"
 	PhaseScaleUp   UpdatePhase = "scale up"
@@ -30,10 +30,10 @@ type updater struct {
 	group  *nodegroup
 	update *nodegroupUpdate
 
-	// expected is the desired size that the update has left. The region's lock guards it.
+	// expected is the desired size that the update set last. The region's lock guards it.
 	expected int
 
-	mu     sync.Mutex // guards what follows, while nodes are replaced
+	mu     sync.Mutex // guards the fields below, during the replacement of nodes
 	taken  map[string]bool
 	failed *updateError
 }
@@ -49,7 +49,7 @@ func failure(code ekstypes.ErrorCode, message string, resources ...string) *upda
 	return &updateError{ekstypes.ErrorDetail{ErrorCode: code, ErrorMessage: aws.String(message), ResourceIds: resources}}
 }
 
-// run carries the update out and writes its end down. When ctx ends first, so does it.
+// run carries out the update and records its result. If ctx ends first, it returns without a result.
 func (u *updater) run(ctx context.Context) {
 	err := u.carryOut(ctx)
 	if ctx.Err() != nil {
@@ -57,7 +57,7 @@ func (u *updater) run(ctx context.Context) {
 	}
 	if err != nil && u.options().UncordonOnFail {
 		for _, i := range u.outdated() {
-			_ = u.drainer().Unfence(ctx, i.node) // what is told is why the update failed
+			_ = u.drainer().Unfence(ctx, i.node) // the update's own failure is reported instead
 		}
 	}
 	_ = u.region.do(func(now time.Time) error {
@@ -81,7 +81,7 @@ func (u *updater) carryOut(ctx context.Context) error {
 	return nil
 }
 
-// enterPhase writes the phase down and fails where a failure is planned for it.
+// enterPhase records the phase and returns a failure if one is planned for it.
 func (u *updater) enterPhase(p UpdatePhase) error {
 	return u.region.do(func(time.Time) error {
 		u.update.phase = p
@@ -95,8 +95,8 @@ func (u *updater) enterPhase(p UpdatePhase) error {
 	})
 }
 
-// conclude writes the end down. After a failure the group keeps its size and launches the new
-// revision; version and release stay those of the last update that succeeded.
+// conclude records the result. After a failure the group keeps its size and launches the new revision. Its version and release
+// stay those of the last successful update.
 func (u *updater) conclude(err error, now time.Time) {
 	n, shown := u.group, &u.update.shown
 	u.update.draining = nil
@@ -129,11 +129,11 @@ func (u *updater) isMinimal() bool {
 	return u.group.shown.UpdateConfig.UpdateStrategy == ekstypes.NodegroupUpdateStrategiesMinimal
 }
 
-// marks are the labels of a node that is current.
+// marks returns the labels of a current node.
 func (u *updater) marks() map[string]string { return u.group.spec.marks(u.update.to) }
 
-// outdated lists the instances whose labels are not those of the new revision: what an earlier,
-// failed update has replaced is left alone (EKS E31).
+// outdated lists the instances without the labels of the new revision. An earlier, failed update may have replaced some
+// instances: they are not outdated (EKS E31).
 func (u *updater) outdated() []instance {
 	u.region.mu.Lock()
 	defer u.region.mu.Unlock()
@@ -160,8 +160,8 @@ func (u *updater) setUp(ctx context.Context) error {
 	})
 }
 
-// scaleUp raises the group, waits for the new nodes and fences the old ones. MINIMAL leaves it out
-// (EKS E50), and so does an update that has nothing to replace.
+// scaleUp raises the group's size, waits for the new nodes and fences the old ones. It does nothing for MINIMAL (EKS E50), or if
+// no node needs a replacement.
 func (u *updater) scaleUp(ctx context.Context) error {
 	if u.isMinimal() {
 		return nil
@@ -180,9 +180,8 @@ func (u *updater) scaleUp(ctx context.Context) error {
 	return nil
 }
 
-// raiseSize raises desired and maximum size by twice the zones or by maxUnavailable, whichever is
-// more (EKS E21, E22), over what they were before the first of several updates that failed. It says
-// whether there is anything to replace.
+// raiseSize raises desired and maximum size by twice the zones or by maxUnavailable, whichever is more (EKS E21, E22). After
+// failed updates, it starts from the size before the first of them. It reports whether any node needs a replacement.
 func (u *updater) raiseSize() bool {
 	old := u.outdated()
 	_ = u.region.do(func(now time.Time) error {
@@ -203,8 +202,8 @@ func (u *updater) raiseSize() bool {
 	return len(old) > 0
 }
 
-// width is how many nodes may be unavailable at once (EKS E05, E06); a percentage is rounded down,
-// at least to one (EKS E08).
+// width returns how many nodes may be unavailable at the same time (EKS E05, E06). A percentage is rounded down, but to at least
+// one node (EKS E08).
 func (u *updater) width() int {
 	c := u.group.shown.UpdateConfig
 	if c.MaxUnavailablePercentage == nil {
@@ -217,8 +216,8 @@ func (u *updater) width() int {
 	return max(1, min(100, size*int(*c.MaxUnavailablePercentage)/100))
 }
 
-// newNodesAreReady says whether every zone with an old node has a new one (EKS E25), and all new
-// nodes are Ready and labelled (EKS E26, E27). Otherwise it names the instances that are not.
+// newNodesAreReady reports whether every zone with an old node has a new one (EKS E25), and all new nodes are Ready and labelled
+// (EKS E26, E27). Otherwise it also returns the instances that are not.
 func (u *updater) newNodesAreReady(ctx context.Context) (bool, []string) {
 	u.region.mu.Lock()
 	members, old := u.region.liveMembers(u.group.group), u.outdatedLocked()
@@ -266,9 +265,8 @@ func (u *updater) fence(ctx context.Context, node string) error {
 	return nil
 }
 
-// replaceNodes replaces the old nodes in a random order, so many at a time as may be unavailable
-// (EKS E40). A failure keeps further nodes from their turn; those under way end first, so that
-// several may be named.
+// replaceNodes replaces the old nodes in a random order, as many at a time as may be unavailable (EKS E40). After a failure no
+// further replacement starts. Running replacements end first, so that the update's error can name several nodes.
 func (u *updater) replaceNodes(ctx context.Context) error {
 	u.taken = map[string]bool{}
 	u.region.mu.Lock()
@@ -289,7 +287,7 @@ func (u *updater) replaceNodes(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// takeNode draws an old node whose turn it is.
+// takeNode picks a random old node that was not taken yet.
 func (u *updater) takeNode(draw *rand.Rand) (instance, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -302,7 +300,7 @@ func (u *updater) takeNode(draw *rand.Rand) (instance, bool) {
 	return i, true
 }
 
-// noteFailure keeps the first failure, with the resources of those that fail alike.
+// noteFailure keeps the first failure. It adds the resources of later failures of the same kind.
 func (u *updater) noteFailure(err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -319,8 +317,8 @@ func (u *updater) noteFailure(err error) {
 	}
 }
 
-// replaceNode drains a node, waits and has the Auto Scaling group terminate and replace it (EKS
-// E44). MINIMAL fences each node in its turn, and waits for what replaces it (EKS E09, E50).
+// replaceNode drains a node, waits, and then the Auto Scaling group terminates and replaces it (EKS E44). With MINIMAL it also
+// fences the node first, and waits for the replacement (EKS E09, E50).
 func (u *updater) replaceNode(ctx context.Context, i instance) error {
 	u.setDraining(func(nodes []string) []string { return append(nodes, i.node) })
 	if u.isMinimal() {
@@ -353,8 +351,8 @@ func (u *updater) setDraining(change func([]string) []string) {
 	})
 }
 
-// drain empties a node. Pods that are left when the time is up fail the update (EKS E41, E42), or
-// are deleted with force (EKS E43); the failure names the node, not the pod (EKS E52).
+// drain evicts a node's pods. If pods are left at the time limit, the update fails (EKS E41, E42), or, with force, they are
+// deleted (EKS E43). The failure names the node, not the pod (EKS E52).
 func (u *updater) drain(ctx context.Context, node string) error {
 	limit := u.options().DrainLimit
 	err := u.region.drainWithin(ctx, u.drainer(), node, limit)
@@ -365,12 +363,12 @@ func (u *updater) drain(ctx context.Context, node string) error {
 		return failure(ekstypes.ErrorCodePodEvictionFailure,
 			"Reached max retries while trying to evict pods from nodes in node group "+u.group.spec.Name, node)
 	}
-	_ = u.drainer().DeletePods(ctx, node, limit) // with force the node goes whatever runs on it
+	_ = u.drainer().DeletePods(ctx, node, limit) // with force the node is replaced even if pods are left
 	return ctx.Err()
 }
 
-// terminate has the Auto Scaling group terminate an instance and waits until it is gone. An
-// instance that has gone by itself is no error.
+// terminate makes the Auto Scaling group terminate an instance and waits until it is gone. An instance that is already gone is no
+// error.
 func (u *updater) terminate(ctx context.Context, i instance, decrement bool) error {
 	err := u.region.do(func(now time.Time) error {
 		g := u.region.groups[i.group]
@@ -394,7 +392,7 @@ func (u *updater) terminate(ctx context.Context, i instance, decrement bool) err
 	return err
 }
 
-// groupIsFull says whether the group has its desired size and all its current nodes are Ready.
+// groupIsFull reports whether the group has its desired size and all its current nodes are Ready.
 func (u *updater) groupIsFull(ctx context.Context) (bool, []string) {
 	u.region.mu.Lock()
 	members, marks := u.region.liveMembers(u.group.group), u.marks()
@@ -412,9 +410,9 @@ func (u *updater) groupIsFull(ctx context.Context) (bool, []string) {
 	return full && len(missing) == 0, missing
 }
 
-// scaleDown takes the group back to its size from before, one node at a time (EKS E60): each is
-// drained as far as its limit lets, and goes then. When an autoscaler has raised the group
-// meanwhile, the update ends here, well, and leaves the sizes (EKS E61).
+// scaleDown returns the group to its earlier size, one node at a time (EKS E60). It drains each node until the drain's limit and
+// then terminates it. If an autoscaler raised the group during the update, scaleDown succeeds at once and keeps the sizes (EKS
+// E61).
 func (u *updater) scaleDown(ctx context.Context) error {
 	for {
 		i, ok := u.nextSurplus()
@@ -424,7 +422,7 @@ func (u *updater) scaleDown(ctx context.Context) error {
 		if err := u.fence(ctx, i.node); err != nil {
 			return err
 		}
-		// The node goes whatever is left on it.
+		// The node is terminated even if pods are left.
 		_ = u.region.drainWithin(ctx, u.drainer(), i.node, u.options().DrainLimit)
 		if err := u.terminate(ctx, i, true); err != nil {
 			return err
@@ -432,8 +430,8 @@ func (u *updater) scaleDown(ctx context.Context) error {
 	}
 }
 
-// nextSurplus picks what the group would terminate next: none when it is down, when an autoscaler
-// has raised it or when all is protected.
+// nextSurplus picks the node that the group would terminate next. It returns false if the group has its earlier size, if an
+// autoscaler raised it or if all nodes are protected.
 func (u *updater) nextSurplus() (instance, bool) {
 	u.region.mu.Lock()
 	defer u.region.mu.Unlock()

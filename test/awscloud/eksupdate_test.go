@@ -61,7 +61,7 @@ func TestUpdateReplacesTheNodes(t *testing.T) {
 	equal(t, "maximum", must(m.Group(m.group))(t).Max, 4)
 }
 
-// TestSurge holds by how much the group is raised (EKS E21, E22).
+// TestSurge checks by how much the group's size is raised (EKS E21, E22).
 func TestSurge(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodes                         []int // by zone
@@ -85,8 +85,7 @@ func TestSurge(t *testing.T) {
 	}
 }
 
-// TestMinimal holds that the group never grows, and that each node is replaced before the next (EKS
-// E09, E50).
+// TestMinimal checks that the group never grows, and that each node is replaced before the next (EKS E09, E50).
 func TestMinimal(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
 	must(m.begin(nil))(t)
@@ -112,8 +111,8 @@ func TestNewNodesThatDoNotComeFailTheUpdate(t *testing.T) {
 	equal(t, "what is shown", [2]string{string(n.Status), *n.ReleaseVersion}, [2]string{"ACTIVE", release132})
 }
 
-// TestBlockedDrain holds that the update fails naming the node (EKS E42, E52), and that a second
-// leaves alone what the first has replaced (EKS E31).
+// TestBlockedDrain checks that the update's error names the node (EKS E42, E52), and that a second update keeps the nodes that
+// the first has replaced (EKS E31).
 func TestBlockedDrain(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 300 * time.Millisecond, Seed: 3}, minimal)
 	blocked := must(m.Group(m.group))(t).Instances[0].Node
@@ -142,8 +141,8 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
-// TestASecondUpdateGrowsNoFurther holds that the size from before the first is what the second adds
-// to and comes back to.
+// TestASecondUpdateGrowsNoFurther checks that the second update raises the size from before the first update, and returns to that
+// size.
 func TestASecondUpdateGrowsNoFurther(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 100 * time.Millisecond}, nil)
 	m.BlockDrains()
@@ -169,7 +168,7 @@ func TestAnAutoscalerEndsScaleDown(t *testing.T) {
 	equal(t, "desired and maximum", [2]int{s.Desired, s.Max}, [2]int{8, 8})
 }
 
-// TestHeldDrains holds that a drain's time does not run while it is held.
+// TestHeldDrains checks that a drain's time limit does not run while the drain is held.
 func TestHeldDrains(t *testing.T) {
 	const limit = 300 * time.Millisecond
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: limit}, nil)
@@ -189,7 +188,7 @@ func TestHeldDrains(t *testing.T) {
 	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
 }
 
-// TestFailuresAtWill fails updates with each code that EKS knows, in all phases.
+// TestFailuresAtWill fails updates with each error code of EKS, in all phases.
 func TestFailuresAtWill(t *testing.T) {
 	phases := []awscloud.UpdatePhase{awscloud.PhaseSetup, awscloud.PhaseScaleUp, awscloud.PhaseUpgrade, awscloud.PhaseScaleDown}
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
@@ -225,7 +224,7 @@ func TestHealth(t *testing.T) {
 	equal(t, "status", m.nodegroup().Status, ekstypes.NodegroupStatusActive)
 }
 
-// TestStatusLags holds that only DescribeUpdate tells at once how an update stands.
+// TestStatusLags checks that DescribeUpdate shows an update's status at once and DescribeNodegroup does not.
 func TestStatusLags(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{StatusLag: time.Hour}, nil)
 	u := must(m.begin(nil))(t)
@@ -234,7 +233,7 @@ func TestStatusLags(t *testing.T) {
 	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
 }
 
-// notes is a Drainer that writes down what it is asked, and for which node; every Node is Ready.
+// notes is a Drainer that records its calls and their nodes. Every Node is Ready.
 type notes struct {
 	mu    sync.Mutex
 	calls []string
@@ -273,7 +272,7 @@ func (n *notes) DeletePods(_ context.Context, node string, _ time.Duration) erro
 	return nil
 }
 
-// of lists the nodes of a verb in the order of the calls.
+// of lists the nodes of a method's calls, in order.
 func (n *notes) of(verb string) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,7 +298,7 @@ func TestOldNodesAreFencedBeforeTheFirstDrain(t *testing.T) {
 			}
 		}
 		equal(t, verb+" of three nodes first (EKS E30, E47)", firstDrain, 3)
-		equal(t, verb, len(n.of(verb)), 7) // and of the four that scale down takes
+		equal(t, verb, len(n.of(verb)), 7) // including the four nodes that scale down takes
 	}
 }
 
@@ -321,8 +320,7 @@ func TestFailedUpdateLeavesTheFence(t *testing.T) {
 	}
 }
 
-// TestOrderIsDrawn holds that the order of nodes is drawn (EKS E40), and drawn again alike from the
-// same seed.
+// TestOrderIsDrawn checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
 func TestOrderIsDrawn(t *testing.T) {
 	order := func(seed uint64) []string {
 		n := &notes{}
@@ -341,8 +339,8 @@ func TestOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// TestWidth holds that so many nodes are drained at once as may be unavailable, and that a failure
-// names them all (EKS E40).
+// TestWidth checks that as many nodes are drained at the same time as may be unavailable, and that a failure names them all (EKS
+// E40).
 func TestWidth(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 500 * time.Millisecond}, func(s *awscloud.NodegroupSpec) { s.MaxUnavailable = 2 })
 	m.BlockDrains()

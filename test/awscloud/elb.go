@@ -19,7 +19,8 @@ func elbOperations() map[string]operation {
 	}
 }
 
-// targetGroup finds the target group that a request names. Those of other accounts are there, but not for these credentials.
+// targetGroup returns the target group that a request names. Target groups of other accounts exist, but these credentials may not
+// see them.
 func (r *region) targetGroup(arn *string) (*targetGroup, error) {
 	g, ok := r.balancers.groups[aws.ToString(arn)]
 	switch {
@@ -45,7 +46,7 @@ func (r *region) describeTargetGroupAttributes(in *lb.DescribeTargetGroupAttribu
 	}}, nil
 }
 
-// describeTargetHealth describes all targets or those that are asked for, of which one that is not there is unused.
+// describeTargetHealth describes all targets, or those that are asked for. An unregistered one is shown as unused.
 func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.DescribeTargetHealthOutput, error) {
 	g, err := r.targetGroup(in.TargetGroupArn)
 	if err != nil {
@@ -76,7 +77,7 @@ func (r *region) describeTargetHealth(in *lb.DescribeTargetHealthInput) (*lb.Des
 	return out, nil
 }
 
-// portOf is the target's port: without one that of its group.
+// portOf returns the target's port. The default is 80, the port of every group.
 func portOf(t lt.TargetDescription) int32 {
 	if t.Port == nil {
 		return 80

@@ -13,7 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestTargetsDrain has targets come and go through the API: registered, draining for the delay, and unused when they are asked for then.
+// TestTargetsDrain registers and deregisters targets through the API. A deregistered target drains for the delay and is unused
+// after that.
 func TestTargetsDrain(t *testing.T) {
 	c, _ := start(t, fast())
 	client := lb.NewFromConfig(config(c))
@@ -40,11 +41,11 @@ func TestTargetsDrain(t *testing.T) {
 	equal(t, "taken out", look(a, b), []string{"10.0.0.7:80 draining", "10.0.0.8:8080 healthy"})
 	for len(look()) > 1 {
 		if time.Since(began) > 10*time.Second {
-			t.Fatal("it drains for ever")
+			t.Fatal("the target still drains after its delay")
 		}
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
-		t.Errorf("it drained for %s", took)
+		t.Errorf("the target drained for %s", took)
 	}
 	equal(t, "drained", look(a), []string{"10.0.0.7:80 unused"})
 	var states []string
@@ -54,7 +55,7 @@ func TestTargetsDrain(t *testing.T) {
 	equal(t, "events", states, []string{"10.0.0.7 healthy", "10.0.0.8 healthy", "10.0.0.7 draining", "10.0.0.7 gone"})
 }
 
-// TestTargetGroupsAreRefused that do not exist, or belong to others.
+// TestTargetGroupsAreRefused asks for target groups that do not exist or belong to another account.
 func TestTargetGroupsAreRefused(t *testing.T) {
 	c, _ := start(t, fast())
 	client := lb.NewFromConfig(config(c))

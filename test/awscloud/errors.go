@@ -6,13 +6,13 @@ import (
 	"net/http"
 )
 
-// apiError is an answer of AWS that refuses a request: an error code, the words and the HTTP status.
+// apiError is AWS's refusal of a request: an error code, the message and the HTTP status.
 type apiError struct {
 	Code, Message string
 	Status        int
 }
 
-// asAPIError is err as the API shows it: what is none of its own errors is an InternalFailure.
+// asAPIError returns err as the API shows it. An error of another type becomes an InternalFailure.
 func asAPIError(err error) *apiError {
 	if e := (*apiError)(nil); errors.As(err, &e) {
 		return e
@@ -30,7 +30,7 @@ func refuse(code, format string, args ...any) *apiError {
 // invalid returns the ValidationError that Auto Scaling answers to nearly everything it refuses.
 func invalid(format string, args ...any) *apiError { return refuse("ValidationError", format, args...) }
 
-// notModelled refuses what AWS would take and the stand-in does not understand. Status 501 is not retried by the SDK.
+// notModelled refuses a request that AWS would accept and the stand-in does not model. The SDK does not retry status 501.
 func notModelled(format string, args ...any) *apiError {
 	return &apiError{
 		Code:    "NotModelled",

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// PlainBodies is an HTTP client for the SDK that hides the WriteTo of request bodies: in smithy-go 1.28.8 that makes
-// net/http close the connection when an answer arrives before the request has been sent to its end.
+// PlainBodies is an HTTP client for the SDK that hides the WriteTo of request bodies. In smithy-go 1.28.8, WriteTo makes net/http
+// close the connection when an answer arrives before the whole request has been sent.
 type PlainBodies struct{ http.Client }
 
 // Do sends a request.

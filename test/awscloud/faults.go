@@ -11,13 +11,13 @@ import (
 type Fault struct {
 	Service   string // autoscaling, ec2, eks, elasticloadbalancing, iam, ssm, sts; empty: any
 	Operation string // empty: any
-	Times     int    // how many calls; 0 means one, a negative number until ClearFaults
+	Times     int    // how many calls; 0 means one, a negative number means all until ClearFaults
 
 	Code    string // error code of the answer; empty: the connection is closed without one
-	Status  int    // HTTP status; 0: what AWS sends with the code
-	Message string // empty: what AWS says with the code
+	Status  int    // HTTP status; 0: the status that AWS sends with the code
+	Message string // empty: the message that AWS sends with the code
 
-	// AfterEffect carries the call out before it fails: what the client asked for happens, and it does not hear of it.
+	// AfterEffect carries the call out before it fails. The change is made, but the client gets an error.
 	AfterEffect bool
 }
 
@@ -25,13 +25,13 @@ func (f Fault) matches(service, operation string) bool {
 	return (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
 }
 
-// answer is what the client gets.
+// answer returns the error that the client gets.
 func (f Fault) answer() *apiError {
 	status, message := usualFault(f.Code)
 	return &apiError{Code: f.Code, Message: cmp.Or(f.Message, message), Status: cmp.Or(f.Status, status)}
 }
 
-// usualFault gives the status and the words that AWS sends with a code.
+// usualFault returns the status and the message that AWS sends with a code.
 func usualFault(code string) (status int, message string) {
 	switch code {
 	case "Throttling", "ThrottlingException", "RateExceeded":
@@ -52,14 +52,14 @@ func usualFault(code string) (status int, message string) {
 	return http.StatusBadRequest, "The request failed."
 }
 
-// faultPlan holds the faults still to come, first come first served.
+// faultPlan stores the pending faults, in the order in which they were added.
 type faultPlan struct {
 	mu      sync.Mutex // guards what follows
 	pending []Fault
 	problem CredentialProblem
 }
 
-// take returns the fault of a call, if it has one.
+// take removes and returns the fault of a call, if one is planned.
 func (p *faultPlan) take(service, operation string) (Fault, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,38 +77,38 @@ func (p *faultPlan) take(service, operation string) (Fault, bool) {
 	return f, true
 }
 
-// Fault makes calls fail. Faults for the same operation take turns in the order in which they were added.
+// Fault makes calls fail. Faults for the same operation are used in the order in which they were added.
 func (c *Cloud) Fault(f Fault) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.pending = append(c.faults.pending, f)
 }
 
-// ClearFaults drops the faults that have not come up yet.
+// ClearFaults removes the faults that were not used yet.
 func (c *Cloud) ClearFaults() {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.pending = nil
 }
 
-// CredentialProblem is why AWS does not accept the credentials of a request.
+// CredentialProblem is the reason why AWS rejects the credentials of a request.
 type CredentialProblem int
 
-// What may be wrong with credentials.
+// The possible problems of credentials.
 const (
 	CredentialsFine    CredentialProblem = iota
 	CredentialsInvalid                   // the key is unknown
 	CredentialsExpired                   // the session has ended
 )
 
-// RejectCredentials makes every service refuse all credentials from now on, or take them again.
+// RejectCredentials makes every service reject all credentials from now on, or accept them again.
 func (c *Cloud) RejectCredentials(p CredentialProblem) {
 	c.faults.mu.Lock()
 	defer c.faults.mu.Unlock()
 	c.faults.problem = p
 }
 
-// rejection is how a service says that it does not accept the credentials: each has its own code. nil: it accepts.
+// rejection returns a service's error for rejected credentials, or nil if it accepts them. Each service has its own code.
 func (p *faultPlan) rejection(service string) *apiError {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// The processes of a group that can be suspended, and that the stand-in minds.
+// The processes of a group that can be suspended and that the stand-in implements.
 const (
 	processLaunch           = "Launch"
 	processTerminate        = "Terminate"
@@ -19,7 +19,7 @@ const (
 	processHealthCheck      = "HealthCheck"
 )
 
-// processes lists everything SuspendProcesses takes.
+// processes lists the processes that SuspendProcesses accepts.
 func processes() []string {
 	return []string{
 		processLaunch, processTerminate, "AddToLoadBalancer", "AlarmNotification", processAZRebalance,
@@ -27,9 +27,9 @@ func processes() []string {
 	}
 }
 
-// group is one Auto Scaling group. Snapshots share its maps and slices: they are replaced, never written in place.
+// group is one Auto Scaling group. Snapshots share its maps and slices, so these are replaced and never changed in place.
 type group struct {
-	spec      GroupSpec // as it was created; what can change since is below
+	spec      GroupSpec // as it was created; the fields below can change later
 	name, arn string
 	created   time.Time
 
@@ -37,17 +37,17 @@ type group struct {
 	template          *at.LaunchTemplateSpecification
 	mixed             *at.MixedInstancesPolicy
 	config            string
-	suspended         map[string]time.Time // when
+	suspended         map[string]time.Time // since when
 	activities        []at.Activity
 
-	cause      string               // why the desired capacity last changed, until an activity tells it
-	blocked    map[string]time.Time // zones that failed to launch, until when
-	unbalanced time.Time            // since when the zones differ by more than one; zero: they do not
+	cause      string               // why the desired capacity last changed; the next activity reports it
+	blocked    map[string]time.Time // zones with a failed launch, and how long the group avoids them
+	unbalanced time.Time            // since when the zones differ by more than one; zero if they do not
 }
 
 func (g *group) isSuspended(process string) bool { _, ok := g.suspended[process]; return ok }
 
-// suspend and resume set the processes aside and bring them back.
+// suspend suspends the processes, and resume resumes them.
 func (g *group) suspend(names []string, now time.Time) {
 	g.suspended = maps.Clone(g.suspended)
 	for _, p := range names {
@@ -78,7 +78,7 @@ func (g *group) takeCause() string {
 	return c
 }
 
-// blockedZones lists the zones in which the group does not try to launch at present.
+// blockedZones lists the zones in which the group does not launch for now.
 func (g *group) blockedZones(now time.Time) map[string]bool {
 	out := map[string]bool{}
 	for z, until := range g.blocked {
@@ -87,7 +87,7 @@ func (g *group) blockedZones(now time.Time) map[string]bool {
 	return out
 }
 
-// balance brings a group nearer to its desired capacity and its zones to balance.
+// balance moves a group towards its desired capacity and towards equal zones.
 func (r *region) balance(g *group, now time.Time) {
 	r.replaceUnhealthy(g, now)
 	members := r.liveMembers(g.name)
@@ -100,7 +100,7 @@ func (r *region) balance(g *group, now time.Time) {
 	r.rebalance(g, r.liveMembers(g.name), now)
 }
 
-// replaceUnhealthy takes out the instances whose machine has stopped. The group then launches what it misses.
+// replaceUnhealthy terminates the instances whose machine has stopped. The group then launches the missing instances.
 func (r *region) replaceUnhealthy(g *group, now time.Time) {
 	if g.isSuspended(processReplaceUnhealthy) || g.isSuspended(processHealthCheck) || g.isSuspended(processTerminate) {
 		return
@@ -113,8 +113,8 @@ func (r *region) replaceUnhealthy(g *group, now time.Time) {
 	}
 }
 
-// launchMissing launches up to the desired capacity, each instance in the zone with the fewest. A zone that cannot
-// take one is left alone for a while, and the next zone is tried (balanced best effort).
+// launchMissing launches up to the desired capacity, each instance in the zone with the fewest. If a launch fails in a zone, the
+// group avoids the zone for a while and tries the next zone (balanced best effort).
 func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 	n, have, blocked := load(members), units(members), g.blockedZones(now)
 	cause := sentence(now, "an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.", have, g.desired)
@@ -134,14 +134,14 @@ func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 	}
 }
 
-// blockZone records a failed launch and keeps the group off the zone until it is time to try again.
+// blockZone records a failed launch. The group avoids the zone until the time for a retry.
 func (r *region) blockZone(g *group, zone string, now time.Time, err error) {
 	r.failLaunch(g, now, asAPIError(err).Message)
 	g.blocked = maps.Clone(g.blocked)
 	g.blocked[zone] = now.Add(r.opts.CapacityRetry)
 }
 
-// terminateSurplus shrinks a group that has more than it desires, without any drain.
+// terminateSurplus shrinks a group that has more than its desired capacity, without any drain.
 func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
 	have := units(members)
 	for _, i := range surplus(members, g.desired) {
@@ -151,8 +151,8 @@ func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
 	}
 }
 
-// rebalance launches one instance in the emptiest zone when the zones have differed by more than one for a while.
-// The surplus that makes is terminated in the fullest zone once the new instance is in service.
+// rebalance launches one instance in the emptiest zone when the zones have differed by more than one for a while. Then the group
+// has one instance too many. Once the new instance is in service, one is terminated in the fullest zone.
 func (r *region) rebalance(g *group, members []instance, now time.Time) {
 	_, to, uneven := rebalanceZones(g.spec.Zones, members, g.blockedZones(now))
 	if !uneven || g.isSuspended(processAZRebalance) || g.isSuspended(processLaunch) {
@@ -177,7 +177,7 @@ func (r *region) rebalance(g *group, members []instance, now time.Time) {
 	r.instances[i.id] = i
 }
 
-// launch starts one instance in a zone. It fails as EC2 would: no capacity, no such image, no such template.
+// launch starts one instance in a zone. It fails as EC2 does: no capacity, unknown image, unknown template.
 func (r *region) launch(g *group, zone string, now time.Time, cause string) (instance, error) {
 	spec, err := r.launchSpec(g)
 	if err != nil {
@@ -198,13 +198,13 @@ func (r *region) launch(g *group, zone string, now time.Time, cause string) (ins
 	return i, nil
 }
 
-// noCapacity is EC2's answer when a zone has run out of a type.
+// noCapacity returns EC2's error when a zone has no capacity of a type.
 func noCapacity(kind, zone string) *apiError {
 	return refuse("InsufficientInstanceCapacity",
 		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity.", kind, zone)
 }
 
-// newInstance makes a pending instance that is not yet part of the region.
+// newInstance returns a pending instance without adding it to the region.
 func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Time) instance {
 	n := r.addresses[zone]
 	r.addresses[zone]++
@@ -227,7 +227,7 @@ func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Ti
 	}
 }
 
-// newNodeName is the private DNS name of an address: shorter in the oldest region.
+// nodeName returns the private DNS name of an address. The oldest region has a shorter domain.
 func (r *region) nodeName(third, fourth int) string {
 	domain := r.opts.Region + ".compute.internal"
 	if r.opts.Region == "us-east-1" {
@@ -247,7 +247,7 @@ func (r *region) terminate(g *group, i instance, now time.Time, cause string) at
 	return g.activities[len(g.activities)-1]
 }
 
-// allSpot and allOnDemand read the purchase options of a mixed instances policy; the default is all On-Demand.
+// allSpot and allOnDemand report the purchase options of a mixed instances policy. The default is On-Demand only.
 func allSpot(d *at.InstancesDistribution) bool {
 	return d != nil && aws.ToInt32(d.OnDemandBaseCapacity) == 0 &&
 		d.OnDemandPercentageAboveBaseCapacity != nil && *d.OnDemandPercentageAboveBaseCapacity == 0

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// counts are the instances of zones a, b and c that count towards the capacity.
+// counts returns the numbers of instances in zones a, b and c that count towards the capacity.
 func counts(s awscloud.GroupStatus) [3]int {
 	return [3]int{s.Zones[zoneA], s.Zones[zoneB], s.Zones[zoneC]}
 }
@@ -146,7 +146,8 @@ func TestTerminateShrinks(t *testing.T) {
 	equal(t, "zones", counts(s), [3]int{0, 1, 1})
 }
 
-// No one has said that AWS does not shrink a group twice for one instance: a client must not repeat the call.
+// AWS does not document whether a repeated call shrinks the group again for the same instance. The stand-in does so, and a client
+// must not repeat the call.
 func TestTerminateRepeatedShrinksAgain(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
@@ -184,7 +185,7 @@ func TestTerminatingHookEnds(t *testing.T) {
 	}
 }
 
-// terminateFirst terminates the group's first instance and shrinks the group.
+// terminateFirst terminates the group's first instance, reduces the desired capacity and returns the instance's id.
 func terminateFirst(t *testing.T, c *awscloud.Cloud) (id string) {
 	t.Helper()
 	id = status(t, c).Instances[0].ID
@@ -336,7 +337,7 @@ func TestSuspendedProcesses(t *testing.T) {
 	wantCode(t, err, "ValidationError")
 }
 
-// settle lets the groups be looked after a few times, so that what is going to happen at once has happened.
+// settle waits until the groups have been updated a few times, so that immediate changes are done.
 func settle(t *testing.T, c *awscloud.Cloud) {
 	t.Helper()
 	n := 0

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hostAttempts is how often a call of a NodeHost is made before it is given up and reported.
+// hostAttempts is the number of attempts for a call of a NodeHost. After that the error is reported.
 const hostAttempts = 5
 
 // nodeEffect is one call to make on a NodeHost.
@@ -31,7 +31,7 @@ func (e nodeEffect) apply(ctx context.Context, h NodeHost, m Machine) error {
 	}
 }
 
-// hostQueue carries out node effects one by one, in order, outside the lock of the region.
+// hostQueue calls the NodeHost for one effect after another, in order and without the region's lock.
 type hostQueue struct {
 	host  NodeHost
 	retry time.Duration // between two attempts
@@ -51,7 +51,7 @@ func newHostQueue(host NodeHost, retry time.Duration) *hostQueue {
 	return &hostQueue{host: host, retry: retry, wake: make(chan struct{}, 1)}
 }
 
-// push queues calls; without a host there is nothing to do.
+// push queues calls. Without a host it does nothing.
 func (q *hostQueue) push(m Machine, effects ...nodeEffect) {
 	if q.host == nil || len(effects) == 0 {
 		return
@@ -114,7 +114,7 @@ func (q *hostQueue) errors() []error {
 	return slices.Clone(q.errs)
 }
 
-// wait returns after d, or with the context's error when that ends first.
+// wait returns after d. If ctx ends first, it returns the error of ctx.
 func wait(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 )
 
-// aboutCallers makes an operation of a function that only reads what is known of callers.
+// aboutCallers returns an operation that calls f, which only reads data about callers.
 func aboutCallers[In, Out any](f func(asking, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
@@ -38,10 +38,10 @@ func getCallerIdentity(a asking, _ *sts.GetCallerIdentityInput) (*sts.GetCallerI
 	}, nil
 }
 
-// simulationPage is how many results an answer has at most: IAM may send fewer than were asked for at any time.
+// simulationPage is the maximum number of results in an answer. IAM may send fewer results than were asked for at any time.
 const simulationPage = 2
 
-// parseMarker is where a page begins.
+// parseMarker returns the index at which a page begins.
 func parseMarker(marker *string, most int) (int, error) {
 	from, err := strconv.Atoi(aws.ToString(marker))
 	if marker != nil && (err != nil || from < 0 || from > most) {
@@ -50,13 +50,13 @@ func parseMarker(marker *string, most int) (int, error) {
 	return from, nil
 }
 
-// simulatePrincipalPolicy decides about each action on each resource by the policies that requests are held to.
+// simulatePrincipalPolicy decides each action on each resource by the same policies that limit requests.
 func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
 	principal := aws.ToString(in.PolicySourceArn)
 	if !strings.Contains(principal, ":iam:") {
 		return nil, refuse("InvalidInput", "Invalid Entity Arn: %s does not clearly define entity type and name.", principal)
 	}
-	who, ok := a.who, a.who.principal == principal // of two keys of one user, the policies of the one that asks
+	who, ok := a.who, a.who.principal == principal // if two keys belong to one user, use the policies of the caller's key
 	if !ok {
 		who, ok = a.book.byPrincipal(principal)
 	}
@@ -85,7 +85,7 @@ func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*i
 	return out, nil
 }
 
-// simulate is the result for one action. Values that are missing are told with the resource, where one was named.
+// simulate returns the result for one action. If resources are named, missing context values are listed with their resource.
 func (c caller) simulate(action string, resources []string, known map[string][]string) iamtypes.EvaluationResult {
 	if len(resources) == 0 {
 		decision, missing := c.decide(action, "*", known)
@@ -106,14 +106,14 @@ func (c caller) simulate(action string, resources []string, known map[string][]s
 	return all
 }
 
-// noEntity is IAM's answer to a name that it does not know; roles are known with their path only.
+// noEntity returns IAM's error for an unknown name. IAM knows roles only by their names with the path.
 func noEntity(principal string) *apiError {
 	kind, name, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
 	return &apiError{Code: "NoSuchEntity", Message: fmt.Sprintf("The %s with name %s cannot be found.", kind, name), Status: http.StatusNotFound}
 }
 
-// sameAuthorization refuses actions of several services in one request. IAM takes those together that are authorized
-// by the same kinds of resources, which are not documented here: two services never have them.
+// sameAuthorization refuses actions of several services in one request. IAM accepts actions together if they are authorized by
+// the same kinds of resources. The stand-in does not model these kinds, but two services never share them.
 func sameAuthorization(actions []string) error {
 	var first string
 	for _, action := range actions {

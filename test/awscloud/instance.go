@@ -6,7 +6,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// power is the state EC2 shows of an instance, beside the lifecycle state that its group shows.
+// power is the instance's state in EC2. It differs from the lifecycle state in its group.
 type power int
 
 const (
@@ -26,7 +26,7 @@ type instance struct {
 
 	state     at.LifecycleState
 	hookUntil time.Time // end of Terminating:Wait
-	heldUntil time.Time // by its group, when load balancers have let go of it
+	heldUntil time.Time // while load balancers drain it, before its group stops the machine
 	unhealthy bool
 	protected bool
 	rebalance bool // launched by AZRebalance, beyond the desired capacity
@@ -34,7 +34,7 @@ type instance struct {
 	activity  string
 
 	power      power
-	powerUntil time.Time // when power moves on
+	powerUntil time.Time // when power changes next
 	launched   time.Time
 	stopped    time.Time // when the machine and its kubelet stopped
 	joined     bool      // its Node was created
@@ -42,8 +42,8 @@ type instance struct {
 	forgotten  bool      // EC2 no longer describes it
 }
 
-// age returns the instance as time alone leaves it at now: booted, past its hook, stopped, gone. It takes one step at
-// a time; the next tick takes the next.
+// age returns the instance at time now, if nothing but time changed it: booted, after its hook, stopped, gone. It takes one step
+// per call, and the next tick takes the next step.
 func age(i instance, o Options, now time.Time) instance {
 	switch {
 	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
@@ -64,7 +64,7 @@ func age(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-// agePower moves the machine on when the time of its present state is up.
+// agePower takes the machine to its next state once the time of its present state is over.
 func agePower(i instance, o Options, now time.Time) instance {
 	switch i.power {
 	case powerPending:
@@ -86,7 +86,7 @@ func agePower(i instance, o Options, now time.Time) instance {
 
 func stopped(i instance) bool { return i.power >= powerShuttingDown }
 
-// shutDown stops the machine, as EC2 TerminateInstances does; a machine that is stopped already stays as it is.
+// shutDown stops the machine as EC2 TerminateInstances does. A stopped machine does not change.
 func shutDown(i instance, o Options, now time.Time) instance {
 	if !stopped(i) {
 		i.power, i.stopped, i.powerUntil = powerShuttingDown, now, now.Add(o.Terminate)
@@ -94,7 +94,7 @@ func shutDown(i instance, o Options, now time.Time) instance {
 	return i
 }
 
-// takeOut starts the termination of an instance by its group: a hook keeps a running one in Terminating:Wait first.
+// takeOut starts the termination of an instance by its group. A hook first keeps a running instance in Terminating:Wait.
 func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance {
 	if hook > 0 && !stopped(i) {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(hook)
@@ -104,8 +104,8 @@ func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance 
 	return shutDown(i, o, now)
 }
 
-// holdBack starts the termination of an instance that load balancers have to let go of first: its group waits for that before it stops the
-// machine, at the side of a hook.
+// holdBack starts the termination of an instance that load balancers must drain first. Its group waits for the drain before it
+// stops the machine. A hook's time runs in parallel.
 func holdBack(i instance, hook time.Duration, drained, now time.Time) instance {
 	if hook > 0 {
 		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(max(hook, drained.Sub(now)))
@@ -115,7 +115,7 @@ func holdBack(i instance, hook time.Duration, drained, now time.Time) instance {
 	return i
 }
 
-// nodeEffects lists what has to happen to an instance's Node when the instance changes from before to after.
+// nodeEffects lists the calls for an instance's Node when the instance changes from before to after.
 func nodeEffects(before, after instance) []nodeEffect {
 	var out []nodeEffect
 	if after.joined && !before.joined {
@@ -130,7 +130,7 @@ func nodeEffects(before, after instance) []nodeEffect {
 	return out
 }
 
-// health is the health status that the group shows.
+// health returns the health status that the group shows.
 func health(i instance) string {
 	if i.unhealthy {
 		return "Unhealthy"

@@ -14,14 +14,14 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// launchCall is a LaunchInstances call by its client token.
+// launchCall is a LaunchInstances call. It is found by its client token.
 type launchCall struct {
 	in  as.LaunchInstancesInput
 	out *as.LaunchInstancesOutput // nil while the call is in progress
 }
 
-// launching makes the operation LaunchInstances, which takes its time outside the lock: a second call with its token
-// meets it in progress. It continues when its client has gone away: the context is that of the stand-in.
+// launching returns the operation LaunchInstances. It waits without the lock, so a second call with the same token finds the
+// first in progress. It uses the stand-in's context, so it continues when its client has disconnected.
 func launching() operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := &as.LaunchInstancesInput{}
@@ -29,7 +29,7 @@ func launching() operation {
 	}}
 }
 
-// launchInstances carries out LaunchInstances. It takes the lock itself.
+// launchInstances carries out LaunchInstances. The caller must not hold the lock.
 func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInput) (out *as.LaunchInstancesOutput, err error) {
 	err = r.do(func(time.Time) error {
 		out, err = r.beginLaunch(in)
@@ -48,7 +48,7 @@ func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInpu
 	return out, err
 }
 
-// beginLaunch checks a call and notes its token. It returns an output when the call was made before.
+// beginLaunch checks a call and records its token. It returns the earlier output if the call is a repetition.
 func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOutput, error) {
 	if err := checkToken(in.ClientToken); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOu
 	return nil, nil
 }
 
-// clientToken is what the API reference allows.
+// clientToken matches the tokens that the API reference allows.
 var clientToken = regexp.MustCompile(`^[A-Za-z0-9\-_/]{1,64}$`)
 
 func checkToken(token *string) error {
@@ -79,7 +79,7 @@ func checkToken(token *string) error {
 	return nil
 }
 
-// checkLaunchInstances refuses what the API refuses and returns the group and the zone to launch in.
+// checkLaunchInstances returns the group and the zone of the launch, or the error of a call that the API refuses.
 func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, string, error) {
 	g, err := r.groupToChange(in.AutoScalingGroupName)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, stri
 	return g, zone, err
 }
 
-// requestedZone finds the one zone that a request names by name, by id or by subnet.
+// requestedZone returns the one zone that a request specifies by name, id or subnet.
 func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) {
 	if len(in.AvailabilityZones) > 1 || len(in.AvailabilityZoneIds) > 1 || len(in.SubnetIds) > 1 {
 		return "", invalid("LaunchInstances takes one Availability Zone or subnet")
@@ -127,7 +127,7 @@ func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) 
 	return "", invalid("AvailabilityZones or SubnetIds must be specified for groups with multiple Availability Zones")
 }
 
-// finishLaunch launches what it can and remembers the answer under the token. A refusal is not remembered.
+// finishLaunch launches as many instances as it can and remembers the answer under the token. It does not remember a refusal.
 func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.LaunchInstancesOutput, error) {
 	g, zone, err := r.checkLaunchInstances(in)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.L
 	return out, nil
 }
 
-// launchNow launches instances for so many units in one zone and stops at the first failure.
+// launchNow launches instances until they have the requested units, in one zone. It stops at the first failure.
 func (r *region) launchNow(g *group, zone string, asked int, now time.Time) (launched []instance, failure *apiError) {
 	for units(launched) < asked {
 		i, err := r.launch(g, zone, now, sentence(now, "a user request launched instances synchronously."))

@@ -61,7 +61,7 @@ func TestLaunchInstancesTakesItsTime(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 4)
 }
 
-// The effect of a call does not depend on the client still being there.
+// The call takes effect even if the client disconnects.
 func TestLaunchInstancesGoesOnWithoutItsClient(t *testing.T) {
 	o := fast()
 	o.LaunchCall = time.Second
@@ -73,7 +73,7 @@ func TestLaunchInstancesGoesOnWithoutItsClient(t *testing.T) {
 		_, err := scaling(c).LaunchInstances(ctx, launchIn(zoneB, 1, "t"))
 		answered <- err
 	}()
-	// The call has arrived when its token is taken: other parameters are refused for that reason.
+	// When the call has arrived, its token is in use: a call with other parameters is refused.
 	await(t, c, "the call", func(awscloud.GroupStatus) bool {
 		_, err := scaling(c).LaunchInstances(t.Context(), launchIn("us-east-1f", 1, "t"))
 		return strings.Contains(err.Error(), "IdempotentParameterMismatch")
@@ -171,7 +171,7 @@ func TestLaunchInstancesRefuses(t *testing.T) {
 	}
 }
 
-// A refused call leaves its token free: the same call succeeds once what was in the way is gone.
+// A refused call does not use up its token. The same call succeeds once the reason for the refusal is gone.
 func TestLaunchInstancesAfterARefusal(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Max = 3 })

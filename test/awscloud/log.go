@@ -14,14 +14,14 @@ type Request struct {
 	Service   string            `json:"service"` // of the credential scope: autoscaling, ec2, eks, iam, ssm, sts
 	Region    string            `json:"region"`
 	Operation string            `json:"operation"`
-	Mutating  bool              `json:"mutating"` // asked for a change; a DryRun does not
+	Mutating  bool              `json:"mutating"` // the request asked for a change; a DryRun does not
 	Params    map[string]string `json:"params,omitempty"`
 	Status    int               `json:"status"`         // HTTP status; 0 when the connection was closed without an answer
 	Code      string            `json:"code,omitempty"` // error code; empty on success
 	UserAgent string            `json:"userAgent,omitempty"`
 }
 
-// requestLog keeps every request, and writes each as a line of JSON when there is somewhere to write to.
+// requestLog keeps every request. If out is set, it also writes each request to out as a line of JSON.
 type requestLog struct {
 	out io.Writer
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Annotations that the stages of the simulated kubelets understand.
+// Annotations that the stages of the simulated kubelets recognize.
 const (
 	// AnnotationBootAfter delays the Ready condition of a new Node: a Go duration, counted from its creation.
 	AnnotationBootAfter = "test.kubectl-nodeupgrade/boot-after"
@@ -23,7 +23,7 @@ const (
 	AnnotationKubelet = "test.kubectl-nodeupgrade/kubelet"
 )
 
-// Machine is what a booting instance tells the cluster about itself.
+// Machine is the data that a booting instance gives to the cluster.
 type Machine struct {
 	Name       string // ip-10-0-1-23.ec2.internal
 	InstanceID string
@@ -40,10 +40,10 @@ type Machine struct {
 	ReadyAfter     time.Duration // from the creation of the Node until it is Ready; 0: at once
 }
 
-// NodeHost joins instances to a cluster. Its methods are called one after another, in the order of events, and again
-// after an error, so that each must take what is already done for success.
+// NodeHost joins instances to a cluster. The stand-in calls its methods one after another, in the order of events. It repeats a
+// call after an error, so each method must succeed if its work is already done.
 type NodeHost interface {
-	// Boot creates the Node of a machine that has come up.
+	// Boot creates the Node of a machine that has booted.
 	Boot(ctx context.Context, m Machine) error
 	// StopKubelet ends the heartbeats of a Node whose machine has stopped.
 	StopKubelet(ctx context.Context, name string) error
@@ -51,8 +51,8 @@ type NodeHost interface {
 	DeleteNode(ctx context.Context, name string) error
 }
 
-// KubeNodes returns a NodeHost that keeps the Nodes of a real API server. Readiness and heartbeats are left to the
-// simulated kubelets there.
+// KubeNodes returns a NodeHost that creates and deletes the Nodes of a real API server. The simulated kubelets there set
+// readiness and send heartbeats.
 func KubeNodes(client kubernetes.Interface) NodeHost { return kubeNodes{client} }
 
 type kubeNodes struct{ client kubernetes.Interface }
@@ -93,8 +93,8 @@ func (k kubeNodes) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// newNodeObject is the Node as its kubelet and the cloud provider write it at registration; its conditions are left to the
-// simulated kubelet.
+// newNode returns the Node as its kubelet and the cloud provider write it at registration. The simulated kubelet sets its
+// conditions.
 func newNode(m Machine) *corev1.Node {
 	arch := map[string]string{"x86_64": "amd64"}[m.Arch]
 	if arch == "" {
@@ -135,7 +135,7 @@ func newNode(m Machine) *corev1.Node {
 	}
 }
 
-// machineSize gives the size of a general purpose instance type; pods follow the limit of the VPC CNI
+// machineSize returns the size of a general purpose instance type. The number of pods is the limit of the VPC CNI
 // (amazon-eks-ami, eni-max-pods.txt). An unknown type has the size of a large one.
 func machineSize(kind string) corev1.ResourceList {
 	cpu, memory, pods := "2", "8Gi", "29"

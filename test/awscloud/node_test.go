@@ -23,7 +23,7 @@ func TestKubeNodes(t *testing.T) {
 		InstanceType: "m5.xlarge", Arch: "x86_64", Address: "10.0.1.23", KubeletVersion: "v1.33.2",
 		Labels: map[string]string{"pool": "workers"}, ReadyAfter: 5 * time.Second,
 	}
-	for range 2 { // a NodeHost takes what is done already for success
+	for range 2 { // a NodeHost succeeds if its work is already done
 		if err := host.Boot(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestKubeNodes(t *testing.T) {
 	}
 }
 
-// flaky fails the first calls.
+// flaky is a recorder whose first calls fail.
 type flaky struct {
 	recorder
 	left atomic.Int32

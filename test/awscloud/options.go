@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Options configure a [Cloud]. The zero value of a field takes the default named beside it; a duration of one
-// nanosecond means at once.
+// Options configure a [Cloud]. If a field is zero, the default in its comment applies. A duration of one nanosecond means
+// immediately.
 type Options struct {
 	Nodes   NodeHost  // joins instances to a cluster; nil: instances have no Node
 	Region  string    // us-east-1; every other region is empty
@@ -21,15 +21,15 @@ type Options struct {
 	Terminate         time.Duration // from shutting-down to terminated: 1s
 	NodeGoneAfter     time.Duration // from terminated until the Node is deleted: 500ms
 	TerminatedVisible time.Duration // how long EC2 still describes a terminated instance after that: 1m
-	HealthCheck       time.Duration // until a group notices an instance that stopped without it: 500ms
+	HealthCheck       time.Duration // until a group notices an instance that KillInstance stopped: 500ms
 	Rebalance         time.Duration // how long zones stay unbalanced before AZRebalance acts: 1s
-	CapacityRetry     time.Duration // how long a group leaves a zone alone after a failed launch: 1s
-	Tick              time.Duration // how often the groups are looked after: 20ms
+	CapacityRetry     time.Duration // how long a group avoids a zone after a failed launch: 1s
+	Tick              time.Duration // how often the groups are updated: 20ms
 
 	Latency           time.Duration // how long every call takes at least: 2ms
 	LaunchCall        time.Duration // how long a LaunchInstances call takes: 0
-	DescribeLag       time.Duration // age of what Auto Scaling and EC2 describe of groups and instances: 0
-	NewInstanceHidden time.Duration // how long EC2 does not know a new instance id: 0
+	DescribeLag       time.Duration // age of the answers of Auto Scaling and EC2 about groups and instances: 0
+	NewInstanceHidden time.Duration // how long EC2 does not show a new instance: 0
 }
 
 // withDefaults fills the fields that were left zero.

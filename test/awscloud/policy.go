@@ -11,7 +11,7 @@ import (
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 )
 
-// policyDocument is an IAM policy as far as it is modelled: what it has beside that is refused.
+// policyDocument is the modelled part of an IAM policy. Other members are refused.
 type policyDocument struct {
 	Version, ID string
 	Statement   []policyStatement
@@ -23,7 +23,7 @@ type policyStatement struct {
 	Condition        map[string]map[string]oneOrMany // values by operator and key
 }
 
-// oneOrMany is a string or a list of them, as policies have them.
+// oneOrMany is a string or a list of strings in a policy.
 type oneOrMany []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -56,15 +56,15 @@ func parsePolicy(text []byte) (policyDocument, error) {
 	return p, nil
 }
 
-// question is what is asked of policies: may a caller do this, to that, with these values known.
+// question asks policies whether a caller may use an action on a resource. context contains the known values.
 type question struct {
 	action, resource string
-	username         string // what ${aws:username} stands for; "" for a role
+	username         string // the value of ${aws:username}; "" for a role
 	context          map[string][]string
 }
 
-// decidePolicies is IAM's decision: what any statement denies is denied, and what none allows. missing are keys of
-// conditions whose values are not known; such a condition does not hold, unless it asks for inequality.
+// decidePolicies decides as IAM does. A deny in any statement wins, and an action that no statement allows is denied. missing
+// lists the condition keys without a known value. A condition on such a key is false, unless its operator tests for inequality.
 func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEvaluationDecisionType, missing []string) {
 	d = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
 	for _, document := range documents {
@@ -86,7 +86,7 @@ func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEv
 	return d, slices.Compact(missing)
 }
 
-// names says whether the statement is about the action on the resource.
+// names reports whether the statement covers the action on the resource.
 func (s policyStatement) names(q question) bool {
 	action := slices.ContainsFunc(s.Action, func(p string) bool { return wildcardMatch(strings.ToLower(p), strings.ToLower(q.action)) })
 	return action && slices.ContainsFunc(s.Resource, func(p string) bool {
@@ -97,7 +97,7 @@ func (s policyStatement) names(q question) bool {
 	})
 }
 
-// holds says whether all conditions of the statement hold, and which keys have no value.
+// holds reports whether all conditions of the statement are true, and lists the keys without a value.
 func (s policyStatement) holds(known map[string][]string) (holds bool, missing []string) {
 	holds = true
 	for operator, keys := range s.Condition {
@@ -120,7 +120,7 @@ func (s policyStatement) holds(known map[string][]string) (holds bool, missing [
 	return holds, missing
 }
 
-// wildcardMatch matches as policies do: * is any text and ? any character, slashes included.
+// wildcardMatch matches as policies do: * is any text and ? is any character, including slashes.
 func wildcardMatch(pattern, text string) bool {
 	expression := regexp.QuoteMeta(pattern)
 	expression = strings.ReplaceAll(strings.ReplaceAll(expression, `\*`, `.*`), `\?`, `.`)

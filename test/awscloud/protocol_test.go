@@ -1,6 +1,6 @@
 package awscloud
 
-// The protocols are tested from inside: the real SDK clients on one end, the codecs on the other.
+// These tests connect the real SDK clients directly to the codecs.
 
 import (
 	"context"
@@ -24,7 +24,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// answering is a client configuration whose server answers everything with one body and keeps the last request's.
+// answering returns a client configuration whose server answers every request with body. The returned values are those of the
+// last request.
 func answering(t testing.TB, contentType string, body func(form url.Values) []byte) (aws.Config, *url.Values) {
 	t.Helper()
 	sent := &url.Values{}
@@ -48,13 +49,13 @@ func method(client any, name string, in reflect.Value) (reflect.Value, error) {
 	return out[0], err
 }
 
-// shapes are the input and output types of a client's method.
+// shapes returns the input and output types of a client's method.
 func shapes(client any, name string) (in, out reflect.Type) {
 	m := reflect.ValueOf(client).MethodByName(name).Type()
 	return m.In(1).Elem(), m.Out(0).Elem()
 }
 
-// difference is the first line in which two structures differ when they are written as JSON.
+// difference returns the first line in which two structures differ as JSON.
 func difference(got, want any) string {
 	a, errA := json.MarshalIndent(got, "", " ")
 	b, errB := json.MarshalIndent(want, "", " ")
@@ -70,7 +71,7 @@ func difference(got, want any) string {
 	return fmt.Sprintf("got %d lines, want %d", strings.Count(string(a), "\n"), len(lines))
 }
 
-// filled is a new value of a structure with every field set.
+// filled returns a new value of a structure with every field set.
 func filled(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	n := 0
@@ -78,8 +79,8 @@ func filled(t reflect.Type) reflect.Value {
 	return v
 }
 
-// Every operation of Auto Scaling that the stand-in knows, with every field of its request and of its answer: what the
-// SDK writes is read back the same, and what the stand-in writes the SDK reads the same.
+// TestQueryProtocolRoundTrip checks every modelled operation of Auto Scaling, with every field of its request and answer. The
+// stand-in reads what the SDK wrote, and the SDK reads what the stand-in wrote.
 func TestQueryProtocolRoundTrip(t *testing.T) {
 	for op := range autoscalingOperations() {
 		t.Run(op, func(t *testing.T) {
@@ -158,7 +159,8 @@ func TestDecodeQueryRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecodeQuery: any form is decoded or refused, and what is decoded the SDK writes in a form that decodes the same.
+// FuzzDecodeQuery checks that any form is decoded or refused. If the SDK encodes a decoded form again, it decodes to the same
+// value.
 func FuzzDecodeQuery(f *testing.F) {
 	for _, seed := range []string{
 		"AutoScalingGroupName=g&MinSize=1&MaxSize=5&DesiredCapacity=3",
@@ -184,7 +186,7 @@ func FuzzDecodeQuery(f *testing.F) {
 			return
 		}
 		if _, err := client.UpdateAutoScalingGroup(t.Context(), &in); err != nil {
-			return // a member that the SDK wants is missing
+			return // a member that the SDK requires is missing
 		}
 		if err := decodeQuery(*sent, &again); err != nil {
 			t.Fatalf("%q: sent again as %q: %v", query, sent.Encode(), err)
@@ -195,7 +197,7 @@ func FuzzDecodeQuery(f *testing.F) {
 	})
 }
 
-// Every operation of EKS and SSM that the stand-in knows, with every field of its answer.
+// TestJSONProtocolsRoundTrip checks every modelled operation of EKS and SSM, with every field of its answer.
 func TestJSONProtocolsRoundTrip(t *testing.T) {
 	var answer serializable
 	cfg, _ := answering(t, "application/json", func(url.Values) []byte {
@@ -228,7 +230,7 @@ func TestJSONProtocolsRoundTrip(t *testing.T) {
 	}
 }
 
-// plain is an input with the text "x" in every string, which fits into a path.
+// plain returns an input with the text "x" in every string. This text is valid in a path.
 func plain(t reflect.Type) reflect.Value {
 	v := reflect.New(t)
 	for i := range t.NumField() {
@@ -246,7 +248,7 @@ func plain(t reflect.Type) reflect.Value {
 	return v
 }
 
-// fill sets every field of an SDK structure, to values that are all different. Unions and documents stay nil.
+// fill sets every field of an SDK structure to a different value. Unions and documents stay nil.
 func fill(v reflect.Value, next *int) {
 	*next++
 	switch v.Kind() {

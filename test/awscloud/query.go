@@ -16,12 +16,12 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// queryTime is how the query protocol writes a timestamp.
+// queryTime is the timestamp format of the query protocol.
 const queryTime = "2006-01-02T15:04:05.000Z"
 
-// decodeQuery fills in, a pointer to one of the SDK's Input structs, from the parameters of an AWS query request:
-// members are named by their Go fields, list elements Name.member.1, Name.member.2 and so on. It fails when a
-// parameter has no such member or a value that does not parse: nothing sent is dropped in silence.
+// decodeQuery reads the parameters of an AWS query request into in, a pointer to one of the SDK's Input structs. Parameters have
+// the names of Go fields, and list elements are Name.member.1, Name.member.2 and so on. It fails if a parameter has no such field
+// or an invalid value, so that no parameter is ignored.
 func decodeQuery(form url.Values, in any) error {
 	d := &queryDecoder{form: form, present: map[string]bool{}, used: map[string]bool{"Action": true, "Version": true}}
 	for key := range form {
@@ -45,8 +45,8 @@ func decodeQuery(form url.Values, in any) error {
 
 type queryDecoder struct {
 	form    url.Values
-	present map[string]bool // every parameter and every dotted prefix of one
-	used    map[string]bool // parameters that found their member
+	present map[string]bool // every parameter and every dotted prefix of a parameter
+	used    map[string]bool // parameters that were read into a field
 }
 
 func (d *queryDecoder) fields(prefix string, v reflect.Value) error {
@@ -81,7 +81,7 @@ func (d *queryDecoder) value(path string, v reflect.Value) error {
 	return nil
 }
 
-// list reads path.member.1, path.member.2 and so on; an empty list is sent as "path=".
+// list reads path.member.1, path.member.2 and so on. An empty list is sent as "path=".
 func (d *queryDecoder) list(path string, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
 	for i := 1; ; i++ {
@@ -98,8 +98,8 @@ func (d *queryDecoder) list(path string, v reflect.Value) error {
 	}
 }
 
-// The one list whose model comes from EC2 goes by other names on the wire than all others: its field without the
-// plural, its elements "item".
+// One list comes from EC2's model and has other names on the wire than all other lists. Its field has a singular name, and its
+// elements are called "item".
 
 func elementName(element reflect.Type) string {
 	if element == reflect.TypeFor[at.PerformanceFactorReferenceRequest]() {
@@ -136,7 +136,7 @@ func setScalar(v reflect.Value, text string) error {
 		f, err := strconv.ParseFloat(text, 64)
 		v.SetFloat(f)
 		return cmp.Or(err, finite(f))
-	case reflect.Struct: // only time.Time comes here
+	case reflect.Struct: // a time.Time; no other structure comes here
 		t, err := time.Parse(time.RFC3339, text)
 		v.Set(reflect.ValueOf(t))
 		return err
@@ -153,8 +153,8 @@ func finite(f float64) error {
 	return nil
 }
 
-// encodeQuery writes out, a pointer to one of the SDK's Output structs, as the answer to op in the query protocol.
-// A nil pointer or slice is left out; an empty slice is an empty element.
+// encodeQuery encodes out, a pointer to one of the SDK's Output structs, as the answer to op in the query protocol. It omits a
+// nil pointer or slice. It writes an empty slice as an empty element.
 func encodeQuery(op, namespace, requestID string, out any) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<%[1]sResponse xmlns=%[2]q><%[1]sResult>`, op, namespace)
@@ -183,7 +183,7 @@ func encodeValue(b *strings.Builder, name string, v reflect.Value) {
 			return
 		}
 	case reflect.String:
-		// An enum that is not set; a string that is not set is a nil pointer.
+		// Omit an empty enum. An unset string is a nil pointer, so an empty string is a value.
 		if v.Len() == 0 && v.Type() != reflect.TypeFor[string]() {
 			return
 		}
@@ -206,11 +206,11 @@ func encodeContent(b *strings.Builder, v reflect.Value) {
 	case reflect.Struct:
 		encodeFields(b, v)
 	default:
-		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // a strings.Builder takes every write
+		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // a strings.Builder never returns an error
 	}
 }
 
-// queryFault writes an error in the query protocol. AWS says Receiver where the fault is its own.
+// queryFault encodes an error in the query protocol. AWS's type for a server error is Receiver.
 func queryFault(e *apiError, namespace, requestID string) []byte {
 	origin := "Sender"
 	if e.Status >= 500 {
@@ -222,7 +222,7 @@ func queryFault(e *apiError, namespace, requestID string) []byte {
 
 func escape(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes every write
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder never returns an error
 	return b.String()
 }
 

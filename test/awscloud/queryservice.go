@@ -13,7 +13,7 @@ type operation struct {
 	decode   func(url.Values) (handler, error)
 }
 
-// reading makes an operation of a method that only reads, under the region's lock.
+// reading returns an operation that calls f with the region's lock. f only reads.
 func reading[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	return operation{decode: func(form url.Values) (handler, error) {
 		in := new(In)
@@ -25,7 +25,7 @@ func reading[In, Out any](f func(*region, *In) (*Out, error)) operation {
 	}}
 }
 
-// changing makes an operation of a method that changes the region.
+// changing returns an operation that calls f, which changes the region.
 func changing[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := new(In)
@@ -40,7 +40,7 @@ func changing[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operat
 	}}
 }
 
-// queryProtocol is AWS query: parameters in a form, answers in XML.
+// queryProtocol is the AWS query protocol: parameters in a form, answers in XML.
 type queryProtocol struct {
 	namespace  string
 	operations map[string]operation
@@ -71,7 +71,7 @@ func (p queryProtocol) fault(e *apiError, requestID string) response {
 	return response{contentType: "text/xml", body: queryFault(e, p.namespace, requestID)}
 }
 
-// flat is a form with one value a key, without what every request has.
+// flat returns the first value of each key of a form, without Action and Version.
 func flat(form url.Values) map[string]string {
 	out := map[string]string{}
 	for k := range form {

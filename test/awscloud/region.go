@@ -11,13 +11,13 @@ import (
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 )
 
-// region is everything one region holds. Its methods want the lock held, unless they say otherwise.
+// region is the state of one region. Callers of its methods hold the lock, unless a method says otherwise.
 type region struct {
 	opts  Options
 	hosts *hostQueue
 	start time.Time
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	groups     map[string]*group
 	instances  map[string]instance
 	launched   []string             // instance ids in order of launch
@@ -28,11 +28,11 @@ type region struct {
 	clusters   map[string]ekstypes.Cluster
 	nodegroups map[string]map[string]*nodegroup // by cluster and name
 	balancers  balancers
-	room       map[string]int         // launches a zone has room for; absent: no limit
+	room       map[string]int         // how many more launches a zone allows; absent: no limit
 	launches   map[string]*launchCall // by client token
 	versions   map[string]versionCall // by client token
-	addresses  map[string]int         // given out, by zone
-	others     map[string]int         // addresses that machines of others have, by zone
+	addresses  map[string]int         // how many addresses were given out, by zone
+	others     map[string]int         // addresses of other machines, by zone
 	counter    uint64
 	past       []view
 	timelines  map[string][]Size
@@ -42,7 +42,7 @@ type region struct {
 	recommended   map[string]string // the release of each Kubernetes version
 	blockedDrains map[string]bool   // nodes; "" for every node
 	heldDrains    map[string]bool   // nodes
-	updates       sync.WaitGroup    // the updates of managed node groups that run
+	updates       sync.WaitGroup    // the running updates of managed node groups
 }
 
 func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
@@ -74,7 +74,7 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 	}
 }
 
-// do runs f under the lock and settles what it changed.
+// do runs f under the lock, and then settle.
 func (r *region) do(f func(now time.Time) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *region) do(f func(now time.Time) error) error {
 	return err
 }
 
-// tick lets time pass: instances age, groups look after their size.
+// tick applies the passed time: instances age, and groups adjust their size.
 func (r *region) tick() {
 	_ = r.do(func(now time.Time) error {
 		for _, id := range slices.Clone(r.launched) {
@@ -100,7 +100,7 @@ func (r *region) tick() {
 	})
 }
 
-// settle takes note of the state after a change: timelines, the snapshot for lagging reads, those who wait.
+// settle records the state after a change: in timelines and in the snapshots for lagging reads. It wakes waiting callers.
 func (r *region) settle(now time.Time) {
 	for name, g := range r.groups {
 		r.timelines[name] = record(r.timelines[name], sizeOf(g, r.members(name), now.Sub(r.start)))
@@ -112,7 +112,7 @@ func (r *region) settle(now time.Time) {
 	r.changed = make(chan struct{})
 }
 
-// replace puts the instance in its new state, with all that follows from the change.
+// replace stores the changed instance and applies the consequences of the change.
 func (r *region) replace(before, after instance, now time.Time) {
 	if g := r.groups[after.group]; g != nil {
 		if before.state == at.LifecycleStatePending && after.state == at.LifecycleStateInService || after.left && !before.left {
@@ -143,7 +143,7 @@ func (r *region) liveMembers(group string) []instance {
 	return slices.DeleteFunc(r.members(group), func(i instance) bool { return !live(i) })
 }
 
-// machine is what the instance tells the cluster when it boots.
+// machine returns the data that the instance gives to the cluster when it boots.
 func (r *region) machine(i instance) Machine {
 	img := r.images[i.spec.image]
 	return Machine{
@@ -162,7 +162,7 @@ func (r *region) machine(i instance) Machine {
 	}
 }
 
-// next returns 64 bits that look random and are the same in every run (splitmix64).
+// next returns 64 pseudo-random bits that are the same in every run (splitmix64).
 func (r *region) next() uint64 {
 	r.counter++
 	return mix(r.counter)
@@ -175,7 +175,7 @@ func mix(n uint64) uint64 {
 	return n ^ n>>31
 }
 
-// newID makes an EC2 resource id: the prefix and 17 hexadecimal digits.
+// newID returns an EC2 resource id: the prefix and 17 hexadecimal digits.
 func (r *region) newID(prefix string) string { return fmt.Sprintf("%s-0%016x", prefix, r.next()) }
 
 func (r *region) uuid() string {
@@ -183,7 +183,7 @@ func (r *region) uuid() string {
 	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&0xffffffffffff)
 }
 
-// subnet is the one subnet of a zone, and zoneID the name by which all accounts know it: use1-az1.
+// subnet returns the id of a zone's only subnet.
 func subnet(zone string) string {
 	n := uint64(0)
 	for _, c := range zone {
@@ -192,10 +192,10 @@ func subnet(zone string) string {
 	return fmt.Sprintf("subnet-0%016x", n)
 }
 
-// zoneIndex counts zones from 0 by their letter.
+// zoneIndex returns the zone's index from 0 by its letter.
 func zoneIndex(zone string) int { return int(zone[len(zone)-1] - 'a') }
 
-// zoneID follows the scheme of the regions: us-east-1a is use1-az1.
+// zoneID returns the zone's id, which is the same in all accounts: us-east-1a is use1-az1.
 func zoneID(zone string) string {
 	parts := strings.Split(zone, "-")
 	id := parts[0]

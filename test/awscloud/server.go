@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// maxBody bounds what a request may send; the largest real one, a launch template, is below 64 KiB.
+// maxBody is the maximum size of a request. The largest real one, a launch template, is below 64 KiB.
 const maxBody = 1 << 20
 
-// call is a decoded request: what it asks for and how to carry it out.
+// call is a decoded request and the function that carries it out.
 type call struct {
 	operation string
 	mutating  bool
-	params    map[string]string // as they came, for the log
+	params    map[string]string // as they were sent, for the log
 	run       handler
 }
 
-// handler carries a request out on a region. Its context is that of the stand-in: what a client asked for happens even
-// when the client has gone away.
+// handler carries out a request on a region. Its context is the stand-in's, so it continues when the client disconnects.
 type handler func(context.Context, *region) (any, error)
 
 // protocol is one of AWS's wire protocols, for one service.
@@ -40,7 +39,7 @@ type response struct {
 	body        []byte
 }
 
-// services are the services by the name that signatures use.
+// services returns the protocol of each service, by the service's name in signatures.
 func services() map[string]protocol {
 	return map[string]protocol{
 		"autoscaling":          queryProtocol{"http://autoscaling.amazonaws.com/doc/2011-01-01/", autoscalingOperations()},
@@ -53,8 +52,8 @@ func services() map[string]protocol {
 	}
 }
 
-// routes answers requests of all services: the signature's credential scope says which service and region a request
-// is for, as the host name does with the real ones.
+// routes answers the requests of all services. The credential scope of the signature says which service and region a request is
+// for. With the real services, the host name does that.
 func (c *Cloud) routes() http.Handler {
 	protocols := services()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -75,7 +74,7 @@ func (c *Cloud) routes() http.Handler {
 	})
 }
 
-// exchange is one request on its way to its answer.
+// exchange is one request that is being answered.
 type exchange struct {
 	cloud    *Cloud
 	w        http.ResponseWriter
@@ -85,14 +84,14 @@ type exchange struct {
 	rec      Request
 }
 
-// serve carries a request out, with the faults that are planned for it.
+// serve carries out a request, with the faults that are planned for it.
 func (x *exchange) serve(req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(x.w, req.Body, maxBody))
 	if err != nil {
 		panic(http.ErrAbortHandler) // the client went away in the middle of its request
 	}
-	// smithy-go 1.28.8 closes a connection under an answer that arrives before it has finished sending (WriteTo of a
-	// closed request body returns io.EOF): no network is that fast, and no server should be.
+	// smithy-go 1.28.8 closes the connection if an answer arrives before it has sent the whole request (WriteTo of a closed
+	// request body returns io.EOF). Real servers are never that fast, so wait.
 	_ = wait(x.cloud.ctx, x.cloud.opts.Latency)
 	todo, err := x.protocol.parse(req, body)
 	x.rec.Operation, x.rec.Mutating, x.rec.Params = todo.operation, todo.mutating, todo.params
@@ -125,7 +124,7 @@ func (x *exchange) serve(req *http.Request) {
 	}
 }
 
-// finish answers with what the call returned.
+// finish sends the result of the call as the answer.
 func (x *exchange) finish(out any, err error) {
 	var res response
 	if err == nil {
@@ -149,7 +148,7 @@ func (x *exchange) answer(status int, code string, res response) {
 		x.w.Header().Set("X-Amzn-Errortype", res.errorType)
 	}
 	x.w.WriteHeader(status)
-	_, _ = x.w.Write(res.body) // a client that has gone away needs no answer
+	_, _ = x.w.Write(res.body) // a client that has disconnected needs no answer
 }
 
 func (c *Cloud) requestID() string {
@@ -158,7 +157,7 @@ func (c *Cloud) requestID() string {
 	return c.home.uuid()
 }
 
-// regionFor returns the region that holds everything, or an empty one for any other name.
+// regionFor returns the stand-in's region, or an empty region for any other name.
 func (c *Cloud) regionFor(name string) *region {
 	if name == c.opts.Region {
 		return c.home
@@ -166,9 +165,8 @@ func (c *Cloud) regionFor(name string) *region {
 	return newRegion(c.opts, newHostQueue(nil, 0), time.Now())
 }
 
-// credentialScope reads service and region from a signature of version 4:
-// "AWS4-HMAC-SHA256 Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …". The signature itself is not
-// checked.
+// credentialScope reads service and region from a signature of version 4: "AWS4-HMAC-SHA256
+// Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …". It does not verify the signature.
 func credentialScope(authorization string) (service, region string, ok bool) {
 	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
 	if !ok {

@@ -28,7 +28,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// The environment alone brings an unmodified program to the stand-in.
+// With the environment of Env, an unmodified program reaches the stand-in.
 func TestEnvReachesTheStandIn(t *testing.T) {
 	c, _ := start(t, fast())
 	for _, kv := range c.Env() {
@@ -181,10 +181,10 @@ func TestScalingActivityInProgressOnDemand(t *testing.T) {
 	equal(t, "desired", status(t, c).Desired, 1)
 }
 
-// The connection closes after the effect, and the SDK repeats the call by itself.
+// The connection closes after the change, and the SDK repeats the call.
 func TestDroppedAnswer(t *testing.T) {
 	c, template := start(t, fast())
-	// The hook keeps the instance in sight of the repeated call.
+	// The hook keeps the instance in the group until the repeated call.
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
 	cfg := config(c)
 	cfg.RetryMaxAttempts = 0 // it would override the retryer
@@ -405,7 +405,7 @@ func TestStopEndsALongCall(t *testing.T) {
 		_, err := scaling(c).LaunchInstances(context.Background(), launchIn(zoneA, 1, "t"))
 		answered <- err
 	}()
-	// The call has arrived when its token is taken: other parameters are refused for that reason.
+	// When the call has arrived, its token is in use: a call with other parameters is refused.
 	await(t, c, "the call", func(awscloud.GroupStatus) bool {
 		_, err := scaling(c).LaunchInstances(t.Context(), launchIn("us-east-1f", 1, "t"))
 		return strings.Contains(err.Error(), "IdempotentParameterMismatch")

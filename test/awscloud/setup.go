@@ -13,7 +13,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// AddImage registers an AMI whose kubelet has a version, v1.33.2, for an architecture as EC2 names it: x86_64, arm64.
+// AddImage registers an AMI with its kubelet's version (v1.33.2) and its architecture in EC2's words (x86_64, arm64).
 func (c *Cloud) AddImage(id, kubeletVersion, arch string) {
 	_ = c.home.do(func(now time.Time) error {
 		c.home.images[id] = image{id: id, kubelet: kubeletVersion, arch: arch, created: now}
@@ -30,7 +30,7 @@ func (c *Cloud) AddParameter(name, value string) {
 	})
 }
 
-// TemplateVersion is what a launch template version says.
+// TemplateVersion is the content of a launch template version.
 type TemplateVersion struct {
 	Image        string // an AMI id, or resolve:ssm:/path/of/a/parameter
 	InstanceType string
@@ -46,8 +46,8 @@ func (v TemplateVersion) data() templateData {
 	return d
 }
 
-// AddTemplate creates a launch template with versions 1, 2 and so on, the first of them $Default, and returns its id.
-// Called again for a name it adds versions to the template.
+// AddTemplate creates a launch template with versions 1, 2 and so on, of which the first is $Default, and returns its id. If a
+// template has the name, it adds versions to it.
 func (c *Cloud) AddTemplate(name string, versions ...TemplateVersion) string {
 	var id string
 	_ = c.home.do(func(now time.Time) error {
@@ -67,7 +67,7 @@ func (c *Cloud) AddTemplate(name string, versions ...TemplateVersion) string {
 
 func (r *region) nextBirth() int { r.counter++; return int(r.counter) }
 
-// AddLaunchConfiguration creates a launch configuration, what groups had before launch templates.
+// AddLaunchConfiguration creates a launch configuration, the predecessor of launch templates.
 func (c *Cloud) AddLaunchConfiguration(name string, v TemplateVersion) {
 	_ = c.home.do(func(now time.Time) error {
 		c.home.configs[name] = at.LaunchConfiguration{
@@ -82,7 +82,7 @@ func (c *Cloud) AddLaunchConfiguration(name string, v TemplateVersion) {
 	})
 }
 
-// TemplateRef names a launch template version as a group does: id or name, and a number, $Latest or $Default.
+// TemplateRef identifies a launch template version as a group does: id or name, and a number, $Latest or $Default.
 type TemplateRef struct{ ID, Name, Version string }
 
 func (t TemplateRef) spec() *at.LaunchTemplateSpecification {
@@ -96,11 +96,10 @@ func (t TemplateRef) spec() *at.LaunchTemplateSpecification {
 	return s
 }
 
-// GroupSpec describes an Auto Scaling group to create. One of Template, Mixed and LaunchConfiguration says what it
-// launches.
+// GroupSpec describes an Auto Scaling group to create. One of Template, Mixed and LaunchConfiguration sets what it launches.
 type GroupSpec struct {
 	Name     string
-	Zones    []string // us-east-1a, …; the earlier wins a tie
+	Zones    []string // us-east-1a, …; the earlier zone wins a tie
 	Counts   []int    // instances InService from the start, by zone
 	Min, Max int
 	Desired  int // 0: the sum of Counts
@@ -108,14 +107,14 @@ type GroupSpec struct {
 	Template            TemplateRef
 	Mixed               *at.MixedInstancesPolicy
 	LaunchConfiguration string
-	InitialVersion      int // template version of the instances from the start; 0: what the group launches
+	InitialVersion      int // template version of the first instances; 0: the version that the group launches
 
 	Tags            map[string]string // on the group and its instances
 	Suspended       []string          // processes, from the start
 	TargetGroupARNs []string
-	TrafficSources  []at.TrafficSourceIdentifier // as they are shown; nothing is registered by them
+	TrafficSources  []at.TrafficSourceIdentifier // only described; nothing is registered in them
 	TerminatingHook time.Duration                // how long a TERMINATING lifecycle hook holds an instance; 0: no hook
-	ProtectNew      bool                         // scale-in protection for what the group launches
+	ProtectNew      bool                         // scale-in protection for instances that the group launches
 	WarmPool        *at.WarmPoolConfiguration
 	Refreshes       []at.InstanceRefresh // newest first
 	Operator        string               // service principal that manages the group
@@ -138,8 +137,8 @@ func (s GroupSpec) validate(region string) error {
 	return nil
 }
 
-// AddGroup creates an Auto Scaling group with its first instances InService, and their Nodes. It fails when the spec
-// does not hold together or a Node could not be created.
+// AddGroup creates an Auto Scaling group with its first instances InService, and their Nodes. It fails if the spec is invalid or
+// a Node could not be created.
 func (c *Cloud) AddGroup(s GroupSpec) error {
 	if err := c.addGroup(s); err != nil {
 		return fmt.Errorf("adding group %q: %w", s.Name, err)
@@ -183,7 +182,7 @@ func (c *Cloud) addGroup(s GroupSpec) error {
 	})
 }
 
-// prepare makes a group and its first instances without adding them to the region.
+// prepare returns a group and its first instances without adding them to the region.
 func (r *region) prepare(s GroupSpec, now time.Time) (*group, []instance, error) {
 	g := &group{
 		spec: s, name: s.Name, created: now,
@@ -208,7 +207,7 @@ func (r *region) prepare(s GroupSpec, now time.Time) (*group, []instance, error)
 	return g, members, err
 }
 
-// checkGroup refuses what CreateAutoScalingGroup refuses.
+// checkGroup returns an error if CreateAutoScalingGroup would refuse the group.
 func (r *region) checkGroup(g *group) error {
 	if _, ok := r.groups[g.name]; ok {
 		return refuse("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", g.name)
@@ -219,7 +218,7 @@ func (r *region) checkGroup(g *group) error {
 	return r.checkLaunch(g.template, g.mixed, g.config)
 }
 
-// firstInstances makes the instances that a group has from the start.
+// firstInstances returns the instances that a group has from the start.
 func (r *region) firstInstances(g *group, now time.Time) ([]instance, error) {
 	if len(g.spec.Counts) == 0 {
 		return nil, nil
@@ -248,7 +247,7 @@ func (r *region) firstInstances(g *group, now time.Time) ([]instance, error) {
 	return out, nil
 }
 
-// withVersion is the specification with another version; nil stays nil.
+// withVersion returns the specification with another version, or nil for nil.
 func withVersion(s *at.LaunchTemplateSpecification, version int) *at.LaunchTemplateSpecification {
 	if s == nil {
 		return nil

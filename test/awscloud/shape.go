@@ -9,13 +9,13 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// serializable is an SDK structure that writes itself member by member: every Output of eks and ssm is one.
+// serializable is an SDK structure that serializes itself field by field. Every Output of eks and ssm is one.
 type serializable interface {
 	Serialize(smithy.ShapeSerializer)
 }
 
-// encodeJSON writes an SDK structure as its own service would, by the member names of its schema and with times as
-// seconds since 1970.
+// encodeJSON encodes an SDK structure as its service does: with the member names of its schema, and with times as seconds since
+// 1970.
 func encodeJSON(v serializable) ([]byte, error) {
 	s := &jsonShapes{}
 	v.Serialize(s)
@@ -34,7 +34,7 @@ type jsonShapes struct {
 	open []container
 }
 
-// container is a structure, map or list that is being written.
+// container is a structure, map or list that is not yet complete.
 type container struct {
 	members map[string]any
 	list    *[]any
@@ -91,7 +91,7 @@ func (s *jsonShapes) CloseStruct() { s.pop() }
 func (s *jsonShapes) CloseList()   { s.pop() }
 func (s *jsonShapes) CloseMap()    { s.pop() }
 
-// jsonFault is an error as the JSON protocols send it, in a header and in the body.
+// jsonFault returns an error as the JSON protocols send it, in a header and in the body.
 func jsonFault(e *apiError, contentType string) response {
 	body, err := json.Marshal(map[string]string{"__type": e.Code, "message": e.Message})
 	if err != nil { // two strings always marshal
@@ -100,7 +100,7 @@ func jsonFault(e *apiError, contentType string) response {
 	return response{contentType: contentType, errorType: e.Code, body: body}
 }
 
-// flatJSON is the members of a JSON object as text, for the log; a list has one entry an element.
+// flatJSON returns the members of a JSON object as text, for the log. A list has one entry per element.
 func flatJSON(body []byte) map[string]string {
 	var members map[string]any
 	if json.Unmarshal(body, &members) != nil {

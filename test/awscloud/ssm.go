@@ -20,12 +20,12 @@ type parameter struct {
 	modified    time.Time
 }
 
-// ssmProtocol is AWS JSON 1.1: the operation in a header, parameters and answer in JSON.
+// ssmProtocol is AWS JSON 1.1: the operation is in a header, parameters and answer are JSON.
 type ssmProtocol struct{}
 
 const ssmContent = "application/x-amz-json-1.1"
 
-// ssmRequest holds the members of GetParameter and GetParameters.
+// ssmRequest contains the members of GetParameter and GetParameters.
 type ssmRequest struct {
 	Name           string
 	Names          []string

@@ -26,7 +26,7 @@ const (
 	zoneC = "us-east-1c"
 )
 
-// recorder is a NodeHost that remembers what it was asked.
+// recorder is a NodeHost that records its calls.
 type recorder struct {
 	mu       sync.Mutex
 	calls    []string
@@ -60,7 +60,7 @@ func (h *recorder) DeleteNode(_ context.Context, name string) error {
 	return nil
 }
 
-// machine is what a Node was booted with; false when it was not.
+// machine returns the machine with which a Node was booted, or false if it was not booted.
 func (h *recorder) machine(name string) (awscloud.Machine, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -68,7 +68,7 @@ func (h *recorder) machine(name string) (awscloud.Machine, bool) {
 	return m, ok
 }
 
-// of lists what happened to one Node.
+// of lists the calls for one Node.
 func (h *recorder) of(name string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *recorder) of(name string) []string {
 	return out
 }
 
-// fast are times that let a test finish soon and still see every state.
+// fast returns short times, so that a test ends soon but still observes every state.
 func fast() awscloud.Options {
 	return awscloud.Options{
 		Boot: 60 * time.Millisecond, NodeReady: 10 * time.Millisecond, Terminate: 60 * time.Millisecond,
@@ -91,7 +91,7 @@ func fast() awscloud.Options {
 	}
 }
 
-// start starts a stand-in with two images and one template of two versions, an AMI each.
+// start starts a stand-in with two images and one template. The template has two versions, each with one of the images.
 func start(t *testing.T, o awscloud.Options) (c *awscloud.Cloud, template string) {
 	t.Helper()
 	c, err := awscloud.Start(o)
@@ -116,7 +116,8 @@ func version(image string) awscloud.TemplateVersion {
 	}
 }
 
-// addGroup adds group "g" over three zones with old instances; AZRebalance is suspended, change lets a test differ.
+// addGroup adds group "g" in three zones with instances of version 1. AZRebalance is suspended. A test can change the spec with
+// change.
 func addGroup(t *testing.T, c *awscloud.Cloud, template string, counts []int, change func(*awscloud.GroupSpec)) {
 	t.Helper()
 	spec := awscloud.GroupSpec{
@@ -145,7 +146,7 @@ func scaling(c *awscloud.Cloud) *as.Client { return as.NewFromConfig(config(c)) 
 
 func compute(c *awscloud.Cloud) *ec2.Client { return ec2.NewFromConfig(config(c)) }
 
-// must returns the value of a call that succeeds.
+// must returns the value of a call, and fails the test if the call failed.
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -169,13 +170,13 @@ func wantCode(t *testing.T, err error, code string) string {
 	return e.ErrorMessage()
 }
 
-// status is the group now.
+// status returns the current state of group "g".
 func status(t *testing.T, c *awscloud.Cloud) awscloud.GroupStatus {
 	t.Helper()
 	return must(c.Group("g"))(t)
 }
 
-// await waits until the group "g" is as wanted.
+// await waits until ok returns true for group "g".
 func await(t *testing.T, c *awscloud.Cloud, what string, ok func(awscloud.GroupStatus) bool) awscloud.GroupStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -186,7 +187,7 @@ func await(t *testing.T, c *awscloud.Cloud, what string, ok func(awscloud.GroupS
 	return status(t, c)
 }
 
-// inService says that the group consists of n instances in service and nothing else.
+// inService returns a condition: the group consists of n instances in service and no others.
 func inService(n int) func(awscloud.GroupStatus) bool {
 	return func(s awscloud.GroupStatus) bool {
 		return len(s.Instances) == n && !slices.ContainsFunc(s.Instances, func(i awscloud.InstanceStatus) bool {

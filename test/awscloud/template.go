@@ -36,7 +36,7 @@ type templateVersion struct {
 
 // templateData is the launch template data that the stand-in models.
 type templateData struct {
-	image, kind, userData, keyName string // user data is base64, as it is sent
+	image, kind, userData, keyName string // user data is base64, as in the request
 	securityGroups                 []string
 	tags                           []tagSet
 }
@@ -51,7 +51,7 @@ type tag struct {
 	Value string `xml:"value"`
 }
 
-// over returns the data with what d says laid over base (CreateLaunchTemplateVersion with SourceVersion).
+// over returns the data in which d overrides base (CreateLaunchTemplateVersion with SourceVersion).
 func (d templateData) over(base templateData) templateData {
 	out := templateData{
 		image:    cmp.Or(d.image, base.image),
@@ -71,7 +71,7 @@ func (d templateData) over(base templateData) templateData {
 	return out
 }
 
-// version finds a version by the words of the API: a number, $Latest, $Default, or nothing, which means $Default.
+// version returns a version by its name in the API: a number, $Latest, $Default, or "", which means $Default.
 func (t *template) version(text string) (templateVersion, bool) {
 	n := 0
 	switch text {
@@ -80,7 +80,7 @@ func (t *template) version(text string) (templateVersion, bool) {
 	case "$Default", "":
 		n = t.defaultVersion
 	default:
-		n, _ = strconv.Atoi(text) // what is not a number is no version either
+		n, _ = strconv.Atoi(text) // other text is no version either
 	}
 	if n < 1 || n > len(t.versions) {
 		return templateVersion{}, false
@@ -108,10 +108,10 @@ func (r *region) findTemplate(id, name string) (*template, bool) {
 	return nil, false
 }
 
-// ssmAlias marks an image id that is looked up in an SSM parameter at each launch.
+// ssmAlias is the prefix of an image id that is read from an SSM parameter at each launch.
 const ssmAlias = "resolve:ssm:"
 
-// resolveImage follows a resolve:ssm: alias.
+// resolveImage returns the image to which a resolve:ssm: alias points. Other ids do not change.
 func (r *region) resolveImage(id string) (string, error) {
 	name, alias := strings.CutPrefix(id, ssmAlias)
 	if !alias {
@@ -124,20 +124,20 @@ func (r *region) resolveImage(id string) (string, error) {
 	return p.value, nil
 }
 
-// launchSpec is what a group launches: its template, configuration or policy, resolved.
+// launchSpec describes the instances that a group launches, with its template, configuration or policy resolved.
 type launchSpec struct {
 	template      at.LaunchTemplateSpecification // id, name and number; empty with a launch configuration
 	config        string
 	born          int // age of the template version; a launch configuration is older than any
 	image         string
-	imageOverride bool // the image is not the template's: the group says so in Instance.ImageId
+	imageOverride bool // the image is not the template's; the group shows it in Instance.ImageId
 	kind          string
-	weight        string // of a weighted group; empty otherwise
+	weight        string // in a weighted group; empty otherwise
 	spot          bool
 	labels        map[string]string
 }
 
-// capacity is how many units an instance of the spec counts for.
+// capacity returns the number of units of an instance with the spec.
 func (s launchSpec) capacity() int {
 	if n, err := strconv.Atoi(s.weight); err == nil {
 		return n
@@ -145,8 +145,7 @@ func (s launchSpec) capacity() int {
 	return 1
 }
 
-// launchSpec resolves what the group launches now. It fails as the launch would: with the message that the scaling
-// activity shows.
+// launchSpec resolves what the group launches now. It fails as a launch does, with the message in the scaling activity.
 func (r *region) launchSpec(g *group) (launchSpec, error) {
 	if g.config != "" {
 		c := r.configs[g.config]
@@ -158,7 +157,7 @@ func (r *region) launchSpec(g *group) (launchSpec, error) {
 	}
 	base := *g.mixed.LaunchTemplate.LaunchTemplateSpecification
 	s := launchSpec{spot: allSpot(g.mixed.InstancesDistribution)}
-	// The first override has the highest priority, and the stand-in has every type to give.
+	// The first override has the highest priority, and the stand-in always has capacity of every type.
 	for _, o := range g.mixed.LaunchTemplate.Overrides[:min(1, len(g.mixed.LaunchTemplate.Overrides))] {
 		if o.LaunchTemplateSpecification != nil {
 			base = *o.LaunchTemplateSpecification
@@ -169,7 +168,7 @@ func (r *region) launchSpec(g *group) (launchSpec, error) {
 	return r.templateSpec(base, s)
 }
 
-// templateSpec completes s from the template that ref names.
+// templateSpec completes s from the template to which ref refers.
 func (r *region) templateSpec(ref at.LaunchTemplateSpecification, s launchSpec) (launchSpec, error) {
 	t, v, err := r.templateVersion(ref)
 	if err != nil {
@@ -198,7 +197,7 @@ func (r *region) finishSpec(s launchSpec, userData string) (launchSpec, error) {
 	return s, nil
 }
 
-// templateVersion finds what a launch template specification names.
+// templateVersion returns the version to which a launch template specification refers.
 func (r *region) templateVersion(ref at.LaunchTemplateSpecification) (*template, templateVersion, error) {
 	id, name := aws.ToString(ref.LaunchTemplateId), aws.ToString(ref.LaunchTemplateName)
 	if (id == "") == (name == "") {
@@ -215,11 +214,11 @@ func (r *region) templateVersion(ref at.LaunchTemplateSpecification) (*template,
 	return t, v, nil
 }
 
-// labelFlag finds the labels that a kubelet is started with: in the kubelet flags of a nodeadm NodeConfig and in the
-// arguments of the older bootstrap script alike.
+// labelFlag matches the labels that a kubelet is started with. It works for the kubelet flags of a nodeadm NodeConfig and for the
+// arguments of the older bootstrap script.
 var labelFlag = regexp.MustCompile(`--node-labels=([^\s"'\\]+)`)
 
-// nodeLabels reads the labels that base64 user data gives the node; there are none in what does not decode.
+// nodeLabels returns the labels that base64 user data gives the node, or nil if it cannot be decoded.
 func nodeLabels(userData string) map[string]string {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {

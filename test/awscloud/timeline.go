@@ -8,16 +8,16 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 )
 
-// Size is how large a group was from a moment on.
+// Size is the size of a group from a time on.
 type Size struct {
 	At                time.Duration // since the start
 	Min, Max, Desired int
 	Zones             map[string]int // instances that count towards the capacity: Pending and InService
 	InService         int
-	Terminating       int // in any of the states on the way out
+	Terminating       int // in any state of termination
 }
 
-// sizeOf measures a group.
+// sizeOf returns the group's size.
 func sizeOf(g *group, members []instance, since time.Duration) Size {
 	s := Size{At: since, Min: g.min, Max: g.max, Desired: g.desired, Zones: map[string]int{}}
 	for _, z := range g.spec.Zones {
@@ -37,7 +37,7 @@ func sizeOf(g *group, members []instance, since time.Duration) Size {
 	return s
 }
 
-// record appends a size that differs from the last in more than its time.
+// record appends a size, unless it differs from the last size only in its time.
 func record(line []Size, s Size) []Size {
 	if n := len(line); n > 0 {
 		last := line[n-1]
@@ -49,7 +49,7 @@ func record(line []Size, s Size) []Size {
 	return append(line, s)
 }
 
-// view is what a reader sees of groups and instances: the present, or the past when reads lag.
+// view is the state of groups and instances that a reader sees: the present, or the past if reads lag.
 type view struct {
 	at        time.Time
 	groups    []group    // by name
@@ -67,7 +67,7 @@ func (r *region) view(now time.Time) view {
 	return v
 }
 
-// observed is the view a describe call answers from: as old as Options.DescribeLag.
+// observed returns the view for a describe call. It is as old as Options.DescribeLag.
 func (r *region) observed() view {
 	now := time.Now()
 	if r.opts.DescribeLag == 0 || len(r.past) == 0 {
@@ -76,7 +76,7 @@ func (r *region) observed() view {
 	return prune(r.past, now.Add(-r.opts.DescribeLag))[0]
 }
 
-// prune drops the views that a later one had replaced by then; the first that is left is the state at that time.
+// prune removes the views that were already outdated at that time. The first remaining view is the state at that time.
 func prune(past []view, then time.Time) []view {
 	n := slices.IndexFunc(past, func(v view) bool { return v.at.After(then) })
 	switch {
@@ -88,7 +88,7 @@ func prune(past []view, then time.Time) []view {
 	return past[max(0, n-1):]
 }
 
-// members lists the instances that the view shows in a group.
+// members lists the group's instances in the view.
 func (v view) members(name string) []instance {
 	return slices.DeleteFunc(slices.Clone(v.instances), func(i instance) bool { return i.group != name || i.left })
 }
