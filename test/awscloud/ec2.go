@@ -81,7 +81,7 @@ func dryRun() *apiError {
 // ec2Answer is an answer to any operation: one element, and a token if there is another page.
 type ec2Answer struct {
 	RequestID string `xml:"requestId"`
-	Content   any // has its own element name
+	Content   any    // has its own element name
 	NextToken string `xml:"nextToken,omitempty"`
 }
 

@@ -105,7 +105,7 @@ type UpdateState struct {
 	Type     ekstypes.UpdateType
 	Status   ekstypes.UpdateStatus
 	Phase    UpdatePhase // of a version update: the last that was entered
-	Draining []string // nodes, from the start of their drain until they are gone
+	Draining []string    // nodes, from the start of their drain until they are gone
 	Errors   []ekstypes.ErrorDetail
 }
 

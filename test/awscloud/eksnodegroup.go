@@ -40,9 +40,9 @@ type nodegroup struct {
 	template string // id of the launch template that EKS makes for it
 
 	updates  []*nodegroupUpdate // oldest first
-	failures []UpdateFailure // for the next updates
-	former   []formerStatus // former statuses and when they ended, for reads that lag
-	before   *groupSize // the size to which the running or failed update returns
+	failures []UpdateFailure    // for the next updates
+	former   []formerStatus     // former statuses and when they ended, for reads that lag
+	before   *groupSize         // the size to which the running or failed update returns
 }
 
 // formerStatus is a status that was replaced at a time.
