@@ -19,7 +19,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82), and those of short-lived nodes to the group (GKE G90).
+// TestAutoscaledBlueGreen checks upgrades whose new nodes come from an autoscaler (GKE G70–G82), or from the group itself if
+// nodes are short-lived (GKE G90).
 func TestAutoscaledBlueGreen(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -33,13 +34,13 @@ func TestAutoscaledBlueGreen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inSample(t)
 			t.Parallel()
-			writeAutoscalerStatus(t, shared, "served", "waits") // as late as this, or it would be too old to count
+			writeAutoscalerStatus(t, shared, "served", "waits") // at the last moment, because an old status does not count
 			test(t, shared)
 		})
 	}
 }
 
-// writeAutoscalerStatus writes what cluster-autoscaler says of the groups that it serves.
+// writeAutoscalerStatus writes the status of cluster-autoscaler, which lists the groups that it serves.
 func writeAutoscalerStatus(t *testing.T, s *fixture.Fixture, groups ...string) {
 	t.Helper()
 	text := "autoscalerStatus: Running\nnodeGroups:\n"
@@ -58,12 +59,12 @@ func writeAutoscalerStatus(t *testing.T, s *fixture.Fixture, groups ...string) {
 	if apierrors.IsNotFound(err) {
 		_, err = configMaps.Create(t.Context(), status, metav1.CreateOptions{})
 	}
-	if err != nil && !apierrors.IsAlreadyExists(err) { // another case was first
+	if err != nil && !apierrors.IsAlreadyExists(err) { // another case has created it
 		t.Fatal(err)
 	}
 }
 
-// autoscale has the group grow by a node while pods of the case wait that no node takes, as an autoscaler does that scans often.
+// autoscale adds nodes to the group while pods of the case are pending, as an autoscaler with a short scan interval does.
 func (s *testCase) autoscale() {
 	ctx, stop := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
@@ -102,20 +103,20 @@ func isUnschedulable(pod corev1.Pod) bool {
 	})
 }
 
-// isBooting reports whether the instance is on its way to a node that takes pods.
+// isBooting reports whether the instance does not yet have a node that accepts pods.
 func isBooting(i awscloud.InstanceStatus, nodes []corev1.Node) bool {
 	node := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == i.Node })
 	joined := node >= 0 && !slices.ContainsFunc(nodes[node].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeNotReady })
 	return i.State == at.LifecycleStatePending || i.State == at.LifecycleStateInService && !joined
 }
 
-// autoscaled are the flags of such an upgrade.
+// autoscaled returns the flags of an autoscaled blue-green upgrade.
 func autoscaled(flags ...string) []string {
 	return append([]string{"--strategy=autoscaled-blue-green"}, flags...)
 }
 
-// autoscaledToTheEnd drains all outdated nodes at once after the wait, at the pace of their budgets. The autoscaler brings up what their
-// pods need (GKE G70, G74, G75).
+// autoscaledToTheEnd drains all outdated nodes together after the wait. Only budgets limit the pace. The autoscaler adds the
+// nodes that the pods need (GKE G70, G74, G75).
 func autoscaledToTheEnd(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	s.autoscale()
@@ -136,7 +137,7 @@ func autoscaledToTheEnd(t *testing.T, shared *fixture.Fixture) {
 	s.checkEvictions()
 }
 
-// autoscaledWaits leaves for a wait of days, in which all that may be asked for is a pause and an end (GKE G71, G78).
+// autoscaledWaits exits because the wait lasts days. During the wait only pause and abort are possible (GKE G71, G78).
 func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	s.upgrade(6, autoscaled()...).says("it waits with the drain until ")
@@ -159,7 +160,7 @@ func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// autoscaledUnserved is refused where nothing shows an autoscaler (GKE G80).
+// autoscaledUnserved is refused because there is no sign of an autoscaler (GKE G80).
 func autoscaledUnserved(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	c := s.upgrade(2, autoscaled()...)

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// reading is how much later than a target is gone the plugin may know it: it reads load balancers every 5 s while a node waits.
+// reading is how late the plugin may notice that a target is gone: it reads load balancers every 5 s while a node waits.
 const reading = 7 * time.Second
 
 // TestBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
@@ -46,7 +46,8 @@ func TestBalancers(t *testing.T) {
 	}
 }
 
-// TestBalancersBesideSlowPods has pods that take longer to end than load balancers take to let go: following them costs nothing.
+// TestBalancersBesideSlowPods has pods that terminate more slowly than load balancers drain. Waiting for load balancers then
+// takes no extra time.
 func TestBalancersBesideSlowPods(t *testing.T) {
 	inSample(t)
 	t.Parallel()
@@ -79,12 +80,12 @@ func TestBalancersBesideSlowPods(t *testing.T) {
 // balancedGroup is a case whose nodes and pods are behind load balancers.
 type balancedGroup struct {
 	*testCase
-	// owners are the instances that targets belong to: their own, and those that pods are on at first.
+	// owners are the instances of the targets: a node's own instance, and for a pod the instance of its first node.
 	owners map[string]string
 }
 
-// newBalancedGroup begins a case with target groups of a deregistration delay: of the Auto Scaling group, of nodes, of the pods of web, and one of
-// another account.
+// newBalancedGroup begins a case with four target groups with the same deregistration delay: one of the Auto Scaling group, one
+// of nodes, one of the pods of web, and one of another account.
 func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration) *balancedGroup {
 	t.Helper()
 	add := func(name, account string, ip bool) string {
@@ -95,7 +96,7 @@ func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration
 		Name: "balanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
 		More: func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} },
 	})
-	for i, node := range s.nodes() { // addresses of its own, or those of pods that are gone would be given to others
+	for i, node := range s.nodes() { // one range per node, because addresses of deleted pods could be reused otherwise
 		s.change(node.Name, func(n *corev1.Node) {
 			n.Spec.PodCIDR = fmt.Sprintf("10.20.%d.0/24", i)
 			n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
@@ -119,7 +120,7 @@ func newBalancedGroup(t *testing.T, shared *fixture.Fixture, delay time.Duration
 	return &balancedGroup{testCase: s}
 }
 
-// noteOwners takes down which target belongs to which instance.
+// noteOwners records the instance of each target.
 func (s *balancedGroup) noteOwners() {
 	s.t.Helper()
 	s.owners = map[string]string{}
@@ -144,7 +145,7 @@ func (s *balancedGroup) nodeOf(instance string) string {
 	return ""
 }
 
-// terminations are when each instance of the group was asked to end.
+// terminations returns when the termination of each instance was requested.
 func (s *balancedGroup) terminations() map[string]time.Time {
 	at := map[string]time.Time{}
 	for _, r := range s.Cloud.Requests() {
@@ -155,8 +156,8 @@ func (s *balancedGroup) terminations() map[string]time.Time {
 	return at
 }
 
-// checkLetGo holds the stand-in's timeline to it: no instance was terminated while a target of it, or of a pod that was on it, drained or was
-// still registered by a binding. It tells when the last target of each instance began to drain.
+// checkLetGo checks the stand-in's timeline. No instance may be terminated while one of its targets, or a target of one of its
+// pods, still drains or is registered by a binding. It returns when the last target of each instance began to drain.
 func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
 	s.t.Helper()
 	last = map[string]time.Time{}
@@ -164,7 +165,7 @@ func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
 	for _, e := range s.Cloud.TargetEvents() {
 		owner := s.owners[e.ID]
 		if owner == "" || e.Group == "own" || e.Group == "theirs" {
-			continue // of new nodes, or of what Auto Scaling itself waits for
+			continue // a target of a new node, or one for which Auto Scaling itself waits
 		}
 		switch e.State {
 		case "healthy":
@@ -185,7 +186,7 @@ func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
 		s.t.Errorf("%d instances were terminated, %d pods of %d drained", len(terminated), pods, len(s.before.moves))
 	}
 	for key := range registered {
-		s.t.Errorf("target %s was never taken out", key)
+		s.t.Errorf("target %s was never deregistered", key)
 	}
 	return last
 }

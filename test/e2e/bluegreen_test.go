@@ -34,7 +34,7 @@ func TestBlueGreen(t *testing.T) {
 	}
 }
 
-// soak is the wait that is on record.
+// soak returns the recorded soak.
 func (s *testCase) soak() record.Soak {
 	s.t.Helper()
 	record, err := cluster.NewStore(s.Cluster.Client(), metav1.NamespaceSystem, s.group).LoadRecord(s.t.Context())
@@ -44,7 +44,7 @@ func (s *testCase) soak() record.Soak {
 	return record.Soak
 }
 
-// openColours begins a case with three nodes in two zones; each gets a new one beside it.
+// openColours begins a case with three nodes in two zones. The upgrade adds a new node for each of them.
 func openColours(t *testing.T, shared *fixture.Fixture, name string, extra ...fixture.Workload) *testCase {
 	t.Helper()
 	s := open(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, extra...)
@@ -52,7 +52,7 @@ func openColours(t *testing.T, shared *fixture.Fixture, name string, extra ...fi
 	return s
 }
 
-// inColours are the flags of a blue-green upgrade.
+// inColours returns the flags of a blue-green upgrade.
 func inColours(flags ...string) []string { return append([]string{"--strategy=blue-green"}, flags...) }
 
 func blueGreen(t *testing.T, shared *fixture.Fixture) {
@@ -69,7 +69,7 @@ func blueGreen(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// blueGreenBlocked deletes a pod past its budget when its node is deleted, and not before (GKE G44, G53).
+// blueGreenBlocked checks that a pod is deleted against its budget only when its node is deleted (GKE G44, G53).
 func blueGreenBlocked(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "wedged", stubborn())
 	s.mayBreak = true
@@ -82,12 +82,12 @@ func blueGreenBlocked(t *testing.T, shared *fixture.Fixture) {
 	s.checkReplaced()
 }
 
-// blueGreenLeaves leaves at a long soak. Until it is over the same command asks for nothing but the record, and complete ends
-// it (GKE G52).
+// blueGreenLeaves exits at a long soak. During the soak, a repeated command only reads the record, and complete ends the soak
+// (GKE G52).
 func blueGreenLeaves(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "leaves")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...).says("soaks until ", "kubectl nodeupgrade complete leaves")
-	noCloud := []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_MAX_ATTEMPTS=1"} // whoever asks it fails
+	noCloud := []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1", "AWS_MAX_ATTEMPTS=1"} // a command that calls the cloud fails
 	for _, args := range [][]string{s.args(inColours("--batch=3", "--soak=24h")...), {"nodeupgrade", "resume", s.group, "--yes"}} {
 		again := startIn(t, s.Fixture, noCloud, args...)
 		again.end(6)
@@ -98,8 +98,8 @@ func blueGreenLeaves(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// blueGreenPaused pauses in the soak, which keeps what is left of it, and ends the soak of an upgrade that another process
-// carries out (GKE G52, G54).
+// blueGreenPaused pauses in the soak, and the rest of the soak is kept. Then it completes the soak of an upgrade that another
+// process runs (GKE G52, G54).
 func blueGreenPaused(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "rests")
 	c := s.start(inColours("--batch=3", "--soak=24h", "--wait")...)
@@ -118,7 +118,7 @@ func blueGreenPaused(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// blueGreenBack takes the group back out of the soak: the outdated nodes take pods again, and the new ones go (GKE G56).
+// blueGreenBack rolls back during the soak: the outdated nodes accept pods again, and the new nodes are removed (GKE G56).
 func blueGreenBack(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "returns")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
@@ -126,7 +126,8 @@ func blueGreenBack(t *testing.T, shared *fixture.Fixture) {
 	s.checkUndone(true)
 }
 
-// blueGreenAborted leaves the nodes of both colours: before that is done it names what takes the new ones away (GKE G56).
+// blueGreenAborted aborts and keeps the nodes of both colours. The dry run names the command that removes the new nodes (GKE
+// G56).
 func blueGreenAborted(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "remains")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
@@ -134,8 +135,8 @@ func blueGreenAborted(t *testing.T, shared *fixture.Fixture) {
 	s.asked(0, "abort", "--yes").says("the group keeps 3 more nodes than before")
 }
 
-// blueGreenDraining pauses between two batches, refuses to complete what does not soak, continues after Ctrl-C with both colours
-// as they were, and goes back (GKE G54, G56).
+// blueGreenDraining pauses between two batches, refuses complete outside the soak, continues after Ctrl-C without a change of
+// both colours, and rolls back (GKE G54, G56).
 func blueGreenDraining(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "batches", stubborn())
 	c := s.start(inColours("--batch=1", "--soak=24h")...)

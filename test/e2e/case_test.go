@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// quick makes machines and nodes that come and go in little time.
+// quick returns options with machines and nodes that start and stop quickly.
 func quick() fixture.Options {
 	return fixture.Options{
 		Cloud: awscloud.Options{Boot: time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond},
@@ -27,7 +27,7 @@ func quick() fixture.Options {
 	}
 }
 
-// The zones of the fixtures; the last is kept for the case that takes its capacity away.
+// The zones of the fixtures. The last is only for the case that removes its capacity.
 const (
 	zoneA = "us-east-1a"
 	zoneB = "us-east-1b"
@@ -35,12 +35,12 @@ const (
 	zoneF = "us-east-1f"
 )
 
-// testCase is one group with its workloads, and what they were like before anything was done.
+// testCase is one group with its workloads, and their state before the upgrade.
 type testCase struct {
 	*fixture.Fixture
 	t     *testing.T
 	group string
-	// surge and unavailable are how far the group's size may go beyond and below what it was.
+	// surge and unavailable are how far the group's size may rise above and fall below its first size.
 	surge, unavailable int
 	// mayBreak says that budgets may be broken.
 	mayBreak bool
@@ -49,26 +49,26 @@ type testCase struct {
 	budgets *fixture.BudgetWatch
 }
 
-// snapshot is what there is at one moment.
+// snapshot is the state of the group and its workloads at one time.
 type snapshot struct {
 	group awscloud.GroupStatus
-	// marks are what people may have put on the nodes, by node UID.
+	// marks are the marks that users may have put on the nodes, by node UID.
 	marks map[types.UID]marks
-	// moves are the pods that have to leave an outdated node.
+	// moves are the pods that must leave an outdated node.
 	moves map[types.UID]string
-	// ready counts the pods of each workload, DaemonSets left out.
+	// ready is the number of ready pods of each workload, except DaemonSets.
 	ready map[string]int
 }
 
-// marks are the parts of a node that people and this tool write.
+// marks are the parts of a node that users and this tool write.
 type marks struct {
 	taints              []corev1.Taint
 	cordoned            bool
 	labels, annotations map[string]string
 }
 
-// marksOf leaves out what the control plane writes: the taints that it keeps in step with the node, and how long a
-// kubelet may cache Secrets, which changes with the number of nodes in the cluster (the TTL controller).
+// marksOf omits the parts that the control plane writes: the taints for the node's conditions, and how long a kubelet may cache
+// Secrets, which depends on the number of nodes in the cluster (the TTL controller).
 func marksOf(node *corev1.Node) marks {
 	controlled := func(taint corev1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") }
 	annotations := maps.Clone(node.Annotations)
@@ -85,7 +85,7 @@ func (m marks) equal(other marks) bool {
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
-// open begins a case around a group: its own namespace, and workloads that fill the group's nodes.
+// open begins a case for a group. The case has its own namespace, and workloads on the group's nodes.
 func open(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra ...fixture.Workload) *testCase {
 	t.Helper()
 	s := openEmpty(t, shared, group)
@@ -94,7 +94,7 @@ func open(t *testing.T, shared *fixture.Fixture, group fixture.Group, extra ...f
 	return s
 }
 
-// openEmpty begins a case without workloads; ready is still to be called.
+// openEmpty begins a case without workloads. The caller must call ready.
 func openEmpty(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
 	own, err := shared.In(t.Context(), group.Name)
@@ -137,7 +137,7 @@ func (s *testCase) explain() {
 	}
 }
 
-// awaitGroup waits until all nodes of a new group take pods, or the first of them would get all.
+// awaitGroup waits until all nodes of a new group accept pods. Otherwise the first node would get all pods.
 func awaitGroup(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
@@ -149,7 +149,8 @@ func awaitGroup(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// addWorkloads adds a Deployment and a StatefulSet under budgets and a DaemonSet, all on the group's nodes, and what else is wanted.
+// addWorkloads adds a Deployment and a StatefulSet with budgets and a DaemonSet, all on the group's nodes, and the extra
+// workloads.
 func (s *testCase) addWorkloads(extra ...fixture.Workload) {
 	s.t.Helper()
 	s.add(
@@ -167,8 +168,8 @@ func (s *testCase) add(workloads ...fixture.Workload) {
 	for _, w := range workloads {
 		w.Ready, w.Gone, w.NodeSelector = soon, soon, map[string]string{"pool": s.group}
 		if w.Kind == "StatefulSet" {
-			// A pod that is back under its name before the disruption controller looked again passes for the
-			// evicted one, and counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+			// If a StatefulSet's pod returns under its name before the disruption controller has synced, the controller takes it
+			// for the evicted pod. It then counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
 			w.Gone = 2 * time.Second
 		}
 		if err := s.Add(s.t.Context(), w); err != nil {
@@ -177,13 +178,13 @@ func (s *testCase) add(workloads ...fixture.Workload) {
 	}
 }
 
-// ready waits until everything runs, takes the snapshot of before and starts to watch the budgets.
+// ready waits until all workloads run, takes the first snapshot and starts to watch the budgets.
 func (s *testCase) ready() {
 	s.t.Helper()
 	s.settle()
 	s.before = s.takeSnapshot()
 	var err error
-	// Not the test's context: the watch is read when the test has ended.
+	// This is not the test's context, because the watch is read after the test has ended.
 	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(s.t.Context())); err != nil {
 		s.t.Fatal(err)
 	}
@@ -217,7 +218,7 @@ func (s *testCase) takeSnapshot() snapshot {
 	return p
 }
 
-// cloudGroup is the group as the cloud has it; its zero value without a cloud.
+// cloudGroup returns the group's state in the cloud. Without a cloud it returns the zero value.
 func (s *testCase) cloudGroup() awscloud.GroupStatus {
 	s.t.Helper()
 	group, err := s.Cloud.Group(s.group)
@@ -227,7 +228,7 @@ func (s *testCase) cloudGroup() awscloud.GroupStatus {
 	return group
 }
 
-// current tells by the instance's image or, without a cloud, by the node's label.
+// current reports whether a node is current. It compares the instance's image or, without a cloud, the node's label.
 func (s *testCase) current(node *corev1.Node, group awscloud.GroupStatus) bool {
 	for _, i := range group.Instances {
 		if i.Node == node.Name {
@@ -237,7 +238,7 @@ func (s *testCase) current(node *corev1.Node, group awscloud.GroupStatus) bool {
 	return node.Labels["image"] == "v2"
 }
 
-// nodes are the group's.
+// nodes returns the group's nodes.
 func (s *testCase) nodes() []corev1.Node {
 	s.t.Helper()
 	list, err := s.Cluster.Client().CoreV1().Nodes().List(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
@@ -256,10 +257,10 @@ func (s *testCase) pods() []corev1.Pod {
 	return list.Items
 }
 
-// beginsBlocked has upgrades begin that a budget will hold.
+// beginsBlocked skips the checks that would refuse an upgrade with a budget that blocks evictions.
 const beginsBlocked = "--skip-check=PDB001,PDB009"
 
-// args are an upgrade of the case's group with short times.
+// args returns the arguments of an upgrade of the case's group with short times.
 func (s *testCase) args(flags ...string) []string {
 	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m", beginsBlocked}, flags...)
 }
@@ -270,7 +271,7 @@ func (s *testCase) start(flags ...string) *command {
 	return start(s.t, s.Fixture, s.args(flags...)...)
 }
 
-// upgrade carries the upgrade out; it must end with the code.
+// upgrade runs the upgrade to its end and checks its exit code.
 func (s *testCase) upgrade(code int, flags ...string) *command {
 	s.t.Helper()
 	c := s.start(flags...)

@@ -13,14 +13,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// checkDone is what holds after every upgrade that reached its goal: all is current, and all else is as it was.
+// checkDone checks the state after a successful upgrade: all nodes are current, and nothing else has changed.
 func (s *testCase) checkDone() {
 	s.t.Helper()
 	s.checkReplaced()
 	s.checkEvictions()
 }
 
-// checkReplaced is checkDone where pods had to move more than once.
+// checkReplaced is checkDone for upgrades in which pods moved more than once.
 func (s *testCase) checkReplaced() {
 	s.t.Helper()
 	s.settle()
@@ -43,7 +43,7 @@ func (s *testCase) checkReplaced() {
 	s.checkBudgets()
 }
 
-// checkSize compares what the cloud keeps of the group.
+// checkSize compares the group's sizes and suspended processes in the cloud with those before.
 func (s *testCase) checkSize(after snapshot) {
 	s.t.Helper()
 	a, b := after.group, s.before.group
@@ -55,7 +55,7 @@ func (s *testCase) checkSize(after snapshot) {
 	}
 }
 
-// checkClean fails when anything of ours is on the node.
+// checkClean fails if the node has a mark of this tool.
 func (s *testCase) checkClean(node *corev1.Node) {
 	s.t.Helper()
 	if left := ours(node); len(left) > 0 {
@@ -63,7 +63,7 @@ func (s *testCase) checkClean(node *corev1.Node) {
 	}
 }
 
-// ours lists what this tool puts on nodes and is on this one.
+// ours lists the marks of this tool on the node.
 func ours(node *corev1.Node) []string {
 	var found []string
 	for _, provider := range []string{"aws", "manual"} {
@@ -87,8 +87,8 @@ func ours(node *corev1.Node) []string {
 	return found
 }
 
-// checkTimeline looks at every size the group has had: what we add is never more than the surge, and never more than
-// max-unavailable machines are missing.
+// checkTimeline checks every size that the group has had. At most surge nodes may be added, and at most max-unavailable machines
+// may be missing.
 func (s *testCase) checkTimeline() {
 	s.t.Helper()
 	sizes := s.Cloud.Timeline(s.group)
@@ -104,7 +104,7 @@ func (s *testCase) checkTimeline() {
 	}
 }
 
-// checkTerminations fails when an instance was terminated twice, or one that was current.
+// checkTerminations fails if an instance was terminated twice, or if a current instance was terminated.
 func (s *testCase) checkTerminations() {
 	s.t.Helper()
 	asked := s.terminated()
@@ -124,7 +124,7 @@ func (s *testCase) outdatedImage(i awscloud.InstanceStatus) bool {
 	return !s.current(&corev1.Node{}, awscloud.GroupStatus{Instances: []awscloud.InstanceStatus{{Image: i.Image}}})
 }
 
-// terminated counts, by instance, the requests to terminate it that had an effect: answered well, or not answered at all.
+// terminated returns how often each instance was terminated. It counts requests that succeeded or whose answer was lost.
 func (s *testCase) terminated() map[string]int {
 	counts := map[string]int{}
 	for _, r := range s.Cloud.Requests() {
@@ -135,7 +135,7 @@ func (s *testCase) terminated() map[string]int {
 	return counts
 }
 
-// checkEvictions wants each pod that had to move evicted exactly once, and no other.
+// checkEvictions checks that each pod that had to move was evicted exactly once, and that no other pod was.
 func (s *testCase) checkEvictions() {
 	s.t.Helper()
 	found, err := s.Evictions(s.t.Context())
@@ -155,7 +155,7 @@ func (s *testCase) checkEvictions() {
 	s.t.Logf("%d evictions accepted, %d of %d calls refused", len(found.Accepted), found.Refused, found.Calls)
 }
 
-// checkBudgets wants no moment at which a budget was broken, unless one may be.
+// checkBudgets checks that no budget was broken at any time, unless mayBreak is set.
 func (s *testCase) checkBudgets() {
 	s.t.Helper()
 	broken, seen := s.budgets.Broken()

@@ -24,14 +24,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestCommandLine is about what is typed and what is printed. But for the loop in the beginning nothing may be
-// written on its fixture, by whatever is typed.
+// TestCommandLine checks the command line and its output. Except for the loop at the beginning, no command may write to its
+// fixture.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	options := quick()
-	options.Cloud.EKS.Setup = time.Hour // as long as a group is busy
+	options.Cloud.EKS.Setup = time.Hour // for the whole test the group is busy
 	s := fixture.ForTest(t, options)
-	t.Run("no region", func(t *testing.T) { // before there are nodes, which would tell it
+	t.Run("no region", func(t *testing.T) { // before there are nodes, from which the region would be known
 		refusal{
 			args: []string{"workers", "--yes", "--provider=aws"}, env: []string{"AWS_REGION="}, code: 1,
 			says: []string{"no region", "set AWS_REGION"},
@@ -52,7 +52,7 @@ func TestCommandLine(t *testing.T) {
 	t.Run("refusal", func(t *testing.T) { checkAllRefusals(t, s) })
 }
 
-// scripts runs testscript's scripts one after the other.
+// scripts runs testscript's scripts one after another.
 func scripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
 	t.Helper()
 	p.Setup = func(env *testscript.Env) error {
@@ -70,7 +70,7 @@ func scripts(t *testing.T, s *fixture.Fixture, p testscript.Params) {
 	testscript.RunT(inTurn{t}, p)
 }
 
-// inTurn is a test whose sub-tests do not run at the same time.
+// inTurn is a test whose sub-tests run one after another.
 type inTurn struct{ *testing.T }
 
 func (inTurn) Parallel()     {}
@@ -100,7 +100,7 @@ func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// documentCommand is "document FILE KIND": the file must be one JSON document of the kind, as the kind's schema says.
+// documentCommand is "document FILE KIND": the file must be one JSON document of the kind and match the kind's schema.
 func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: document FILE KIND")
@@ -125,10 +125,10 @@ func addGroup(t *testing.T, s *fixture.Fixture, group fixture.Group) {
 	awaitGroup(t, s, group.Name)
 }
 
-// newestImage is of a Kubernetes that does not exist yet.
+// newestImage is an image with a Kubernetes version that does not exist yet.
 const newestImage = "ami-0ccccccccccccccc3"
 
-// addOddGroups adds a group for each reason there is not to upgrade one.
+// addOddGroups adds a group for each reason that prevents an upgrade.
 func addOddGroups(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	one := func(name string, more func(*awscloud.GroupSpec)) fixture.Group {
@@ -171,7 +171,7 @@ func protect(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// forget takes a group's nodes out of the cluster, as if it were another cluster's.
+// forget deletes a group's first node from the cluster, as if the group belonged to another cluster.
 func forget(t *testing.T, s *fixture.Fixture, group string) {
 	t.Helper()
 	status, err := s.Cloud.Group(group)
@@ -183,7 +183,7 @@ func forget(t *testing.T, s *fixture.Fixture, group string) {
 	}
 }
 
-// addManaged adds a node group that EKS could upgrade, and one for each reason there is not to.
+// addManaged adds a node group that EKS could upgrade, and one for each reason that prevents it.
 func addManaged(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	custom := s.Cloud.AddTemplate("custom", awscloud.TemplateVersion{Image: fixture.OldImage, InstanceType: "m7i.large"})
@@ -213,7 +213,7 @@ func addManaged(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// addWorkers adds the group that could be upgraded, its workloads, and a pod that no one would bring back elsewhere.
+// addWorkers adds the group that could be upgraded, its workloads, and a pod that no controller would create again.
 func addWorkers(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	addGroup(t, s, fixture.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
@@ -233,7 +233,7 @@ func addWorkers(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// writes are what the plugin has asked to change so far.
+// writes are the changes that the plugin has requested so far.
 type writes struct{ cluster, cloud []string }
 
 func writesOf(t *testing.T, s *fixture.Fixture) writes {
@@ -245,7 +245,7 @@ func writesOf(t *testing.T, s *fixture.Fixture) writes {
 	return writes{cluster: cluster, cloud: s.CloudMutations()}
 }
 
-// checkNone wants nothing to have been written since.
+// checkNone fails if a change was requested since w was read.
 func (w writes) checkNone(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	now := writesOf(t, s)
@@ -257,7 +257,7 @@ func (w writes) checkNone(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// checkReads wants every way to look to write nothing, in the cluster and in the cloud.
+// checkReads checks that no command that only reads changes the cluster or the cloud.
 func checkReads(t *testing.T, s *fixture.Fixture) {
 	formats := []string{"", "wide", "json", "yaml", "name", "markdown", "jsonpath={.kind}"}
 	var commands [][]string
@@ -276,13 +276,13 @@ func checkReads(t *testing.T, s *fixture.Fixture) {
 		}
 	}
 	before.checkNone(t, s)
-	// One pod of each budget and owner is asked about: web and db.
+	// One pod of each budget and owner is probed: web and db.
 	if got, want := len(probes(t, s))-probed, 2*len(formats); got != want {
 		t.Errorf("%d evictions were tried dryly, want %d", got, want)
 	}
 }
 
-// probes lists the evictions that were asked for as dry runs.
+// probes lists the evictions that were requested as dry runs.
 func probes(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	events, err := s.Cluster.AuditEvents(t.Context())
@@ -298,8 +298,8 @@ func probes(t *testing.T, s *fixture.Fixture) []string {
 	return found
 }
 
-// checkCloudRights takes a line of the published policy away: plans and check name it, and with the right to ask IAM
-// they leave nothing open (IAM001).
+// checkCloudRights removes a line from the published policy. Plans and check must name the missing action. Because they may ask
+// IAM, no action may stay unchecked (IAM001).
 func checkCloudRights(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
@@ -319,7 +319,7 @@ func checkCloudRights(t *testing.T, s *fixture.Fixture) {
 			t.Fatalf("%v ended with %d, %v: %s", args, code, err, &errOut)
 		}
 		if text := out.String(); !strings.Contains(text, "your cloud credentials may not "+missing) || strings.Contains(text, "does not say beforehand") {
-			t.Errorf("%v says\n%s\nwant it to name %s and to leave nothing open", args, text, missing)
+			t.Errorf("%v says\n%s\nwant it to name %s and no unchecked action", args, text, missing)
 		}
 	}
 }

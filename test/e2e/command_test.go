@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// commandLimit is how long anything may take that has to happen at some time: longer than the two minutes for which the
-// disruption controller holds a pod to be disrupted that is not, when it is late (see addService).
+// commandLimit is the time limit for any step of a test. It is longer than the two minutes for which the disruption controller
+// counts a pod as disrupted although it is not, if the controller is late (see addWorkloads).
 const commandLimit = 4 * time.Minute
 
 // event is one line of --progress=json.
@@ -26,9 +26,9 @@ type event struct {
 	Counts *report.Counts `json:"counts"`
 }
 
-// progress is a command's stderr as it is written: events, and lines that are none.
+// progress is the stderr of a running command: events, and other lines.
 type progress struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	rest   []byte
 	events []event
 	lines  []string
@@ -41,7 +41,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone {
-		return 0, io.ErrClosedPipe // upon which the pipe is closed
+		return 0, io.ErrClosedPipe // this closes the pipe
 	}
 	p.rest = append(p.rest, text...)
 	for {
@@ -61,7 +61,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	}
 }
 
-// find returns the first event from number from on that is wanted, and when there will be more.
+// find returns the first wanted event with at least the index from. Otherwise news is closed when there are more lines.
 func (p *progress) find(from int, wanted func(event) bool) (found event, next int, ok bool, news <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,16 +73,16 @@ func (p *progress) find(from int, wanted func(event) bool) (found event, next in
 	return event{}, len(p.events), false, p.news
 }
 
-// errors are the lines that a person would read: neither events nor warnings of libraries.
+// plain returns the lines that are no events.
 func (p *progress) plain() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.lines...)
 }
 
-// output is a command's stdout, which may be read while it is written.
+// output is a command's stdout. It may be read while the command runs.
 type output struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	text strings.Builder
 }
 
@@ -93,14 +93,14 @@ func (o *output) Write(text []byte) (int, error) {
 	return o.text.Write(text)
 }
 
-// String is what was written so far.
+// String returns the output so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// command is a kubectl under way.
+// command is a running kubectl.
 type command struct {
 	t       *testing.T
 	what    string
@@ -118,7 +118,7 @@ func start(t *testing.T, s *fixture.Fixture, args ...string) *command {
 	return startIn(t, s, nil, args...)
 }
 
-// startIn starts kubectl with so much added to its environment.
+// startIn starts kubectl with env added to its environment.
 func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *command {
 	t.Helper()
 	c := &command{t: t, what: "kubectl " + strings.Join(args, " "), log: &progress{news: make(chan struct{})}, ended: make(chan struct{})}
@@ -128,7 +128,7 @@ func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *co
 		c.code, c.err = c.process.Wait()
 	}()
 	t.Cleanup(func() {
-		<-c.ended // it is sure to come: the test's context ends first
+		<-c.ended // it always ends, because the test's context ends first
 		if t.Failed() {
 			t.Logf("%s ended with %d\n%s", c.what, c.code, c.transcript())
 		}
@@ -136,7 +136,7 @@ func startIn(t *testing.T, s *fixture.Fixture, env []string, args ...string) *co
 	return c
 }
 
-// until waits for the next event that is wanted; the command must not end before it.
+// until waits for the next wanted event. The test fails if the command exits before it.
 func (c *command) until(what string, wanted func(event) bool) event {
 	c.t.Helper()
 	limit := time.NewTimer(commandLimit)
@@ -159,7 +159,7 @@ func (c *command) until(what string, wanted func(event) bool) event {
 	}
 }
 
-// interrupt sends what Ctrl-C does.
+// interrupt sends the signal of Ctrl-C.
 func (c *command) interrupt() {
 	c.t.Helper()
 	if err := c.process.Interrupt(); err != nil {
@@ -167,7 +167,7 @@ func (c *command) interrupt() {
 	}
 }
 
-// hangUp sends what a terminal sends that closes.
+// hangUp sends the signal of a closing terminal.
 func (c *command) hangUp() {
 	c.t.Helper()
 	if err := c.process.HangUp(); err != nil {
@@ -175,20 +175,20 @@ func (c *command) hangUp() {
 	}
 }
 
-// leave reads no more of what the command writes to stderr.
+// leave stops reading the command's stderr.
 func (c *command) leave() {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
 	c.log.gone = true
 }
 
-// end waits for the end and fails the test unless the exit code is the one wanted.
+// end waits until the command exits and fails the test unless the exit code is code.
 func (c *command) end(code int) {
 	c.t.Helper()
 	c.endWithin(commandLimit, code)
 }
 
-// endWithin is [command.end] of a command that may take so long.
+// endWithin is [command.end] with another time limit.
 func (c *command) endWithin(limit time.Duration, code int) {
 	c.t.Helper()
 	select {
@@ -201,7 +201,7 @@ func (c *command) endWithin(limit time.Duration, code int) {
 	}
 }
 
-// errorLine is the one line that starts with "error: "; the test fails when there is not exactly one.
+// errorLine returns the line that starts with "error: ". The test fails unless there is exactly one.
 func (c *command) errorLine() string {
 	c.t.Helper()
 	found := errorLines(c.log.plain())
@@ -221,7 +221,7 @@ func errorLines(lines []string) []string {
 	return found
 }
 
-// transcript is what the command has written: to stderr, and then to stdout.
+// transcript returns what the command has written: first to stderr, then to stdout.
 func (c *command) transcript() string {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -248,12 +248,12 @@ func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 	return result
 }
 
-// phase wants the event that a phase has begun.
+// phase returns a condition for the event that a phase has begun.
 func phase(name string) func(event) bool {
 	return func(e event) bool { return e.Type == report.PhaseEvent && e.State == report.Word(name) }
 }
 
-// nodeState wants the event that any node has reached a state.
+// nodeState returns a condition for the event that any node has reached a state.
 func nodeState(state string) func(event) bool {
 	return func(e event) bool { return e.Type == report.NodeEvent && e.State == report.Word(state) }
 }

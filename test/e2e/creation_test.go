@@ -7,8 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// createsRefused sees --dry-run=server find what would keep new pods from being created: a level of PodSecurity that was enforced since,
-// and a quota below what is used. A quota that is used up keeps no pod from being created later. No pod is created.
+// createsRefused checks that --dry-run=server finds what would prevent new pods: a PodSecurity level that was enforced after the
+// pods were created, and a quota below the present use. A quota that is exactly used up prevents no later pod. No pod is created.
 func createsRefused(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "refused"})
 	s.addNode("refused-old", "v1")
@@ -36,7 +36,8 @@ func createsRefused(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// checkProbe waits until the plan with --dry-run=server says all of it and ends so: admission learns of changes a moment later.
+// checkProbe waits until the plan with --dry-run=server has the exit code and contains the texts. Admission notices changes a
+// moment later.
 func (s *testCase) checkProbe(code int, says ...string) {
 	s.t.Helper()
 	var plan fixture.Result

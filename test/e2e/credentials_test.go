@@ -24,7 +24,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// TestCredentialsEnd runs the cases in which the credentials of an upgrade end before it does.
+// TestCredentialsEnd runs the cases in which credentials expire or are revoked during an upgrade.
 func TestCredentialsEnd(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -55,10 +55,10 @@ func TestCredentialsEnd(t *testing.T) {
 	}
 }
 
-// loginAddress is the variable that makes this test binary a credential plugin, which asks for credentials there.
+// loginAddress is the variable that makes this test binary a credential plugin. Its value is the address of the login.
 const loginAddress = "NODEUPGRADE_TEST_LOGIN"
 
-// logIn is the credential plugin, of client-go and of the AWS SDKs alike: it says what the login answers.
+// logIn is the credential plugin for client-go and for the AWS SDKs. It prints the answer of the login.
 func logIn(address string, out, errOut io.Writer) (code int) {
 	response, err := http.Get(address)
 	if err != nil {
@@ -75,25 +75,25 @@ func logIn(address string, out, errOut io.Writer) (code int) {
 	return code
 }
 
-// login hands out tokens that are good for a time.
+// login issues tokens that are valid for a time.
 type login struct {
 	*httptest.Server
 	lasts time.Duration
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	good    map[string]time.Time
 	issued  int
 	refused int
 	closed  bool
 }
 
-// The paths of a login, by who asks.
+// The paths of a login, one for each kind of credentials.
 const (
 	forKubernetes = "/kubernetes"
 	forAWS        = "/aws"
 )
 
-// openLogin starts a login whose tokens last for so long, in whole seconds as an ExecCredential tells it.
+// openLogin starts a login whose tokens are valid for lasts, in whole seconds as in an ExecCredential.
 func openLogin(t *testing.T, lasts time.Duration) *login {
 	t.Helper()
 	l := &login{lasts: lasts, good: map[string]time.Time{}}
@@ -118,7 +118,7 @@ func (l *login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Status:   &clientauth.ExecCredentialStatus{Token: token, ExpirationTimestamp: &metav1.Time{Time: until}},
 		}
 	}
-	_ = json.NewEncoder(w).Encode(answer) // a client that has gone away needs no answer
+	_ = json.NewEncoder(w).Encode(answer) // a client that has disconnected needs no answer
 }
 
 func (l *login) issue() (token string, until time.Time, ok bool) {
@@ -133,7 +133,7 @@ func (l *login) issue() (token string, until time.Time, ok bool) {
 	return token, until, true
 }
 
-// admits reports whether the token is good still.
+// admits reports whether the token is still valid.
 func (l *login) admits(token string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,21 +144,21 @@ func (l *login) admits(token string) bool {
 	return ok
 }
 
-// revoke ends all tokens before their time.
+// revoke makes all tokens invalid before they expire.
 func (l *login) revoke() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.good)
 }
 
-// setClosed has no one log in, or has all do so again.
+// setClosed closes the login for everybody, or opens it again.
 func (l *login) setClosed(closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = closed
 }
 
-// checkUsed wants so many tokens to have been needed, and tokens refused only where they may be.
+// checkUsed checks that at least so many tokens were issued, and logs how many requests were refused.
 func (l *login) checkUsed(t *testing.T, tokens int) {
 	t.Helper()
 	l.mu.Lock()
@@ -169,7 +169,8 @@ func (l *login) checkUsed(t *testing.T, tokens int) {
 	}
 }
 
-// admit has a front before the cluster take the login's tokens, and leads a command there with a plugin that asks for them.
+// admit makes the front before the cluster accept only the login's tokens. It returns the environment of a command that uses the
+// front and gets its tokens from a plugin.
 func (l *login) admit(t *testing.T, front *hostile.Front) (env []string) {
 	t.Helper()
 	front.Admit(l.admits)
@@ -190,7 +191,7 @@ func (l *login) admit(t *testing.T, front *hostile.Front) (env []string) {
 	return []string{"KUBECONFIG=" + path}
 }
 
-// self is this test binary.
+// self returns the path of this test binary.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -200,7 +201,7 @@ func self(t *testing.T) string {
 	return path
 }
 
-// startLoggedIn starts the upgrade with the login's tokens for the API server, whose watches are cut now and then.
+// startLoggedIn starts the upgrade with the login's tokens for the API server, and behind a front that cuts watches every 4 s.
 func (s *testCase) startLoggedIn(l *login) (*command, *hostile.Front) {
 	s.t.Helper()
 	f := s.fronts()
@@ -208,7 +209,7 @@ func (s *testCase) startLoggedIn(l *login) (*command, *hostile.Front) {
 	return startIn(s.t, s.Fixture, l.admit(s.t, f.cluster), s.args()...), f.cluster
 }
 
-// tokensExpire has an upgrade need one token after the other.
+// tokensExpire runs an upgrade that needs several tokens, one after another.
 func tokensExpire(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "short-tokens", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, 4*time.Second)
@@ -221,7 +222,7 @@ func tokensExpire(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// tokensRevoked ends every token in the middle, right after several of the record's writes.
+// tokensRevoked revokes all tokens several times during an upgrade, each time right after a write of the record.
 func tokensRevoked(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "revoked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, time.Hour)
@@ -232,10 +233,11 @@ func tokensRevoked(t *testing.T, shared *fixture.Fixture) {
 	l.checkRevoked(t)
 }
 
-// revocations is how often tokens are revoked in an upgrade.
+// revocations is how often tokens are revoked during an upgrade.
 const revocations = 5
 
-// revokedBy has tokens revoked right after every other write of the record, and leads a command through the front.
+// revokedBy revokes the tokens right after every second write of the record, and returns the environment of a command that uses
+// the front.
 func revokedBy(front *hostile.Front, l *login) (env []string) {
 	front.Number(rec)
 	for n := range revocations {
@@ -244,7 +246,7 @@ func revokedBy(front *hostile.Front, l *login) (env []string) {
 	return front.Env()
 }
 
-// checkRevoked wants each revocation met with.
+// checkRevoked checks that each revocation affected at least one request.
 func (l *login) checkRevoked(t *testing.T) {
 	t.Helper()
 	l.checkUsed(t, 1+revocations)
@@ -255,8 +257,8 @@ func (l *login) checkRevoked(t *testing.T) {
 	}
 }
 
-// loginFails has no one log in until the command says so, while a drain is blocked: it says so at the latest of the renewal of its
-// lease, when it has nothing else to ask for.
+// loginFails closes the login while a drain is blocked, until the command reports it. The command notices at the latest when it
+// renews its lease, because it has no other requests then.
 func loginFails(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, stubborn())
 	l := openLogin(t, 5*time.Second) // long enough for the first requests on a busy machine
@@ -270,7 +272,7 @@ func loginFails(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// sessions are the environment of a command whose AWS credentials come from the login, by way of a front that refuses ended ones.
+// sessions returns the environment of a command whose AWS credentials come from the login. Its front refuses expired sessions.
 func (s *testCase) sessions(l *login) []string {
 	s.t.Helper()
 	path := filepath.Join(s.t.TempDir(), "config")
@@ -281,7 +283,7 @@ func (s *testCase) sessions(l *login) []string {
 	return append(s.refusing(l.admits).Env(), "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_CONFIG_FILE="+path)
 }
 
-// refusing is a front before the cloud for which all sessions have ended but those that are admitted.
+// refusing returns a front before the cloud that refuses all sessions except those that are admitted.
 func (s *testCase) refusing(admits func(token string) bool) *hostile.Front {
 	s.t.Helper()
 	front, err := hostile.AWS(s.t.Context(), s.Cloud.URL(), hostile.Plan{Harms: []hostile.Harm{{
@@ -293,7 +295,7 @@ func (s *testCase) refusing(admits func(token string) bool) *hostile.Front {
 	return front
 }
 
-// sessionsExpire has an upgrade need one session after the other.
+// sessionsExpire runs an upgrade that needs several sessions, one after another.
 func sessionsExpire(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "sessions", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, 4*time.Second)
@@ -302,7 +304,7 @@ func sessionsExpire(t *testing.T, shared *fixture.Fixture) {
 	l.checkUsed(t, 3)
 }
 
-// sessionsRevoked ends every session before its time, right after several of the record's writes.
+// sessionsRevoked revokes all sessions several times during an upgrade, each time right after a write of the record.
 func sessionsRevoked(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "disowned", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, time.Hour)
@@ -312,7 +314,8 @@ func sessionsRevoked(t *testing.T, shared *fixture.Fixture) {
 	l.checkRevoked(t)
 }
 
-// sessionEnds has credentials that nothing renews end in the middle. The upgrade stops, and the same command continues with others.
+// sessionEnds runs an upgrade with credentials that cannot be renewed and become invalid. The upgrade stops, and the same command
+// continues with new credentials.
 func sessionEnds(t *testing.T, shared *fixture.Fixture, name string, when func(event) bool) {
 	t.Helper()
 	s := open(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})

@@ -22,15 +22,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// cronJob is the name of everything that docs/cronjob.md shows.
+// cronJob is the name of all objects in docs/cronjob.md.
 const cronJob = "nodeupgrade"
 
-// blueGreenScheduled carries a blue-green upgrade out by Jobs of the CronJob that docs/cronjob.md shows, with its service account and
-// roles. A Job that leaves at the soak has not failed, one that cannot do what it is to do has.
+// blueGreenScheduled runs a blue-green upgrade in Jobs of the CronJob in docs/cronjob.md, with its service account and roles. A
+// Job that exits at the soak succeeds. A Job that cannot do its work fails.
 func blueGreenScheduled(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "scheduled")
 	s.addSystemNode("scheduled-system")
-	s.applyCronJob(s.group + " --parallel-groups") // other cases upgrade groups, too
+	s.applyCronJob(s.group + " --parallel-groups") // because other cases upgrade groups too
 	for _, name := range []string{"scheduled-first", "scheduled-again"} {
 		s.runJob(name, batchv1.JobComplete, "soaks until ")
 	}
@@ -44,7 +44,7 @@ func blueGreenScheduled(t *testing.T, shared *fixture.Fixture) {
 	s.runJob("scheduled-wrong", batchv1.JobFailed, "no-such-group")
 }
 
-// addSystemNode adds a node whose pods nothing looks after but runJob.
+// addSystemNode adds a node without a kubelet. runJob runs its pods.
 func (s *testCase) addSystemNode(name string) {
 	s.t.Helper()
 	spec := controlplane.NodeSpec{Name: name, Labels: map[string]string{"example.com/pool": "system", controlplane.AnnotationKubelet: "stopped"}}
@@ -53,7 +53,7 @@ func (s *testCase) addSystemNode(name string) {
 	}
 }
 
-// applyCronJob applies what the page shows, for the group. By itself the CronJob creates no Job.
+// applyCronJob applies the manifests of the page for the group. The CronJob itself creates no Job.
 func (s *testCase) applyCronJob(group string) {
 	s.t.Helper()
 	page, err := os.ReadFile("../../docs/cronjob.md")
@@ -72,7 +72,7 @@ func (s *testCase) applyCronJob(group string) {
 	}
 }
 
-// kubectl runs kubectl, which has to succeed.
+// kubectl runs kubectl and fails the test if kubectl fails.
 func (s *testCase) kubectl(args ...string) {
 	s.t.Helper()
 	result, err := s.Kubectl(s.t.Context(), args...)
@@ -81,8 +81,8 @@ func (s *testCase) kubectl(args ...string) {
 	}
 }
 
-// runJob has the CronJob create a Job, runs its pod's container in the place of a kubelet, and waits for the Job's end, which has to be
-// the one wanted.
+// runJob creates a Job from the CronJob, runs its pod's container in place of a kubelet, and waits until the Job has the wanted
+// condition.
 func (s *testCase) runJob(name string, wanted batchv1.JobConditionType, says string) {
 	s.t.Helper()
 	s.beat("scheduled-system")
@@ -121,7 +121,7 @@ func hasCondition(job *batchv1.Job, wanted batchv1.JobConditionType) bool {
 	return false
 }
 
-// beat is what a kubelet says of its node from time to time.
+// beat updates the node's Ready condition, as a kubelet does regularly.
 func (s *testCase) beat(node string) {
 	s.t.Helper()
 	now := metav1.Now()
@@ -138,7 +138,7 @@ func (s *testCase) beat(node string) {
 	})
 }
 
-// runContainer runs the container's command with a token of the service account, and returns its exit code and what it said.
+// runContainer runs the container's command with a token of the service account, and returns its exit code and its output.
 func (s *testCase) runContainer(c *corev1.Container, account string) (code int, said string) {
 	s.t.Helper()
 	var out bytes.Buffer
@@ -153,7 +153,7 @@ func (s *testCase) runContainer(c *corev1.Container, account string) (code int, 
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// kubeconfigOf is a kubeconfig with a token of the service account.
+// kubeconfigOf returns a kubeconfig with a token of the service account.
 func (s *testCase) kubeconfigOf(account string) string {
 	s.t.Helper()
 	token, err := s.Cluster.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -173,7 +173,7 @@ func (s *testCase) kubeconfigOf(account string) string {
 	return path
 }
 
-// endPod says that the pod's container has ended.
+// endPod sets the pod's status to the end of its container.
 func (s *testCase) endPod(pod *corev1.Pod, code int) {
 	s.t.Helper()
 	phase := corev1.PodSucceeded

@@ -14,14 +14,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// deniedWithin is how long a command may take to end after an action was denied for good.
+// deniedWithin is the time in which a command must exit after an action was denied permanently.
 const deniedWithin = 2 * time.Minute
 
-// allDenials is the variable with which TestDenials denies every action at every moment, instead of a few.
+// allDenials is the variable that makes TestDenials deny every action at every use, instead of a sample.
 const allDenials = "NODEUPGRADE_TEST_DENIALS"
 
-// TestDenials denies one AWS action for good, at one moment at which it is used: the command ends soon and names the action, and the same
-// command reaches its end once the action is allowed.
+// TestDenials denies one AWS action permanently, from one of its uses on. The command must exit soon and name the action. The
+// same command must succeed once the action is allowed.
 func TestDenials(t *testing.T) {
 	t.Parallel()
 	options := quick()
@@ -39,7 +39,7 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// denial is an action that is denied to a command once it has been used so often.
+// denial is an action that is denied to a command after a number of uses.
 type denial struct {
 	command, action string
 	after           int
@@ -47,7 +47,7 @@ type denial struct {
 
 func (d denial) String() string { return fmt.Sprintf("%s, %s after %d", d.command, d.action, d.after) }
 
-// sampledDenials are a few of them: the first of each kind of command.
+// sampledDenials returns a sample of the denials: the first of each kind of command.
 func sampledDenials() []denial {
 	return []denial{
 		{"upgrade", "autoscaling:ResumeProcesses", 0},
@@ -58,10 +58,10 @@ func sampledDenials() []denial {
 	}
 }
 
-// mostMoments is how many moments of an action are tried that is used more often, as reading the group is.
+// mostMoments is the maximum number of uses that are tried per action. Reading the group, for example, is used more often.
 const mostMoments = 8
 
-// countDenials carries each command out undisturbed, and lists the moments at which it uses each action.
+// countDenials runs each command without a denial, and lists the uses of each action.
 func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
 	t.Helper()
 	var all []denial
@@ -81,7 +81,7 @@ func countDenials(t *testing.T, shared *fixture.Fixture) []denial {
 // keys numbers the access keys.
 var keys atomic.Int64
 
-// deniedCommands start each command with an access key, in a case that is ready for it.
+// deniedCommands returns functions that start each command with an access key, in a case that is ready for it.
 func deniedCommands() map[string]func(s *testCase, key string) *command {
 	return map[string]func(*testCase, string) *command{
 		"upgrade": func(s *testCase, key string) *command { return s.startWith(key, s.args()...) },
@@ -103,7 +103,7 @@ func (s *testCase) startWith(key string, args ...string) *command {
 	return startIn(s.t, s.Fixture, []string{"AWS_ACCESS_KEY_ID=" + key}, args...)
 }
 
-// openDenied begins the case of a command and makes an access key for it, which may do what our policies say.
+// openDenied begins the case of a command and makes an access key for it. The key may do what the published policies allow.
 func openDenied(t *testing.T, shared *fixture.Fixture, command string) (s *testCase, key string) {
 	t.Helper()
 	n := keys.Add(1)
@@ -130,8 +130,9 @@ func openDenied(t *testing.T, shared *fixture.Fixture, command string) (s *testC
 	}
 }
 
-// readOfOthers are the actions that a command only uses to tell its group from the others of the cluster: an Auto Scaling group
-// is upgraded whether EKS's groups can be read or not, and the other way round. Of images and of SSM's parameters only the first reading is of its own.
+// readOfOthers lists the actions that a command uses only to distinguish its group from the cluster's other groups. An Auto
+// Scaling group is upgraded even if EKS's groups cannot be read, and the other way round. Of images and SSM parameters, only the
+// first read is for the own group.
 func readOfOthers() map[string][]string {
 	ofEKS := []string{"ec2:DescribeInstances", "eks:DescribeNodegroup", "ssm:GetParameters"}
 	return map[string][]string{
@@ -155,7 +156,7 @@ func (d denial) run(t *testing.T, shared *fixture.Fixture) {
 	refused := s.Cloud.Allow(key)
 	switch text := c.transcript(); {
 	case refused == 0 && c.code == 0:
-		t.Skipf("%s was used less often than before", d.action) // reading the group depends on the machine
+		t.Skipf("%s was used less often than before", d.action) // how often the group is read depends on the machine's speed
 	case refused == 0:
 		t.Errorf("it ended with %d though nothing was denied\n%s", c.code, text)
 	case c.code == 0 && slices.Contains(readOfOthers()[d.command], d.action):
@@ -164,7 +165,7 @@ func (d denial) run(t *testing.T, shared *fixture.Fixture) {
 		t.Errorf("it ended with %d and does not name %s\n%s", c.code, d.action, text)
 	}
 	if c.code == 0 && d.command != "upgrade" {
-		return // it did without
+		return // it succeeded without the action
 	}
 	again := start(s, key)
 	again.end(0)

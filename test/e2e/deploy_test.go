@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestDeployedManifests applies the files of deploy. The API server must accept them, and the account must have every right that the
-// Job's command needs. The Job is suspended: the command runs here, with a token of the account.
+// TestDeployedManifests applies the files of deploy. The API server must accept them, and the account must have every right that
+// the Job's command needs. The Job is suspended, so the test runs the command itself, with a token of the account.
 func TestDeployedManifests(t *testing.T) {
 	t.Parallel()
 	s := openEmpty(t, common.forTest(t), fixture.Group{Name: "deployed", Zones: []string{zoneA}, Counts: []int{1}})
@@ -48,13 +48,13 @@ func TestDeployedManifests(t *testing.T) {
 	if code != 0 || !strings.Contains(said, "1 of 1 node is outdated") || strings.Contains(said, "may not") {
 		t.Errorf("%q as %s exits with %d: %s", command.Args, pod.ServiceAccountName, code, said)
 	}
-	command.Args = []string{"check", s.group} // it names each right that an upgrade needs and the account lacks
+	command.Args = []string{"check", s.group} // check names each right that an upgrade needs and the account lacks
 	if code, said := s.runContainer(command, pod.ServiceAccountName); code != 0 || !strings.Contains(said, "1 of 1 node is outdated") || strings.Contains(said, "RBAC001") {
 		t.Errorf("%q as %s exits with %d: %s", command.Args, pod.ServiceAccountName, code, said)
 	}
 }
 
-// suspend writes a copy of a manifest of deploy with the case's name, which starts no pod, and returns its path.
+// suspend writes a copy of a manifest of deploy and returns its path. The copy has the case's name and starts no pod.
 func (s *testCase) suspend(file string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../deploy", file))

@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// document decodes what a command prints as JSON. The fixture has compared it with its schema.
+// document decodes a document that a command prints as JSON. The fixture has checked it against its schema.
 func document[T any](t *testing.T, s *fixture.Fixture, code int, args ...string) (found T) {
 	t.Helper()
 	result := run(t, s, append(args, "-o", "json")...)

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestUnreliableCloud runs the cases in which the cloud is late, busy or loses its answers. Faults hit
-// whichever group asks next, so one case follows the other.
+// TestUnreliableCloud runs the cases in which the cloud is slow, throttles or loses its answers. A fault affects the next request
+// of any group, so the cases run one after another.
 func TestUnreliableCloud(t *testing.T) {
 	t.Parallel()
 	options := quick()
@@ -23,7 +23,7 @@ func TestUnreliableCloud(t *testing.T) {
 	t.Run("it does not let us stop", func(t *testing.T) { inSample(t); cannotStop(t, shared) })
 }
 
-// openLate is open with a cloud that takes its time to tell of the group.
+// openLate is open with a cloud that shows new groups late.
 func openLate(t *testing.T, shared *fixture.Fixture, group fixture.Group) *testCase {
 	t.Helper()
 	s := open(t, shared, group)
@@ -38,7 +38,7 @@ func (s *testCase) awaitListed() {
 	})
 }
 
-// lateAndBusy has two nodes out at a time.
+// lateAndBusy replaces two nodes at a time.
 func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
 	s := openLate(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
 	s.unavailable = 2
@@ -57,7 +57,7 @@ func lateAndBusy(t *testing.T, shared *fixture.Fixture) {
 	s.checkFaults("ScalingActivityInProgress", 2)
 }
 
-// lostAnswers has a launch and a termination carried out without the plugin being told.
+// lostAnswers loses the answers to a launch and a termination that were carried out.
 func lostAnswers(t *testing.T, shared *fixture.Fixture) {
 	s := openLate(t, shared, fixture.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 	s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
@@ -77,7 +77,7 @@ func lostAnswers(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// checkFaults wants exactly so many answers with the code, or the faults have not come up.
+// checkFaults checks that exactly so many answers had the code. Otherwise the faults were not used.
 func (s *testCase) checkFaults(code string, want int) {
 	s.t.Helper()
 	got := 0
@@ -91,7 +91,8 @@ func (s *testCase) checkFaults(code string, want int) {
 	}
 }
 
-// unreadStatus has status show what the cluster knows of an upgrade while the cloud takes no credentials, and say why it is no more.
+// unreadStatus checks status while the cloud rejects the credentials. It must show what the cluster knows of an upgrade, and why
+// it does not show more.
 func unreadStatus(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.add(wedge(1))
@@ -120,10 +121,10 @@ func unreadStatus(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// cannotStop has an upgrade interrupted that cannot bring the group to rest, then another that is interrupted twice.
+// cannotStop interrupts an upgrade that cannot restore the group, and then another one twice.
 func cannotStop(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
-	s.add(wedge(2)) // and nothing else, for an eviction that the second interrupt cuts off costs its budget two minutes
+	s.add(wedge(2)) // no other workloads: if the second interrupt cuts off an eviction, the pod's budget is blocked for two minutes
 	s.ready()
 	s.awaitListed()
 	s.Cloud.Fault(awscloud.Fault{Operation: "ResumeProcesses", Times: -1, Code: "Throttling"})
@@ -152,12 +153,13 @@ func cannotStop(t *testing.T, shared *fixture.Fixture) {
 
 	s.Cloud.ClearFaults()
 	s.unblock("stubborn")
-	// What was interrupted twice has left its lease behind, which is believed for a minute.
+	// The command that was interrupted twice has left its lease, which is valid for a minute.
 	s.upgrade(0, "--takeover")
 	s.checkDone()
 }
 
-// zoneless has an endpoint that knows no LaunchInstances, and after that no permission for it: the group is made larger as a whole.
+// zoneless uses an endpoint that does not know LaunchInstances, and then one that denies it. The upgrade raises the size of the
+// whole group instead.
 func zoneless(t *testing.T, shared *fixture.Fixture) {
 	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
 		s := openLate(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})

@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestPlantedFaults holds check to ten clusters with a fault each, testdata/faulty/RULE.yaml: it finds the fault, the upgrade stops
-// where it blocks, and when the printed commands have been run check finds it no more and the upgrade ends. The tool has the rights of
-// docs/permissions, and no others.
+// TestPlantedFaults runs check on ten clusters with a fault each, testdata/faulty/RULE.yaml. check must find the fault, and the
+// upgrade must stop if the fault blocks it. After the printed commands have been run, check must no longer find it, and the
+// upgrade must succeed. The tool has only the rights of docs/permissions.
 func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -58,7 +58,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// apply creates what a file of manifests describes, on the nodes of the case's group.
+// apply creates the objects of a manifest file, on the nodes of the case's group.
 func (s *testCase) apply(file string) {
 	s.t.Helper()
 	text, err := os.ReadFile(file)
@@ -74,7 +74,7 @@ func (s *testCase) apply(file string) {
 	}
 }
 
-// allowOperator gives a user the published roles, and returns its kubeconfig.
+// allowOperator gives the published roles to a user, and returns the user's kubeconfig.
 func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 	t.Helper()
 	kubeconfig, err := s.Cluster.KubeconfigFor("operator")
@@ -95,7 +95,7 @@ func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 	return kubeconfig
 }
 
-// checked is a case in which the tool runs as the user of a kubeconfig.
+// checked is a case in which the tool runs with a user's kubeconfig.
 type checked struct {
 	*testCase
 	kubeconfig string
@@ -112,7 +112,7 @@ func (s *checked) run(args ...string) fixture.Result {
 	return fixture.Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}
 }
 
-// check is what check finds by the rule.
+// check returns what check finds by the rule.
 func (s *checked) check(rule string) []preflight.Finding {
 	s.t.Helper()
 	result := s.run("check", s.group, "-o", "json")
@@ -129,7 +129,7 @@ func (s *checked) check(rule string) []preflight.Finding {
 	return slices.DeleteFunc(r.Findings, func(f preflight.Finding) bool { return f.Rule != rule })
 }
 
-// mend runs the commands that check prints, as they are printed, as an administrator.
+// mend runs the commands that check prints, unchanged, as an administrator.
 func (s *checked) mend() {
 	s.t.Helper()
 	result := s.run("check", s.group, "-o", "patch", "--fail-on=never")

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// zoneByZone replaces one node at a time by GKE's numbers, and all nodes of a zone before those of the next (GKE G10, G14).
+// zoneByZone replaces one node at a time as GKE does, and all nodes of a zone before those of the next (GKE G10, G14).
 func zoneByZone(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "zonal", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}})
 	s.surge, s.unavailable = 1, 0
@@ -31,8 +31,8 @@ func zoneByZone(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// shortLived waits for outdated nodes to end by themselves: nothing is fenced, drained or removed, and resume ends the upgrade
-// once they are replaced (GKE G90).
+// shortLived waits until outdated nodes end by themselves: no node is fenced, drained or removed. Once they are replaced, resume
+// ends the upgrade (GKE G90).
 func shortLived(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	c := start(t, s.Fixture, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")

@@ -13,10 +13,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// storms is how many ways in which requests fail are tried.
+// storms is the number of different seeds for failing requests.
 const storms = 3
 
-// TestHostileServers runs the cases in which the API server and the cloud do not answer as they should.
+// TestHostileServers runs the cases in which the API server and the cloud answer incorrectly or not at all.
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -36,7 +36,7 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// fronts stand before both APIs.
+// fronts are the proxies in front of both APIs.
 type fronts struct{ cluster, cloud *hostile.Front }
 
 func (s *testCase) fronts() fronts {
@@ -52,17 +52,17 @@ func (s *testCase) fronts() fronts {
 	return fronts{cluster, cloud}
 }
 
-// startThrough starts the upgrade behind the fronts.
+// startThrough starts the upgrade with the fronts in place of the APIs.
 func (s *testCase) startThrough(f fronts, flags ...string) *command {
 	s.t.Helper()
 	return startIn(s.t, s.Fixture, append(f.cluster.Env(), f.cloud.Env()...), s.args(flags...)...)
 }
 
-// record accepts the writes of an upgrade's record, of which the first is the moment from which it is under way.
+// rec reports whether a request is about an upgrade's record. The first write of the record marks the start of the upgrade.
 func rec(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") }
 
-// threeInTen has three of ten requests to either API fail, each in one of all the ways that pass, from the moment on at
-// which the upgrade is under way: a command that cannot begin ends with an error, as kubectl does.
+// threeInTen makes three of ten requests to either API fail, in all temporary ways. It begins when the upgrade has started: a
+// command that cannot start fails at once, as kubectl does.
 func threeInTen(seed uint64) func(*testing.T, *fixture.Fixture) {
 	return func(t *testing.T, shared *fixture.Fixture) {
 		s := open(t, shared, fixture.Group{Name: fmt.Sprintf("stormy-%d", seed), Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
@@ -94,7 +94,7 @@ func threeInTen(seed uint64) func(*testing.T, *fixture.Fixture) {
 	}
 }
 
-// outOfReach has the API server away while a node drains, for as long as a lease lasts.
+// outOfReach makes the API server unreachable during a drain, for as long as a lease lasts.
 func outOfReach(t *testing.T, shared *fixture.Fixture) {
 	const away = cluster.LeaseDuration
 	s := open(t, shared, fixture.Group{Name: "cut-off", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
@@ -105,7 +105,7 @@ func outOfReach(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// waitsOut has something be away for a while, and the command say so before it is back, and continue to its end after that.
+// waitsOut runs an outage of a given length. The command must report it before it ends, and must succeed after it.
 func (c *command) waitsOut(away time.Duration, word string, outage func()) {
 	c.t.Helper()
 	began := time.Now()
@@ -120,8 +120,8 @@ func (c *command) waitsOut(away time.Duration, word string, outage func()) {
 	}
 }
 
-// takenMeanwhile has the API server away from one machine for so long that another takes the upgrade over and ends it. The first
-// waits, and stops when it hears of that.
+// takenMeanwhile makes the API server unreachable for one command only, until another command has taken the upgrade over and
+// ended it. The first command waits, and stops when it notices.
 func takenMeanwhile(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "forsaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	f := s.fronts()
@@ -129,7 +129,7 @@ func takenMeanwhile(t *testing.T, shared *fixture.Fixture) {
 	c.until("a drain", nodeState(string(record.NodeDraining)))
 	f.cluster.Down(time.Hour)
 	c.until("a word about the API server", func(e event) bool { return strings.Contains(e.Text, "API server") })
-	s.upgrade(0) // it sees for a minute that no one renews the lease
+	s.upgrade(0) // it waits a minute, in which the lease is not renewed
 	f.cluster.Down(0)
 	c.end(5)
 	for _, part := range []string{"another process may have taken over the upgrade", " to continue"} {

@@ -17,25 +17,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// stopLimit is how long an interrupted upgrade has to come to rest, and slack what a busy machine may add to that.
+// stopLimit is the time limit for an interrupted upgrade to stop. slack is the extra time for a busy machine.
 const (
 	stopLimit = 10 * time.Second
 	slack     = 3 * time.Second
 )
 
-// interruption is one Ctrl-C, or what stands for it, at a moment of the upgrade.
+// interruption is one Ctrl-C, or an equivalent, at one point of the upgrade.
 type interruption struct {
 	counts []int
 	flags  []string
-	// wedge keeps one pod from leaving until the upgrade was interrupted.
+	// wedge keeps one pod on its node until the upgrade was interrupted.
 	wedge bool
-	// moment returns when the upgrade is where it is to be interrupted.
+	// moment returns at the point at which the upgrade is interrupted.
 	moment func(*testCase, *command)
-	// by is what interrupts it, Ctrl-C if nil.
+	// by interrupts the command. The default is Ctrl-C.
 	by func(*command)
-	// silent says that no one reads the error.
+	// silent is set if nothing reads the error.
 	silent bool
-	// fenced says that nodes never started stay fenced, suspended that what was suspended stays so.
+	// fenced is set if nodes that were not started stay fenced. suspended is set if suspended processes stay suspended.
 	fenced, suspended bool
 }
 
@@ -60,14 +60,15 @@ func interruptions() map[string]interruption {
 	}
 }
 
-// wedge has a pod on each of so many nodes that its budget never lets go of: whichever node is first is blocked.
+// wedge returns a workload with a pod on each of so many nodes. Its budget allows no eviction, so the first drain is blocked on
+// any node.
 func wedge(nodes int) fixture.Workload {
 	w := stubborn()
 	w.Replicas, w.CPU = int32(nodes), "1200m" // of the two that a node has
 	return w
 }
 
-// blockedBy waits until a pod of the workload is what blocks a drain.
+// blockedBy returns a function that waits until a pod of the workload blocks a drain.
 func blockedBy(app string) func(*testCase, *command) {
 	return func(_ *testCase, c *command) {
 		c.until("a drain that is blocked", func(e event) bool { return e.Type == "blocked" && strings.Contains(e.Text, app) })
@@ -111,7 +112,7 @@ func (i interruption) run(t *testing.T, shared *fixture.Fixture, name string) {
 	s.checkDone()
 }
 
-// checkStopped wants nodes that were never started as they were before, and the group's processes too.
+// checkStopped checks that nodes that were not started, and the group's processes, are as before.
 func (i interruption) checkStopped(s *testCase) {
 	s.t.Helper()
 	if suspended := s.cloudGroup().Suspended; (len(suspended) > 0) != i.suspended {
@@ -140,7 +141,7 @@ func (s *testCase) waitForCloud(what string, ok func(awscloud.GroupStatus) bool)
 	}
 }
 
-// waitForFence returns with the first node that is fenced.
+// waitForFence waits until a node is fenced.
 func (s *testCase) waitForFence() {
 	s.t.Helper()
 	watcher, err := s.Cluster.Client().CoreV1().Nodes().Watch(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
@@ -162,8 +163,8 @@ func (s *testCase) waitForFence() {
 	}
 }
 
-// resumeLate interrupts a drain, waits until its limit would be over and has the same command continue: the pod that its
-// budget holds is deleted only when what was left of the limit is over.
+// resumeLate interrupts a drain, waits longer than the drain's limit and runs the same command again. The pod with the blocking
+// budget must be deleted only after the rest of the limit.
 func resumeLate(t *testing.T, shared *fixture.Fixture) {
 	const limit = 12 * time.Second
 	s := open(t, shared, fixture.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())

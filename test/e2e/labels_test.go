@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// relabelled has nodes whose machines are current and one of which lost its label: with --current that one is replaced, and
-// the new node carries the label.
+// relabelled has current machines, and one node has lost its label. With --current this node is replaced, and the new node has
+// the label.
 func relabelled(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "lacking", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Current: true, Suspended: []string{rebalance}})
 	s.addWorkloads()
@@ -32,8 +32,8 @@ func relabelled(t *testing.T, shared *fixture.Fixture) {
 	s.upgrade(0, current).says("is current")
 }
 
-// unlabelled asks for a label that no new node comes up with: no old node is touched, and nothing is replaced without end (EKS E27,
-// E33). Then what is left is taken away by the verb alone, which knows from the record that there is a cloud.
+// unlabelled requires a label that new nodes do not get. No old node is touched, and the upgrade fails instead of adding nodes
+// endlessly (EKS E27, E33). Then abort without --current removes the rest, because the record says that the group has a cloud.
 func unlabelled(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "mistaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	c := s.upgrade(1, "--current=image=ami-0ccccccccccccccc3", "--boot-timeout=5s")
@@ -47,7 +47,7 @@ func unlabelled(t *testing.T, shared *fixture.Fixture) {
 	s.checkUntouched()
 }
 
-// abortLabelled interrupts an upgrade with --current and aborts it by name alone.
+// abortLabelled interrupts an upgrade with --current and aborts it by its name, without --current.
 func abortLabelled(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "forgetful", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
 	c := s.start("--current=image=" + fixture.NewImage)

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// atOnce is how many cases run at the same time unless -parallel says otherwise: an upgrade mostly waits.
+// atOnce is how many cases run in parallel by default. An upgrade mostly waits.
 const atOnce = "8"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
 		if err := flag.Set("test.parallel", atOnce); err != nil {
-			panic(err) // the testing package has always had it
+			panic(err) // the testing package always has this flag
 		}
 	}
 	code := m.Run()
@@ -33,17 +33,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// common is the fixture of all tests that need no times of their own.
+// common is the fixture of all tests that need no special times.
 var common lazyFixture
 
-// lazyFixture is a fixture that starts when the first test asks for it, and outlives that test.
+// lazyFixture is a fixture that starts when the first test uses it, and stays after that test.
 type lazyFixture struct {
 	once    sync.Once
 	fixture *fixture.Fixture
 	err     error
 }
 
-// forTest is [fixture.ForTest] on the fixture that other tests use at the same time: each case needs a name of its own.
+// forTest is [fixture.ForTest] for a fixture that other tests use at the same time. Each case needs a name of its own.
 func (l *lazyFixture) forTest(t *testing.T) *fixture.Fixture {
 	t.Helper()
 	if testing.Short() {

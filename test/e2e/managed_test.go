@@ -23,12 +23,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// namedWithin is how long it may take from the first pod that leaves a node until what blocks the
-// drain is named.
+// namedWithin is the maximum time from the first pod that leaves a node until the pod that blocks the drain is named.
 const namedWithin = 10 * time.Second
 
-// TestManagedGroups has EKS upgrade node groups that it manages, side by side, and holds that the
-// plugin itself touches neither nodes nor pods.
+// TestManagedGroups upgrades node groups that EKS manages, in parallel, and checks that the plugin itself changes neither nodes
+// nor pods.
 func TestManagedGroups(t *testing.T) {
 	t.Parallel()
 	options := quick()
@@ -63,18 +62,18 @@ func TestManagedGroups(t *testing.T) {
 	}
 }
 
-// managedCase is a case whose group EKS manages. All its nodes are outdated at first.
+// managedCase is a case whose group EKS manages. First all its nodes are outdated.
 type managedCase struct {
 	*testCase
 	size int
-	// wedges is how many pods of "stubborn" there are.
+	// wedges is the number of pods of "stubborn".
 	wedges int32
-	// first is when the first pod of the Deployment "web" began to leave a node that is to be blocked.
+	// first receives the time at which the first pod of "web" began to leave a node with a pod of "stubborn".
 	first chan time.Time
 }
 
-// openManaged begins a case: a node in each of two zones unless the group says otherwise, with
-// four pods of "web" under a budget that lets two of them go, and what else is wanted.
+// openManaged begins a case: one node in each of two zones unless the group says otherwise, four pods of "web" with a budget that
+// allows two disruptions, and the extra workloads.
 func openManaged(t *testing.T, shared *fixture.Fixture, group fixture.ManagedGroup, extra ...fixture.Workload) *managedCase {
 	t.Helper()
 	own, err := shared.In(t.Context(), group.Name)
@@ -108,8 +107,8 @@ func openManaged(t *testing.T, shared *fixture.Fixture, group fixture.ManagedGro
 	return s
 }
 
-// watchLeaving waits in the background for the first pod of "web" that leaves a node with a pod of
-// "stubborn": it is the first evidence that the latter blocks a drain.
+// watchLeaving waits in the background until the first pod of "web" leaves a node with a pod of "stubborn". From then on it is
+// visible that the pod of "stubborn" blocks a drain.
 func (s *managedCase) watchLeaving() {
 	s.t.Helper()
 	wedged := map[string]bool{}
@@ -133,7 +132,7 @@ func (s *managedCase) watchLeaving() {
 	}()
 }
 
-// firstLeft is when watchLeaving saw the first pod leave.
+// firstLeft returns when watchLeaving saw the first pod leave.
 func (s *managedCase) firstLeft() time.Time {
 	s.t.Helper()
 	select {
@@ -145,7 +144,7 @@ func (s *managedCase) firstLeft() time.Time {
 	}
 }
 
-// toNew asks for the Kubernetes version of the control plane; without it EKS stays with the group's.
+// toNew sets the Kubernetes version of the control plane. Without it EKS keeps the group's version.
 const toNew = "--to=1.36"
 
 // start starts the upgrade.
@@ -154,7 +153,7 @@ func (s *managedCase) start(flags ...string) *command {
 	return start(s.t, s.Fixture, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked}, flags...)...)
 }
 
-// begin has EKS begin as someone else does, and returns the ID of the update.
+// begin starts the update as another user does, and returns the ID of the update.
 func (s *managedCase) begin() string {
 	s.t.Helper()
 	out, err := s.EKS().UpdateNodegroupVersion(s.t.Context(), &eks.UpdateNodegroupVersionInput{
@@ -166,7 +165,7 @@ func (s *managedCase) begin() string {
 	return aws.ToString(out.Update.Id)
 }
 
-// tokens are those of the requests to begin an update of the group, in order.
+// tokens lists the tokens of the requests that start an update of the group, in order.
 func (s *managedCase) tokens() []string {
 	var found []string
 	for _, r := range s.Cloud.Requests() {
@@ -177,7 +176,7 @@ func (s *managedCase) tokens() []string {
 	return found
 }
 
-// nodesOf lists the group's nodes of an image by UID.
+// nodesOf returns the group's nodes with an image: names by UID.
 func (s *managedCase) nodesOf(image string) map[types.UID]string {
 	s.t.Helper()
 	found := map[types.UID]string{}
@@ -189,8 +188,8 @@ func (s *managedCase) nodesOf(image string) map[types.UID]string {
 	return found
 }
 
-// checkReplaced wants the group to have its size, of current nodes alone, and so many starts to have
-// been asked for, each with a token of its own.
+// checkReplaced checks that the group has its size and only current nodes. It also checks that so many starts were requested,
+// each with another token.
 func (s *managedCase) checkReplaced(starts int) {
 	s.t.Helper()
 	s.waitForNodes(s.size)
@@ -205,7 +204,7 @@ func (s *managedCase) checkReplaced(starts int) {
 	}
 }
 
-// checkWhole plans, upgrades and looks at a group that nothing blocks.
+// checkWhole plans and runs the upgrade of a group that nothing blocks, and checks both.
 func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	s.t.Helper()
 	before := len(s.Cloud.Requests())
@@ -240,7 +239,7 @@ func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	}
 }
 
-// upgradeDefault adds nodes first. Its Kubernetes is the control plane's, and its release an older one.
+// upgradeDefault adds nodes first. The group has the control plane's Kubernetes version and an older release.
 func upgradeDefault(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{
 		Name: "default-first", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
@@ -251,16 +250,16 @@ func upgradeDefault(t *testing.T, shared *fixture.Fixture) {
 	s.checkWhole(3)
 }
 
-// upgradeMinimal terminates nodes before it adds others. What leaves one of two nodes finds its place on
-// the other, which is open still, so that a budget that is tight blocks neither the plan nor EKS.
+// upgradeMinimal terminates nodes before it adds others. The pods of one of two nodes move to the other node, which is still
+// uncordoned. So a tight budget blocks neither the plan nor EKS.
 func upgradeMinimal(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "minimal", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal},
 		fixture.Workload{Name: "tight", Replicas: 4, MaxUnavailable: "1"})
 	s.checkWhole(2, toNew)
 }
 
-// namesBlocker says whether a text names a pod that blocks, its budget, what that needs and has, and
-// how long EKS waits for it.
+// namesBlocker reports whether a text names a blocking pod, its budget, how many pods the budget needs and has, and when EKS
+// gives up.
 func (s *managedCase) namesBlocker(text string) bool {
 	health := fmt.Sprintf("needs %d healthy, has %[1]d", s.wedges)
 	for _, words := range []string{"pod " + s.Namespace + "/stubborn-", "PDB " + s.Namespace + "/stubborn", health, "EKS gives up in 1"} {
@@ -271,7 +270,7 @@ func (s *managedCase) namesBlocker(text string) bool {
 	return true
 }
 
-// awaitBlocker waits until the command and "status" name what blocks, and holds how long that may take.
+// awaitBlocker waits until the command and "status" name the blocking pod, and checks how long they took.
 func (s *managedCase) awaitBlocker(c *command) {
 	s.t.Helper()
 	told := c.until("what blocks", func(e event) bool { return e.Type == "blocked" && s.namesBlocker(e.Text) })
@@ -283,7 +282,7 @@ func (s *managedCase) awaitBlocker(c *command) {
 	s.awaitStatus(first)
 }
 
-// awaitStatus waits until "status" names what blocks, and holds how long that may take.
+// awaitStatus waits until "status" names the blocking pod, and checks how long it took.
 func (s *managedCase) awaitStatus(first time.Time) {
 	s.t.Helper()
 	var text string
@@ -298,8 +297,8 @@ func (s *managedCase) awaitStatus(first time.Time) {
 	}
 }
 
-// blockManaged has a budget fail the update at one of three nodes, two of which are drained at once,
-// and the same command finish it when the budget is gone. What was replaced meanwhile stays.
+// blockManaged has a budget that makes the update fail at one of three nodes, two of which are drained at the same time. The same
+// command finishes the update when the budget is gone. Nodes that were already replaced stay.
 func blockManaged(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{
 		Name: "blocked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
@@ -336,7 +335,7 @@ func blockManaged(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// forceManaged has EKS delete the pods that their budget keeps.
+// forceManaged checks that EKS deletes the pods that their budget blocks.
 func forceManaged(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "forced", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew, "--on-timeout=force")
@@ -347,15 +346,14 @@ func forceManaged(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// followOthers follows an update that someone else has begun, and then takes it over: the plugin
-// begins none.
+// followOthers follows an update that another user has started, and then takes it over. The plugin starts no update.
 func followOthers(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "others"}, wedge(2))
 	release := s.Cloud.HoldDrains(slices.Collect(maps.Values(s.nodesOf(fixture.OldImage)))...)
 	id := s.begin()
 	watching := start(t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
-	release() // a command that begins to look later cannot see which node is drained
+	release() // after the start of the watch, which could not show the drained node otherwise
 	first := s.firstLeft()
 	s.waitFor("the blocker", func() bool { return s.namesBlocker(watching.out.String()) })
 	took := time.Since(first)
@@ -372,7 +370,7 @@ func followOthers(t *testing.T, shared *fixture.Fixture) {
 	s.checkReplaced(1)
 }
 
-// interruptManaged leaves EKS at work and takes it up again; EKS can neither pause nor go back.
+// interruptManaged interrupts the command while EKS continues, and continues it. EKS can neither pause nor roll back.
 func interruptManaged(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "interrupted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew)
@@ -393,7 +391,7 @@ func interruptManaged(t *testing.T, shared *fixture.Fixture) {
 	s.checkReplaced(1)
 }
 
-// abortManaged forgets the upgrade and leaves EKS at work.
+// abortManaged ends the plugin's upgrade while EKS continues.
 func abortManaged(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "aborted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
 	c := s.start(toNew)
@@ -410,7 +408,7 @@ func abortManaged(t *testing.T, shared *fixture.Fixture) {
 	s.checkReplaced(1)
 }
 
-// showBothKinds lists and plans a group that EKS upgrades and one that the plugin does, as one answer.
+// showBothKinds lists and plans two groups in one answer: one that EKS upgrades and one that the plugin upgrades.
 func showBothKinds(t *testing.T, shared *fixture.Fixture) {
 	s := openManaged(t, shared, fixture.ManagedGroup{Name: "managed"})
 	addGroup(t, s.Fixture, fixture.Group{Name: "own", Zones: []string{zoneA}, Counts: []int{1}})

@@ -15,8 +15,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// openManual begins a case around three outdated nodes that no cloud knows, the first with marks of a person, and
-// as many current ones.
+// openManual begins a case with three outdated nodes without a cloud and with current ones. The first outdated node has marks of
+// a user.
 func openManual(t *testing.T, shared *fixture.Fixture, name string, current int) *testCase {
 	t.Helper()
 	s := openEmpty(t, shared, fixture.Group{Name: name})
@@ -49,7 +49,7 @@ func (s *testCase) manually(flags ...string) *command {
 	return start(s.t, s.Fixture, append(args, flags...)...)
 }
 
-// byHand acts as the person who brings a current node for each that was drained, and takes the old one away.
+// byHand adds a current node for each drained node and deletes the drained one, as a user would.
 func byHand(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "hand", 0)
 	c := s.manually()
@@ -70,7 +70,7 @@ func byHand(t *testing.T, shared *fixture.Fixture) {
 	s.checkManual(0)
 }
 
-// inAdvance has the current nodes there already, and is told not to wait for others.
+// inAdvance has its current node before the upgrade, and the upgrade does not wait for replacements.
 func inAdvance(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "advance", 1)
 	c := s.manually("--wait-replacement=false")
@@ -79,7 +79,7 @@ func inAdvance(t *testing.T, shared *fixture.Fixture) {
 	s.checkMarked("advance-old-0")
 }
 
-// openPlain begins a case around three outdated nodes that no cloud knows, full of pods without a budget.
+// openPlain begins a case with three outdated nodes without a cloud. They are full of pods without a budget.
 func openPlain(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
 	s := openEmpty(t, shared, fixture.Group{Name: name})
@@ -97,7 +97,7 @@ func (s *testCase) renew(name string) {
 	s.change(name, func(node *corev1.Node) { node.Labels["image"] = "v2" })
 }
 
-// renewedInPlace has an agent on each node upgrade it, so that it comes back as the same Node.
+// renewedInPlace has an agent that upgrades each node, so that it returns as the same Node.
 func renewedInPlace(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "inplace")
 	c := s.manually()
@@ -108,7 +108,7 @@ func renewedInPlace(t *testing.T, shared *fixture.Fixture) {
 	s.checkManual(0)
 }
 
-// renewedAfterEnd does not wait for the nodes, which are released by the same command later.
+// renewedAfterEnd does not wait for the nodes. The same command releases them later.
 func renewedAfterEnd(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "later")
 	s.manually("--wait-replacement=false").end(0)
@@ -119,7 +119,7 @@ func renewedAfterEnd(t *testing.T, shared *fixture.Fixture) {
 	s.checkManual(0)
 }
 
-// broughtTainted brings a node for the first one that is Ready before its agent has started.
+// broughtTainted adds a Ready node for the first drained one before the new node's agent has started.
 func broughtTainted(t *testing.T, shared *fixture.Fixture) {
 	s := openPlain(t, shared, "starting")
 	c := s.manually()
@@ -148,7 +148,7 @@ func broughtTainted(t *testing.T, shared *fixture.Fixture) {
 	s.checkManual(0)
 }
 
-// checkManual wants the pods moved once, the old nodes that are still there fenced, and the current ones free.
+// checkManual checks that pods moved once, that the remaining outdated nodes are fenced, and that the current ones are not.
 func (s *testCase) checkManual(old int) {
 	s.t.Helper()
 	s.settle()

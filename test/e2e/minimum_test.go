@@ -13,13 +13,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// TestWidths upgrades groups that can neither grow nor shrink by themselves, desired = min = max, with
-// each pair of surge and unavailable nodes: each ends current and Ready (EKS E09, E26; GKE G16) or is
-// refused before anything is touched (GKE G29).
+// TestWidths upgrades groups of a fixed size (desired = min = max) with each pair of surge and unavailable nodes. Each group ends
+// current and Ready (EKS E09, E26; GKE G16), or the upgrade is refused before any change (GKE G29).
 func TestWidths(t *testing.T) {
 	t.Parallel()
 	options := quick()
-	options.Cloud.NodeReady = 2 * time.Second // long enough for an upgrade that ends too early to be seen
+	options.Cloud.NodeReady = 2 * time.Second // so that the test notices an upgrade that ends too early
 	shared := fixture.ForTest(t, options)
 	t.Run("pair", func(t *testing.T) {
 		for surge := range 4 {
@@ -34,7 +33,7 @@ func TestWidths(t *testing.T) {
 	})
 }
 
-// width is a group of a few nodes in a zone each, and how it is upgraded. An empty surge is the default.
+// width is a group with a few nodes in each zone, and the options of its upgrade. An empty surge is the default.
 type width struct {
 	nodes       int
 	surge       string
@@ -57,7 +56,7 @@ func (w width) run(t *testing.T, shared *fixture.Fixture) {
 		More: func(spec *awscloud.GroupSpec) { spec.Min, spec.Max = w.nodes, w.nodes },
 	})
 	if w.nodes == 1 && w.surge == "0" {
-		s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "2"}) // a tighter budget could not open while there is no node
+		s.add(fixture.Workload{Name: "web", Replicas: 2, MaxUnavailable: "2"}) // with a smaller value the budget could not allow a disruption without a node
 	} else {
 		s.addWorkloads()
 	}
@@ -65,7 +64,7 @@ func (w width) run(t *testing.T, shared *fixture.Fixture) {
 	flags := []string{fmt.Sprintf("--max-unavailable=%d", w.unavailable)}
 	switch {
 	case w.surge == "0" && w.nodes == 1:
-		flags = append(flags, "--update-strategy=minimal") // the same by EKS's word
+		flags = append(flags, "--update-strategy=minimal") // the same option with EKS's name
 	case w.surge != "":
 		flags = append(flags, "--max-surge="+w.surge)
 	}
@@ -90,7 +89,7 @@ func readyNode(node *corev1.Node) bool {
 	})
 }
 
-// checkUntouched wants nodes, group and pods as they were.
+// checkUntouched checks that nodes, group and pods have not changed.
 func (s *testCase) checkUntouched() {
 	s.t.Helper()
 	after := s.takeSnapshot()

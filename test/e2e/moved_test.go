@@ -9,14 +9,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// betweenImage is what a template launched before its target moved.
+// betweenImage is the image of the template before its target moved.
 const betweenImage = "ami-0b0b0b0b0b0b0b0b0"
 
-// replacedCount is how a progress line counts.
+// replacedCount matches the numbers in a progress line.
 var replacedCount = regexp.MustCompile(`\((\d+) of (\d+) replaced\)`)
 
-// targetMoves has the template's default version move while nodes are replaced: the upgrade stops, and with --replan it
-// continues to the newer target, with a total that counts what was launched for the one before.
+// targetMoves changes the template's default version during the replacement of nodes. The upgrade stops, and with --replan it
+// continues to the newer target. Its total includes the nodes that were launched for the earlier target.
 func targetMoves(t *testing.T, shared *fixture.Fixture) {
 	const nodes = 5
 	var template string
@@ -39,7 +39,7 @@ func targetMoves(t *testing.T, shared *fixture.Fixture) {
 	}
 
 	second := s.upgrade(0, "--replan")
-	s.checkReplaced() // pods that moved to nodes of the target between have to move again
+	s.checkReplaced() // pods that moved to nodes of the earlier target move again
 	last := 0
 	for from := 0; ; {
 		found, next, ok, _ := second.log.find(from, func(e event) bool { _, total := counted(e); return total > 0 })
@@ -64,7 +64,7 @@ func setDefault(t *testing.T, shared *fixture.Fixture, template string, version 
 	}
 }
 
-// counted is how many nodes the event says are replaced, and of how many; 0 where it says none.
+// counted returns how many nodes the event counts as replaced, and of how many. It returns 0 if there are no numbers.
 func counted(e event) (replaced, total int) {
 	if found := replacedCount.FindStringSubmatch(e.Text); found != nil {
 		replaced, _ = strconv.Atoi(found[1])

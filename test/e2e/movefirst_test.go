@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// movedFirst has a budget over the only pod of a Deployment: the upgrade is refused with --move=surge named, and with it the pod
-// moves without an eviction, and without a moment in which the budget is broken (L23, PDB009).
+// movedFirst has a budget for the only pod of a Deployment. The refusal of the upgrade names --move=surge. With this flag the pod
+// moves without an eviction, and its budget is never broken (L23, PDB009).
 func movedFirst(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "only"})
 	s.addNode("only-old", "v1")
@@ -33,6 +33,6 @@ func movedFirst(t *testing.T, shared *fixture.Fixture) {
 		}
 	}
 	s.manually("--wait-replacement=false", "--move=surge").end(0)
-	maps.DeleteFunc(s.before.moves, func(_ types.UID, pod string) bool { return strings.HasPrefix(pod, "solo-") }) // which no eviction moved
+	maps.DeleteFunc(s.before.moves, func(_ types.UID, pod string) bool { return strings.HasPrefix(pod, "solo-") }) // no eviction moved them
 	s.checkManual(1)
 }

@@ -15,24 +15,25 @@ import (
 )
 
 const (
-	// hook is a workload behind an admission webhook, driver one of a CSI driver, whose name says so.
+	// hook is a workload behind an admission webhook. driver has the name of a CSI driver.
 	hook   = "hook"
 	driver = "x-csi-driver"
 )
 
-// neededLast drains a node with pods that others need: behind a webhook, and of a CSI driver.
+// neededLast drains a node with pods that other pods need: pods behind a webhook, and pods of a CSI driver.
 func neededLast(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "needed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.askHook()
 	s.addWorkloads(fixture.Workload{Name: hook, Replicas: 2, MaxUnavailable: "1"}, fixture.Workload{Name: driver, Replicas: 1})
 	s.ready()
-	s.surge = 1 // never more than are outdated
+	s.surge = 1 // never more than the number of outdated nodes
 	s.upgrade(0)
 	s.checkDone()
 	s.checkOrder()
 }
 
-// askHook has the API server ask the hook's pods about objects of which there are none: nothing answers in this cluster.
+// askHook registers a webhook with the hook's pods. It matches objects that do not exist, because nothing answers in this
+// cluster.
 func (s *testCase) askHook() {
 	s.t.Helper()
 	ctx, client := s.t.Context(), s.Cluster.Client()
@@ -62,7 +63,8 @@ func (s *testCase) askHook() {
 	})
 }
 
-// checkOrder reads in the audit log that the hook's pods were evicted after all ordinary ones, and the driver's when all others had gone.
+// checkOrder checks in the audit log that the hook's pods were evicted after all ordinary pods, and the driver's pods after all
+// others had terminated.
 func (s *testCase) checkOrder() {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
@@ -90,7 +92,7 @@ func (s *testCase) checkOrder() {
 	}
 }
 
-// happened says of a request that it evicted a pod or ended one: "evicted web".
+// happened returns what a request did to a pod, eviction or deletion: "evicted web".
 func (s *testCase) happened(e *controlplane.Event) string {
 	if e.ObjectRef.Namespace != s.Namespace || e.ObjectRef.Resource != "pods" || e.ResponseStatus.Code >= http.StatusBadRequest {
 		return ""

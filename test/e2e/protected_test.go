@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// doNotDisrupt has a pod whose owner asks autoscalers not to disrupt it: the plan names it, and with the flag it is waited for
-// until the annotation is taken off (POD008).
+// doNotDisrupt has a pod with an annotation that forbids autoscalers to disrupt it. The plan names the pod, and with the flag the
+// upgrade waits until the annotation is removed (POD008).
 func doNotDisrupt(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	const pod = "db-0"

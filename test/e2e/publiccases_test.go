@@ -23,32 +23,33 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// unhealthyLimit is how long an upgrade may take that stops because a workload does not recover: it waits for five
-// minutes, and cases that run at the same time keep two cores busy.
+// unhealthyLimit is the time limit for an upgrade that stops because a workload does not recover. The upgrade waits five minutes,
+// and parallel cases keep two cores busy.
 const unhealthyLimit = 12 * time.Minute
 
-// publicCase is an input that was made after a public report of an upgrade that took a workload down and ended well. Its
-// objects are in testdata/cases: NAME.0.yaml are kinds of objects and quotas, NAME.1.yaml the outdated nodes and the workloads, NAME.2.yaml
-// the current nodes, NAME.3.yaml what happens before the upgrade.
+// publicCase is modelled on a public report of an upgrade that took a workload down and still succeeded. Its objects are in
+// testdata/cases. NAME.0.yaml contains kinds of objects and quotas, NAME.1.yaml the outdated nodes and the workloads. NAME.2.yaml
+// contains the current nodes, NAME.3.yaml changes before the upgrade.
 type publicCase struct {
 	// pool is the label of the nodes, and the namespace.
 	pool string
 	// flags are added to the command.
 	flags []string
-	// result is what the upgrade ends with: exit code 0 for one that succeeded, 1 for all others. "" is an upgrade that is refused
-	// before it begins, which is exit code 3.
+	// result is the result of the upgrade. The exit code is 0 for record.Succeeded and 1 for all others. "" stands for an upgrade
+	// that is refused before it begins, with exit code 3.
 	result record.Result
-	// says are parts of the message of one that did not succeed.
+	// says are parts of the message if the upgrade did not succeed.
 	says []string
-	// ready is how many pods of each workload, by its label app, are ready at every moment. What is left out may have none.
+	// ready is the minimum number of ready pods of each workload at any time, by the workload's label app. Other workloads may
+	// have none.
 	ready map[string]int
-	// force is true where the message may offer force, which helps there.
+	// force is true if the message may offer force, because force helps in this case.
 	force bool
-	// fenced is how many outdated nodes are fenced at the end: those that were started.
+	// fenced is the number of outdated nodes that are fenced at the end: the nodes that were started.
 	fenced int
-	// before is what people do before the upgrade, once there are current nodes; nil for nothing.
+	// before runs before the upgrade, once there are current nodes. It does what users do then.
 	before func(*testCase)
-	// meanwhile is what people do during the upgrade; nil for nothing.
+	// meanwhile runs during the upgrade. It does what users do then.
 	meanwhile func(*testCase, *command)
 }
 
@@ -58,7 +59,7 @@ var publicCases = map[string]publicCase{
 		pool: "psa", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
 		says: []string{"psa/Deployment/web (2 of 3 ready)", "1 pod is not created", `violates PodSecurity "restricted:latest"`},
 	},
-	"k8s-89209-quota": { // the node of the second pod is started: the workload's own budget keeps that
+	"k8s-89209-quota": { // the second pod's node is started too: the workload's own budget blocks it
 		pool: "quo", result: record.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 2,
 		says: []string{"quo/Deployment/web (2 of 3 ready)", "1 pod is not created", "exceeded quota: q"},
 	},
@@ -66,7 +67,7 @@ var publicCases = map[string]publicCase{
 		pool: "gpu", result: record.WorkloadUnhealthy, ready: map[string]int{"infer": 2}, fenced: 1,
 		says: []string{"gpu/Deployment/infer (2 of 3 ready)", "Insufficient nvidia.com/gpu"},
 	},
-	"k8s-66568-hostport": { // two current nodes take two of three pods
+	"k8s-66568-hostport": { // two current nodes have room for two of three pods
 		pool: "hp", result: record.WorkloadUnhealthy, ready: map[string]int{"edge": 2}, fenced: 3,
 		says: []string{"hp/Deployment/edge (2 of 3 ready)", "didn't have free ports for the requested pod ports"},
 	},
@@ -84,7 +85,7 @@ var publicCases = map[string]publicCase{
 	"kubernetes-31487-one-node": {
 		pool: "one", result: record.Succeeded, ready: map[string]int{"web": 1}, fenced: 1,
 	},
-	"kured-874-slow-start": { // no budget says how many are to be ready
+	"kured-874-slow-start": { // no budget sets how many pods must be ready
 		pool: "slo", result: record.Succeeded, ready: map[string]int{"web": 3}, fenced: 4,
 	},
 	"autoscaler-6031-daemonset-full": {
@@ -132,7 +133,7 @@ var publicCases = map[string]publicCase{
 	},
 }
 
-// TestPublicCases repeats what was reported of other programs.
+// TestPublicCases repeats problems that were reported about other programs.
 func TestPublicCases(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -151,7 +152,7 @@ func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 	s := &testCase{Fixture: &own, t: t, group: c.pool}
 	t.Cleanup(s.explain)
 	s.applyStep(name, 0)
-	s.applyStep(name, 1, "-l", "pool="+c.pool) // the nodes first, or the first to be Ready gets all pods
+	s.applyStep(name, 1, "-l", "pool="+c.pool) // first the nodes: otherwise the first Ready node gets all pods
 	s.waitForReadyNodes()
 	s.applyStep(name, 1)
 	s.waitForDaemonSets()
@@ -175,7 +176,7 @@ func (c publicCase) run(t *testing.T, shared *fixture.Fixture, name string) {
 	c.check(s, command, ready)
 }
 
-// code is the exit code that the case ends with.
+// code returns the exit code of the case.
 func (c publicCase) code() int {
 	switch c.result {
 	case record.Succeeded:
@@ -215,7 +216,7 @@ func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 	}
 }
 
-// checkFences wants no current node to be fenced, and as many outdated nodes as were started.
+// checkFences checks that no current node is fenced, and that the number of fenced outdated nodes is right.
 func (c publicCase) checkFences(s *testCase) {
 	s.t.Helper()
 	fenced := 0
@@ -232,7 +233,7 @@ func (c publicCase) checkFences(s *testCase) {
 	}
 }
 
-// bringTainted adds a current node for each that was drained. An agent takes the node's taint off only once the upgrade waits for that.
+// bringTainted adds a current node for each drained node. An agent removes the node's taint only once the upgrade waits for that.
 func bringTainted(s *testCase, c *command) {
 	const agent = "example.com/agent-not-ready"
 	for i := range 3 {
@@ -253,7 +254,7 @@ func bringTainted(s *testCase, c *command) {
 	}
 }
 
-// reuseNames deletes each drained node, and has a current one join under its name.
+// reuseNames deletes each drained node, and adds a current node with the same name.
 func reuseNames(s *testCase, c *command) {
 	for range 3 {
 		name := c.until("a drained node", nodeState("Drained")).Node
@@ -264,14 +265,14 @@ func reuseNames(s *testCase, c *command) {
 	}
 }
 
-// renewDrained has each drained node come back as a current one.
+// renewDrained makes each drained node return as a current one.
 func renewDrained(s *testCase, c *command) {
 	for range 3 {
 		s.renew(c.until("a drained node", nodeState("Drained")).Node)
 	}
 }
 
-// applyStep applies the objects of a case's step, if it has such a step.
+// applyStep applies the objects of a step of the case, if they exist.
 func (s *testCase) applyStep(name string, step int, flags ...string) {
 	s.t.Helper()
 	file, err := filepath.Abs(filepath.Join("testdata", "cases", fmt.Sprintf("%s.%d.yaml", name, step)))
@@ -286,7 +287,7 @@ func (s *testCase) applyStep(name string, step int, flags ...string) {
 	}
 }
 
-// removeWebhooks deletes the case's webhooks, which other tests of the fixture would find.
+// removeWebhooks deletes the case's webhooks. Otherwise they would affect other tests of the fixture.
 func (s *testCase) removeWebhooks() {
 	result, err := s.Kubectl(context.WithoutCancel(s.t.Context()), "delete", "mutatingwebhookconfigurations", "-l", "pool="+s.group)
 	if err != nil || result.Code != 0 {
@@ -294,7 +295,7 @@ func (s *testCase) removeWebhooks() {
 	}
 }
 
-// waitForDaemonSets waits until the DaemonSets have a ready pod on each node that they are for.
+// waitForDaemonSets waits until the DaemonSets have a ready pod on each of their nodes.
 func (s *testCase) waitForDaemonSets() {
 	s.t.Helper()
 	s.waitFor("the DaemonSets' pods", func() bool {
@@ -308,7 +309,7 @@ func (s *testCase) waitForDaemonSets() {
 	})
 }
 
-// waitForFullQuotas waits until the quotas of the case have counted its pods: they refuse further ones from then on.
+// waitForFullQuotas waits until the quotas of the case have counted its pods. After that they refuse further pods.
 func (s *testCase) waitForFullQuotas() {
 	s.t.Helper()
 	s.waitFor("the quotas to be full", func() bool {
@@ -323,7 +324,7 @@ func (s *testCase) waitForFullQuotas() {
 	})
 }
 
-// waitForReadyNodes waits until each node of the group is Ready, whatever other taints it has.
+// waitForReadyNodes waits until each node of the group is Ready. Other taints do not matter.
 func (s *testCase) waitForReadyNodes() {
 	s.t.Helper()
 	s.waitFor("the nodes to be Ready", func() bool {
@@ -336,18 +337,18 @@ func (s *testCase) waitForReadyNodes() {
 	})
 }
 
-// readyWatch follows the pods of a namespace and remembers the fewest that were ready of each workload.
+// readyWatch watches the pods of a namespace and records the minimum number of ready pods of each workload.
 type readyWatch struct {
 	watcher watch.Interface
 	ended   chan struct{}
-	pods    map[types.UID]string // those that are ready, and of which workload
+	pods    map[types.UID]string // the workload of each ready pod
 	least   map[string]int
 }
 
-// watchReady starts to follow the pods. All that are there count from now on.
+// watchReady starts to watch the pods. All present pods count from now on.
 func (s *testCase) watchReady() *readyWatch {
 	s.t.Helper()
-	// Not the test's context: the watch is read when the upgrade has ended.
+	// This is not the test's context, because the watch is read after the upgrade has ended.
 	ctx, pods := context.WithoutCancel(s.t.Context()), s.Cluster.Client().CoreV1().Pods(s.Namespace)
 	list, err := pods.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -395,7 +396,7 @@ func (w *readyWatch) note(e watch.Event) {
 	}
 }
 
-// end ends the watch and returns the fewest ready pods of each workload that had some when the watch began.
+// end ends the watch and returns the minimum number of ready pods of each workload that had ready pods at the start.
 func (w *readyWatch) end(t *testing.T) map[string]int {
 	t.Helper()
 	select {

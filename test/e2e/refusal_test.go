@@ -13,14 +13,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// refusal is a command that must do nothing but say, in one line, what is wrong and what to do about it.
+// refusal is a command that must change nothing and print one line: what is wrong and how to fix it.
 type refusal struct {
 	args []string
 	env  []string
 	code int
 	// says are parts of the line.
 	says []string
-	// during makes the world as bad as it has to be, and returns what makes it good again.
+	// during sets up the conditions for the refusal, and returns a function that restores the previous ones.
 	during func(*fixture.Fixture) (undo func())
 }
 
@@ -113,8 +113,8 @@ func reject(problem awscloud.CredentialProblem) func(*fixture.Fixture) func() {
 	}
 }
 
-// checkAllRefusals runs the refusals at the same time, except those that change the cloud for all, and checks that none
-// of them wrote anything.
+// checkAllRefusals runs the refusals in parallel, except those that change the cloud for all, and checks that none of them wrote
+// anything.
 func checkAllRefusals(t *testing.T, s *fixture.Fixture) {
 	allowReader(t, s)
 	before := writesOf(t, s)
@@ -138,7 +138,7 @@ func checkAllRefusals(t *testing.T, s *fixture.Fixture) {
 	before.checkNone(t, s)
 }
 
-// allowReader lets the user "reader" look at everything that the plan needs, and change nothing.
+// allowReader gives the user "reader" the rights to read everything that the plan needs, and to change nothing.
 func allowReader(t *testing.T, s *fixture.Fixture) {
 	t.Helper()
 	client, meta := s.Cluster.Client().RbacV1(), metav1.ObjectMeta{Name: "reader"}
@@ -178,7 +178,7 @@ func (r refusal) check(t *testing.T, s *fixture.Fixture) {
 	}
 }
 
-// environment writes the kubeconfig of a user that is named instead of a file.
+// environment returns the environment. If KUBECONFIG is the name of a user, it replaces it with a kubeconfig of that user.
 func (r refusal) environment(t *testing.T, s *fixture.Fixture) []string {
 	t.Helper()
 	var env []string

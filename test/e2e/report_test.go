@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// checkReport compares the page that --report wrote with what the same upgrade printed: its document on stdout and its events.
+// checkReport compares the page from --report with the output of the same upgrade: the document on stdout and the events.
 func checkReport(t *testing.T, file string, c *command) {
 	t.Helper()
 	var ended report.UpgradeStatus
@@ -50,7 +50,7 @@ func checkReport(t *testing.T, file string, c *command) {
 	}
 }
 
-// checkNodes compares the nodes of the page with their last states by the events.
+// checkNodes compares the nodes of the page with their last states in the events.
 func (page *reportPage) checkNodes(t *testing.T, nodes map[string]string) {
 	t.Helper()
 	r := &page.data
@@ -70,7 +70,7 @@ func (page *reportPage) checkNodes(t *testing.T, nodes map[string]string) {
 	}
 }
 
-// reportFile is a report for programs that a command is asked to write.
+// reportFile is the path of a report in JSON that a command writes.
 type reportFile string
 
 func (s *testCase) reportFile() reportFile {
@@ -101,7 +101,7 @@ func (f reportFile) check(t *testing.T, group string, want record.Result) {
 	}
 }
 
-// reportPage is what a page has: its document, the rows of its summary and the titles of its timeline's rows.
+// reportPage is the content of a page: its document, the rows of its summary and the titles of its timeline's rows.
 type reportPage struct {
 	data  report.RunReport
 	facts map[string]string
@@ -149,7 +149,7 @@ func textOf(n *html.Node) string {
 	return b.String()
 }
 
-// nodeEvents returns the events about nodes in drain.
+// nodeEvents returns the events about nodes.
 func (c *command) nodeEvents() (found []event) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *command) nodeEvents() (found []event) {
 	return found
 }
 
-// finalStates returns the last state of each node that the command drained, as documents write it.
+// finalStates returns the last state of each node that the command drained, with the words of the documents.
 func (c *command) finalStates() map[string]string {
 	states := map[string]string{}
 	for _, e := range c.nodeEvents() {
@@ -172,7 +172,7 @@ func (c *command) finalStates() map[string]string {
 	return states
 }
 
-// largestSize returns the largest desired size that the events name.
+// largestSize returns the largest desired size in the events.
 func (c *command) largestSize() (most int) {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()

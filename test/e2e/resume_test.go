@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// otherSettings has an upgrade continued other settings than it was begun with, which has to be asked for.
+// otherSettings continues an upgrade with other settings. This needs a flag.
 func otherSettings(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "resettled", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
 	first := s.start()
@@ -29,11 +29,11 @@ func otherSettings(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// continueCommand is the command that the error of an interrupted one says to type.
+// continueCommand matches the command that the error of an interrupted upgrade suggests.
 var continueCommand = regexp.MustCompile(`: run kubectl (nodeupgrade [^;]*) to continue$`)
 
-// fewerFlags has an upgrade continued without the flags that it was begun with, and by the command that its error says. Its
-// settings stand: percentages of the group as it was, the room that its own nodes have used, and the wait after a drain.
+// fewerFlags continues an upgrade without its first flags, by the command that its error suggests. Its settings do not change:
+// percentages of the group's first size, the room that its own nodes used, and the wait after a drain.
 func fewerFlags(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "fewer", Zones: []string{zoneA}, Counts: []int{3}, Max: 4, Suspended: []string{rebalance}}, wedge(3))
 	s.surge = 1

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestRightsTakenAway takes all rights from a user in the middle of an upgrade: it ends soon, and names each node that is left fenced with
-// the command that takes the fence away.
+// TestRightsTakenAway removes all rights of a user during an upgrade. The upgrade must exit soon. It must name each node that is
+// still fenced with the command that removes the fence.
 func TestRightsTakenAway(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -21,7 +21,7 @@ func TestRightsTakenAway(t *testing.T) {
 	s.kubectl("create", "clusterrolebinding", "leaver", "--clusterrole=cluster-admin", "--user=leaver")
 	c := startIn(t, shared, []string{"KUBECONFIG=" + kubeconfig},
 		"nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s")
-	c.until("a drained node", nodeState("Drained")) // and it waits for a replacement, which never comes
+	c.until("a drained node", nodeState("Drained")) // the upgrade waits for a replacement, which never comes
 	if err := shared.Cluster.Client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "leaver", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// twoRuns has a group upgraded twice at once, and then taken over.
+// twoRuns starts a second upgrade of the same group, and then takes the group over.
 func twoRuns(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	first := s.start()
@@ -51,7 +51,7 @@ func twoRuns(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// startBehindAnn starts the upgrade while another holder has the lease, and returns when it waits for a sign of life.
+// startBehindAnn starts the upgrade while another holder has the lease, and returns when the upgrade waits for a renewal.
 func (s *testCase) startBehindAnn() *command {
 	s.t.Helper()
 	s.lease(func(lease *coordinationv1.Lease) {
@@ -64,7 +64,7 @@ func (s *testCase) startBehindAnn() *command {
 	return c
 }
 
-// secondGivesWay has the holder renew the lease once: that is sign enough that it is alive.
+// secondGivesWay renews the lease once as its holder. The renewal proves that the holder is alive.
 func secondGivesWay(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	s.ready()
@@ -77,7 +77,7 @@ func secondGivesWay(t *testing.T, shared *fixture.Fixture) {
 	s.checkUntouched()
 }
 
-// lateSecond waits for the lease while the group becomes current: it reads everything again, begins nothing and says so.
+// lateSecond waits for the lease while the group becomes current. Then it reads everything again, starts no upgrade and says so.
 func lateSecond(t *testing.T, shared *fixture.Fixture) {
 	var template string
 	s := openEmpty(t, shared, fixture.Group{
@@ -91,7 +91,7 @@ func lateSecond(t *testing.T, shared *fixture.Fixture) {
 	s.addWorkloads()
 	s.ready()
 	c := s.startBehindAnn()
-	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // which is what all nodes have
+	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // all nodes have this version
 		t.Fatal(err)
 	}
 	s.lease(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = nil })
@@ -100,7 +100,7 @@ func lateSecond(t *testing.T, shared *fixture.Fixture) {
 	s.checkUntouched()
 }
 
-// twoGroups has another group upgraded at the same time, which has to be asked for.
+// twoGroups upgrades two groups at the same time. This needs a flag.
 func twoGroups(t *testing.T, shared *fixture.Fixture) {
 	busy := open(t, shared, fixture.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubborn())
 	other := open(t, shared, fixture.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
@@ -120,7 +120,7 @@ func twoGroups(t *testing.T, shared *fixture.Fixture) {
 	busy.checkDone()
 }
 
-// lowersMax has another actor lower the group's maximum while a node is drained: the upgrade stops, and what was set stays so.
+// lowersMax lowers the group's maximum as another user during a drain. The upgrade stops, and the lower maximum stays.
 func lowersMax(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
@@ -142,7 +142,7 @@ func lowersMax(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// protects has another actor protect a node that is drained against scale-in: it is not terminated, until they take that away.
+// protects protects a drained node against scale-in as another user. The node is not terminated until the protection is removed.
 func protects(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
@@ -157,7 +157,7 @@ func protects(t *testing.T, shared *fixture.Fixture) {
 	s.protect(old, true)
 	c.end(5)
 	if errorLine := c.errorLine(); !strings.Contains(errorLine, "was protected against scale-in by another actor") {
-		t.Errorf("the error does not say who is protected: %s", errorLine)
+		t.Errorf("the error does not name the protected instance: %s", errorLine)
 	}
 	s.unblock("stubborn")
 	s.upgrade(1)
@@ -171,7 +171,7 @@ func protects(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 }
 
-// person is the AWS client of another actor.
+// person returns the AWS client of another user.
 func (s *testCase) person() *autoscaling.Client {
 	return autoscaling.New(autoscaling.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
@@ -188,7 +188,7 @@ func (s *testCase) protect(instances []string, protected bool) {
 	}
 }
 
-// setMax sets the maximum as a person does.
+// setMax sets the maximum as another user.
 func (s *testCase) setMax(n int) {
 	s.t.Helper()
 	_, err := s.person().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
@@ -199,7 +199,7 @@ func (s *testCase) setMax(n int) {
 	}
 }
 
-// lease changes the lease of the case's group, as another holder does; it is created where there is none.
+// lease changes the lease of the case's group as another holder. If the lease does not exist, it is created.
 func (s *testCase) lease(change func(*coordinationv1.Lease)) {
 	s.t.Helper()
 	leases := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceSystem)

@@ -14,8 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// waitForRunners creates a runner on each outdated node, and starts an upgrade. It has to warn of both, which no controller makes again,
-// and is refused because of their budget. Then their owner has them waited for (POD013, L19).
+// waitForRunners creates a runner on each outdated node, and starts an upgrade. The upgrade must warn about both runners, which
+// no controller would create again. It is refused because of their budget. Then the runners' owner starts it so that it waits for
+// them (POD013, L19).
 func waitForRunners(s *testCase) {
 	s.kubectl("wait", "--for=condition=Established", "crd/ephemeralrunners.actions.example.com")
 	for i := range 2 {
@@ -29,7 +30,7 @@ func waitForRunners(s *testCase) {
 	s.kubectl("label", "pods", "-n", s.Namespace, "-l", "app=runner", drain.Label+"=wait-completed")
 }
 
-// endRunners ends each runner's job once the upgrade waits for it.
+// endRunners ends each runner's job once the upgrade waits for the runner.
 func endRunners(s *testCase, c *command) {
 	for i := range 2 {
 		name := nameRunner(i)
@@ -44,7 +45,7 @@ func endRunners(s *testCase, c *command) {
 
 func nameRunner(i int) string { return fmt.Sprintf("runner-%d", i) }
 
-// addRunner creates a runner and its pod, as its controller would, and waits until that runs.
+// addRunner creates a runner and its pod, as its controller would, and waits until the pod runs.
 func (s *testCase) addRunner(i int) {
 	s.t.Helper()
 	const version, kind = "actions.example.com/v1", "EphemeralRunner"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sampled names the cases that "make test" runs: of each kind the ones that take different ways through the program.
+// sampled names the cases that "make test" runs: cases of each kind that take different code paths.
 // "make prove" runs all cases. Tests that do not call inSample are always run.
 const sampled = `
 TestAutoscaledBlueGreen/served
@@ -39,16 +39,16 @@ TestWidths/pair/w1-s1-u1
 TestWidths/pair/w3-s0-u0
 `
 
-// proving reports whether all cases are run.
+// proving reports whether all cases run.
 func proving() bool { return os.Getenv("NODEUPGRADE_PROVE") == "1" }
 
-// met holds the names of sampled cases that were run.
+// met contains the names of the sampled cases that ran.
 var met struct {
 	sync.Mutex
 	names map[string]bool
 }
 
-// inSample skips the test unless it is sampled or all cases are run.
+// inSample skips the test unless it is sampled or all cases run.
 func inSample(t *testing.T) {
 	t.Helper()
 	if proving() {
@@ -65,7 +65,7 @@ func inSample(t *testing.T) {
 	met.names[t.Name()] = true
 }
 
-// checkSample returns 1 if a sampled name is of no case: a case that was renamed would be left out without a word.
+// checkSample returns 1 if a sampled name belongs to no case. Otherwise a renamed case would be skipped silently.
 func checkSample(out io.Writer) (code int) {
 	for name := range strings.FieldsSeq(sampled) {
 		if !proving() && !met.names[name] {

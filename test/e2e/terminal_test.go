@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// onTerminal is an upgrade on a terminal of its own.
+// onTerminal is a command that runs on its own terminal.
 type onTerminal struct {
 	*testCase
 	cmd     *exec.Cmd
@@ -41,12 +41,12 @@ func startOnTerminal(s *testCase, args ...string) *onTerminal {
 	s.t.Cleanup(func() { _ = c.master.Close() }) // it may be closed already
 	go func() {
 		defer close(c.drained)
-		_, _ = io.Copy(c.screen, c.master) // it ends with an error when the command has ended
+		_, _ = io.Copy(c.screen, c.master) // it ends with an error when the command has exited
 	}()
 	return c
 }
 
-// pollable returns the file as one whose Close ends a Read.
+// pollable returns the same file in a form whose Close ends a Read.
 func pollable(t *testing.T, file *os.File) *os.File {
 	t.Helper()
 	fd, err := syscall.Dup(int(file.Fd()))
@@ -75,7 +75,7 @@ func (c *onTerminal) awaitText(text string) {
 	c.waitFor("the terminal to show "+text, func() bool { return strings.Contains(c.screen.String(), text) })
 }
 
-// end waits for the end, and returns the lines that the terminal shows.
+// end waits until the command exits, and returns the lines on the terminal.
 func (c *onTerminal) end(code int) []string {
 	c.t.Helper()
 	err := c.cmd.Wait()
@@ -90,8 +90,8 @@ func (c *onTerminal) end(code int) []string {
 	return c.screen.Lines()
 }
 
-// TestTerminal upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced: the upgrade waits until it is
-// interrupted.
+// TestTerminal upgrades a group of labelled nodes on a terminal. Nodes without a cloud are not replaced, so the upgrade waits
+// until it is interrupted.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)

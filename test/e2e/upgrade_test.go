@@ -16,13 +16,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// rebalance is the process that an upgrade suspends meanwhile.
+// rebalance is the process that is suspended during an upgrade.
 const rebalance = "AZRebalance"
 
-// TestUpgrade runs every case in which the cloud does what it is asked for.
+// TestUpgrade runs the cases in which the cloud works without faults.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	shared := fixture.ForTest(t, quick()) // its own: checkRefusals counts all evictions there
+	shared := fixture.ForTest(t, quick()) // not the common one, because checkRefusals counts all its evictions
 	cases := map[string]func(*testing.T, *fixture.Fixture){
 		"three nodes in three zones":           threeNodes,
 		"one outdated node of four":            oneOfFour,
@@ -73,7 +73,7 @@ func TestUpgrade(t *testing.T) {
 	checkRefusals(t, shared, slices.Sorted(maps.Keys(cases)))
 }
 
-// checkRefusals is about all cases of a fixture together: of the evictions asked for, budgets may refuse one in fifty.
+// checkRefusals checks all cases of a fixture together: budgets may refuse at most one in fifty evictions.
 func checkRefusals(t *testing.T, shared *fixture.Fixture, cases []string) {
 	t.Helper()
 	everywhere := *shared
@@ -100,7 +100,7 @@ func threeNodes(t *testing.T, shared *fixture.Fixture) {
 
 func oneOfFour(t *testing.T, shared *fixture.Fixture) {
 	s := openEmpty(t, shared, fixture.Group{Name: "one", Zones: []string{zoneA, zoneB}, Counts: []int{1}, Max: 4, Suspended: []string{rebalance}})
-	if err := s.Cloud.SetDesired(s.group, 4); err != nil { // what it launches is current
+	if err := s.Cloud.SetDesired(s.group, 4); err != nil { // the nodes that it launches are current
 		t.Fatal(err)
 	}
 	s.waitForNodes(4)
@@ -109,7 +109,7 @@ func oneOfFour(t *testing.T, shared *fixture.Fixture) {
 	if len(s.before.moves) == 0 {
 		t.Fatal("no pod is on the outdated node")
 	}
-	s.surge = 1 // never more than are outdated
+	s.surge = 1 // never more than the number of outdated nodes
 	s.upgrade(0)
 	s.checkDone()
 }
@@ -123,7 +123,8 @@ func ownSuspension(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// mixedInstances has On-Demand and Spot instances, which rules LaunchInstances out: the group is raised as a whole.
+// mixedInstances has On-Demand and Spot instances, so LaunchInstances is impossible. The upgrade raises the size of the whole
+// group instead.
 func mixedInstances(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{
 		Name: "mixed", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
@@ -156,7 +157,7 @@ func toImage(t *testing.T, shared *fixture.Fixture) {
 	s.checkDone()
 	made := 0
 	for _, r := range s.Cloud.Requests() {
-		if r.Operation == "CreateLaunchTemplateVersion" { // no other case asks for one
+		if r.Operation == "CreateLaunchTemplateVersion" { // no other case creates a version
 			made++
 		}
 	}
@@ -165,12 +166,12 @@ func toImage(t *testing.T, shared *fixture.Fixture) {
 	}
 }
 
-// stubborn is a workload that its budget never lets go of, on a node of its own choice.
+// stubborn returns a workload with a budget that allows no eviction. The scheduler chooses its node.
 func stubborn() fixture.Workload {
 	return fixture.Workload{Name: "stubborn", Replicas: 1, MaxUnavailable: "0"}
 }
 
-// ampleTime is many times what a node needs that nothing blocks, on a slow machine, too.
+// ampleTime is much longer than the drain of an unblocked node, even on a slow machine.
 const ampleTime = "--drain-timeout=20s"
 
 func skipNode(t *testing.T, shared *fixture.Fixture) {
@@ -233,11 +234,11 @@ func forceNode(t *testing.T, shared *fixture.Fixture) {
 	if deleted := s.deletions(); len(deleted) != 1 || !strings.HasPrefix(deleted[0], "stubborn-") {
 		t.Errorf("deleted %v, want the one pod that its budget held", deleted)
 	}
-	s.mayBreak = true // which is what force is for
+	s.mayBreak = true // because force breaks budgets
 	s.checkDone()
 }
 
-// noCapacity has a zone in which nothing can be launched.
+// noCapacity has a zone without capacity for launches.
 func noCapacity(t *testing.T, shared *fixture.Fixture) {
 	shared.Cloud.LimitCapacity(zoneF, 0)
 	s := open(t, shared, fixture.Group{Name: "scarce", Zones: []string{zoneA, zoneF}, Counts: []int{1, 1}})
@@ -253,7 +254,7 @@ func noCapacity(t *testing.T, shared *fixture.Fixture) {
 	s.checkUntouched()
 }
 
-// mark puts on a node what a person may have put there.
+// mark puts marks on a node that a user could have put there.
 func (s *testCase) mark(name string) {
 	s.t.Helper()
 	s.change(name, func(node *corev1.Node) {
@@ -263,7 +264,7 @@ func (s *testCase) mark(name string) {
 	})
 }
 
-// checkMarked wants everything that mark put there.
+// checkMarked checks that the marks of mark are still on the node.
 func (s *testCase) checkMarked(name string) {
 	s.t.Helper()
 	for _, node := range s.nodes() {

@@ -13,11 +13,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// moment brings an upgrade to a phase in which another actor asks something of it from another machine. It returns the command that
-// carries the upgrade out, nil when none does.
+// moment takes an upgrade to a phase in which another user sends it a request from another machine. It returns the command that
+// runs the upgrade, or nil if none runs.
 type moment func(*testCase) *command
 
-// moments are the phases of an upgrade that is recorded and not over.
+// moments returns the phases of a recorded upgrade that has not ended.
 func moments() map[string]moment {
 	return map[string]moment{
 		"scale up": func(s *testCase) *command {
@@ -50,7 +50,7 @@ func moments() map[string]moment {
 	}
 }
 
-// interrupted has the upgrade stopped while a node is being drained.
+// interrupted stops the upgrade during the drain of a node.
 func (s *testCase) interrupted() *command {
 	s.t.Helper()
 	c := s.start()
@@ -60,7 +60,7 @@ func (s *testCase) interrupted() *command {
 	return nil
 }
 
-// asked runs a verb about the case's group to its end, as another actor who has the same kubeconfig.
+// asked runs a verb about the case's group to its end, as another user with the same kubeconfig.
 func (s *testCase) asked(code int, verb string, flags ...string) *command {
 	s.t.Helper()
 	c := s.asking(verb, flags...)
@@ -68,7 +68,7 @@ func (s *testCase) asked(code int, verb string, flags ...string) *command {
 	return c
 }
 
-// asking starts a verb.
+// asking starts a verb about the case's group.
 func (s *testCase) asking(verb string, flags ...string) *command {
 	s.t.Helper()
 	return s.askingOf(s.group, verb, flags...)
@@ -80,7 +80,7 @@ func (s *testCase) askingOf(group, verb string, flags ...string) *command {
 	return startIn(s.t, s.Fixture, []string{"HOME=" + s.t.TempDir()}, args...)
 }
 
-// says wants words in what a command has printed.
+// says checks that the command's output contains the words.
 func (c *command) says(words ...string) {
 	c.t.Helper()
 	text := c.out.String() + strings.Join(c.log.plain(), "\n")
@@ -91,7 +91,7 @@ func (c *command) says(words ...string) {
 	}
 }
 
-// TestVerbs asks each verb of an upgrade in each phase, from another machine than the one that carries it out.
+// TestVerbs sends each verb to an upgrade in each phase, from another machine than the upgrade's.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
 	shared := common.forTest(t)
@@ -99,7 +99,7 @@ func TestVerbs(t *testing.T) {
 		name string
 		run  func(*testCase, string, *command)
 	}{
-		{"abort", abortIn}, // first: it waits longest, for readings of the cloud that are sure to be up to date
+		{"abort", abortIn}, // first, because it waits longest for up-to-date data of the cloud
 		{"rollback", rollbackIn}, {"pause", pauseIn}, {"resume", resumeIn}, {"complete", completeIn},
 	}
 	t.Run("without a cloud", func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// openVerbs begins a case with two nodes, each with a pod that its budget never lets go of.
+// openVerbs begins a case with two nodes, each with a pod that its budget blocks.
 func openVerbs(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	t.Helper()
 	s := openEmpty(t, shared, fixture.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
@@ -138,7 +138,7 @@ func openVerbs(t *testing.T, shared *fixture.Fixture, name string) *testCase {
 	return s
 }
 
-// idleGroup is a group whose upgrade is done; whoever comes first does it.
+// idleGroup is a group whose upgrade has ended. The first user of the group runs the upgrade.
 type idleGroup struct {
 	once     sync.Once
 	testCase *testCase
@@ -159,7 +159,7 @@ func (g *idleGroup) open(t *testing.T, shared *fixture.Fixture) *testCase {
 	return &own
 }
 
-// refuses wants the command line to be refused, and nothing printed but why.
+// refuses checks that the command was refused, and printed only why.
 func (c *command) refuses(why string) {
 	c.t.Helper()
 	c.end(2)
@@ -181,7 +181,7 @@ func pauseIn(s *testCase, phase string, holder *command) {
 	if phase == "draining" {
 		s.waitForPause()
 	}
-	if phase == "draining" || phase == "scale up" { // the scale up may be over before it is asked for
+	if phase == "draining" || phase == "scale up" { // the scale up may end before the request arrives
 		s.unblock("stubborn")
 	}
 	c.end(0)
@@ -198,7 +198,7 @@ func pauseIn(s *testCase, phase string, holder *command) {
 	}
 }
 
-// waitForPause waits until the holder lets its node finish.
+// waitForPause waits until the holder pauses and only finishes its node.
 func (s *testCase) waitForPause() {
 	s.t.Helper()
 	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node finishes first") })
@@ -212,7 +212,7 @@ func resumeIn(s *testCase, phase string, holder *command) {
 	case "draining":
 		watching = start(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 		c := s.asking("pause")
-		// A watch gathers changes for a moment: one that comes and goes within it is never shown.
+		// A watch collects changes for a moment. It never shows a state that starts and ends within this moment.
 		s.waitFor("the watch to show the pause", func() bool {
 			return strings.Contains(watching.out.String(), "pausing: 1 node finishes first")
 		})
@@ -265,7 +265,7 @@ func rollbackIn(s *testCase, phase string, holder *command) {
 	s.checkUndone(true)
 }
 
-// interruptBack stops a rollback half-way, and continues with it: nothing but the same verb does.
+// interruptBack interrupts a rollback and continues it. Only the same verb continues it.
 func (s *testCase) interruptBack(c *command, file reportFile) *command {
 	s.t.Helper()
 	c.until("a node to be drained", nodeState("Draining"))
@@ -277,7 +277,7 @@ func (s *testCase) interruptBack(c *command, file reportFile) *command {
 }
 
 func abortIn(s *testCase, phase string, holder *command) {
-	if phase != "scale up" { // which would be over by then
+	if phase != "scale up" { // the scale up would be over by then
 		s.asked(0, "abort", "--dry-run").says("would be aborted")
 	}
 	file := s.reportFile()
@@ -290,7 +290,7 @@ func abortIn(s *testCase, phase string, holder *command) {
 	c.says("nodegroup/" + s.group + " aborted")
 	file.check(s.t, s.group, record.Aborted)
 	s.checkUndone(false)
-	// On a slow machine a node may have been drained before the holder was asked: then new nodes carry pods, and stay.
+	// On a slow machine a node may have been drained before the holder got the request. Then new nodes have pods, and stay.
 	if phase == "scale up" {
 		if _, _, drained, _ := holder.log.find(0, nodeState(string(record.NodeDraining))); !drained {
 			s.checkSize(s.takeSnapshot())
@@ -298,7 +298,7 @@ func abortIn(s *testCase, phase string, holder *command) {
 	}
 }
 
-// verbsByHand is about labelled nodes: the verbs know from the record which they are, and which of them are current.
+// verbsByHand runs the verbs for labelled nodes. They read from the record which nodes these are and which are current.
 func verbsByHand(t *testing.T, shared *fixture.Fixture) {
 	s := openManual(t, shared, "relabelled", 0)
 	group := "pool=" + s.group
@@ -323,7 +323,8 @@ func verbsByHand(t *testing.T, shared *fixture.Fixture) {
 	s.checkMarked("relabelled-old-0")
 }
 
-// checkUndone wants nothing of the upgrade to be left but, unless it was taken back, nodes that were replaced or carry pods.
+// checkUndone checks that the upgrade has left nothing. If it was not rolled back, it may leave nodes that were replaced or have
+// pods.
 func (s *testCase) checkUndone(back bool) {
 	s.t.Helper()
 	s.settle()

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// waitFor polls what has no watch of its own.
+// waitFor polls a state that cannot be watched.
 func (s *testCase) waitFor(what string, ok func() bool) {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, commandLimit, true, func(context.Context) (bool, error) { return ok(), nil })
@@ -24,7 +24,7 @@ func (s *testCase) waitFor(what string, ok func() bool) {
 	}
 }
 
-// waitForNodes waits until the group has so many nodes, all taking pods.
+// waitForNodes waits until the group has so many nodes, and all of them accept pods.
 func (s *testCase) waitForNodes(n int) {
 	s.t.Helper()
 	if err := s.AwaitNodes(s.t.Context(), "pool="+s.group, n); err != nil {
@@ -32,7 +32,7 @@ func (s *testCase) waitForNodes(n int) {
 	}
 }
 
-// nodeOf is the node that the only pod of a workload is on.
+// nodeOf returns the node of the only pod of a workload.
 func (s *testCase) nodeOf(app string) string {
 	s.t.Helper()
 	for _, pod := range s.pods() {
@@ -44,7 +44,7 @@ func (s *testCase) nodeOf(app string) string {
 	return ""
 }
 
-// change changes a node as a person does.
+// change changes a node as a user would.
 func (s *testCase) change(name string, change func(*corev1.Node)) {
 	s.t.Helper()
 	if err := s.ChangeNode(s.t.Context(), name, change); err != nil {
@@ -52,7 +52,7 @@ func (s *testCase) change(name string, change func(*corev1.Node)) {
 	}
 }
 
-// unblock deletes a budget, as the one who reads the error may do.
+// unblock deletes a budget, as a user may do after reading the error.
 func (s *testCase) unblock(budget string) {
 	s.t.Helper()
 	err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Delete(s.t.Context(), budget, metav1.DeleteOptions{})
@@ -61,7 +61,7 @@ func (s *testCase) unblock(budget string) {
 	}
 }
 
-// operations lists the requests to the cloud about the group with one of the names, in order.
+// operations lists the requests to the cloud about the group that have one of the names, in order.
 func (s *testCase) operations(names ...string) []string {
 	var found []string
 	for _, r := range s.Cloud.Requests() {
@@ -72,7 +72,7 @@ func (s *testCase) operations(names ...string) []string {
 	return found
 }
 
-// deletions lists the pods of the case that the plugin deleted itself.
+// deletions lists the names of the case's pods that the plugin deleted itself.
 func (s *testCase) deletions() []string {
 	s.t.Helper()
 	var found []string
@@ -82,7 +82,7 @@ func (s *testCase) deletions() []string {
 	return found
 }
 
-// deleted are the plugin's own deletions of the case's pods.
+// deleted returns the plugin's own deletions of the case's pods.
 func (s *testCase) deleted() []controlplane.Event {
 	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
@@ -94,7 +94,7 @@ func (s *testCase) deleted() []controlplane.Event {
 	})
 }
 
-// status is what "kubectl nodeupgrade status GROUP -o json" tells, as far as tests ask.
+// status is the part of the output of "kubectl nodeupgrade status GROUP -o json" that tests use.
 type status struct {
 	Run    string `json:"run"`
 	Result string `json:"result"`
@@ -125,7 +125,7 @@ func (s *testCase) statusOf(group ...string) status {
 	return found
 }
 
-// started lists the nodes that the upgrade has begun with.
+// started lists the nodes that the upgrade has started.
 func (s *testCase) started() []string {
 	s.t.Helper()
 	var names []string
