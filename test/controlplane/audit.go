@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// Event is one request that the API server has answered, as its audit log tells it: the fields of
-// audit.k8s.io/v1 Event that tests ask for.
+// Event is one request that the API server has answered, read from its audit log. It has the fields of audit.k8s.io/v1 Event that
+// tests need.
 type Event struct {
 	AuditID    types.UID `json:"auditID"`
 	Stage      string    `json:"stage"`
@@ -33,12 +33,12 @@ type Event struct {
 	} `json:"user"`
 	ObjectRef      ObjectRef       `json:"objectRef"`
 	ResponseStatus ResponseStatus  `json:"responseStatus"`
-	RequestObject  json.RawMessage `json:"requestObject"` // the body, of requests that change something
+	RequestObject  json.RawMessage `json:"requestObject"` // the body of requests that change something
 	Received       time.Time       `json:"requestReceivedTimestamp"`
 	Completed      time.Time       `json:"stageTimestamp"`
 }
 
-// ObjectRef is what a request was about. Name and Namespace are empty for lists, and Name where the server chose it.
+// ObjectRef is the object of a request. Name and Namespace are empty for lists. Name is also empty if the server chose the name.
 type ObjectRef struct {
 	APIGroup    string `json:"apiGroup"`
 	Resource    string `json:"resource"`
@@ -47,31 +47,31 @@ type ObjectRef struct {
 	Name        string `json:"name"`
 }
 
-// ResponseStatus is the answer: the HTTP code, and of an error its reason and message.
+// ResponseStatus is the answer: the HTTP code and, for an error, its reason and message.
 type ResponseStatus struct {
 	Code    int    `json:"code"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// Mutating says that the request could change something, had it not been a dry run.
+// Mutating reports whether the request changes something, unless it is a dry run.
 func (e Event) Mutating() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// Eviction says that the request asked for a pod's eviction.
+// Eviction reports whether the request asks for a pod's eviction.
 func (e Event) Eviction() bool {
 	return e.Verb == "create" && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction"
 }
 
-// Component says that the request was a component's of the control plane, the simulated kubelets included.
+// Component reports whether the request comes from a component of the control plane. The simulated kubelets are components.
 func (e Event) Component() bool {
 	return e.User.Username == "system:apiserver" || slices.Contains(
 		[]string{controllerManagerUser, schedulerUser, kwokUser}, e.User.Username)
 }
 
-// DryRun says that the request was to have no effect: by its query, or by the delete options in its body, which is where
-// an eviction says it.
+// DryRun reports whether the request is a dry run: by its query, or by the delete options in its body. Evictions have them in the
+// body.
 func (e Event) DryRun() bool {
 	if uri, err := url.ParseRequestURI(e.RequestURI); err == nil && uri.Query().Has("dryRun") {
 		return true
@@ -82,27 +82,27 @@ func (e Event) DryRun() bool {
 			DryRun []string `json:"dryRun"`
 		} `json:"deleteOptions"`
 	}
-	// A body that is no object, such as a JSON patch, says nothing about dry runs.
+	// A body that is no object, such as a JSON patch, contains no delete options.
 	if json.Unmarshal(e.RequestObject, &body) != nil {
 		return false
 	}
 	return len(body.DryRun)+len(body.DeleteOptions.DryRun) > 0
 }
 
-// markerAgent begins the user agent of the requests by which AuditEvents finds the end of the log.
+// markerAgent is the prefix of the user agent of AuditEvents' own requests. They mark the end of the log.
 const markerAgent = "audit-marker/"
 
-// auditLog is what was read of the audit log so far.
+// auditLog is the part of the audit log that was read so far.
 type auditLog struct {
 	mu     sync.Mutex
 	offset int64 // where the next line begins
 	events []Event
 }
 
-// AuditEvents returns the requests answered so far, in the order of the log. Every request whose answer
-// the caller has seen is among them. It returns an error when the log cannot be read, or when ctx ends first.
+// AuditEvents returns the requests answered so far, in the order of the log. It includes every request whose answer the caller
+// has received. It returns an error if the log cannot be read, or if ctx ends first.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]Event, error) {
-	c.audit.mu.Lock() // also while the log is marked: no other reader may pass by the mark
+	c.audit.mu.Lock() // also while the mark is written, so that no other reader reads past the mark
 	defer c.audit.mu.Unlock()
 	marker := markerAgent + string(uuid.NewUUID())
 	if err := c.markAuditLog(ctx, marker); err != nil {
@@ -146,13 +146,13 @@ func readFrom(path string, offset int64) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// markAuditLog makes a request that can be told from all others: by its user agent.
+// markAuditLog sends a request with a unique user agent.
 func (c *Cluster) markAuditLog(ctx context.Context, userAgent string) error {
 	return c.client.CoreV1().RESTClient().Get().Resource("namespaces").Name(metav1.NamespaceDefault).
 		SetHeader("User-Agent", userAgent).Do(ctx).Error()
 }
 
-// decodeAudit reads whole lines, and leaves out the marks of earlier calls.
+// decodeAudit decodes whole lines, without the marks of earlier calls.
 func decodeAudit(log []byte) ([]Event, error) {
 	var events []Event
 	for line := range bytes.Lines(log) {

@@ -54,7 +54,7 @@ func TestEventOf(t *testing.T) {
 	}
 }
 
-// oneLine is the event as a finished one on one line.
+// oneLine returns the event as a completed one, on one line.
 func oneLine(event string) string {
 	out := []byte(`{"stage":"ResponseComplete",`)
 	for _, b := range []byte(event[1:]) {
@@ -85,7 +85,7 @@ func TestDecodeAuditRefusesHalfALine(t *testing.T) {
 	}
 }
 
-// testAuditTellsEachEventOnce asks twice, and has the second answer tell what the first told, and what came since.
+// testAuditTellsEachEventOnce reads the log twice. The second result must contain the first events and the new ones, each once.
 func testAuditTellsEachEventOnce(t *testing.T, s *space) {
 	before := s.auditEvents(t)
 	if _, err := s.Client().CoreV1().Namespaces().Get(t.Context(), s.name, metav1.GetOptions{}); err != nil {
@@ -95,7 +95,7 @@ func testAuditTellsEachEventOnce(t *testing.T, s *space) {
 	seen := map[types.UID]bool{}
 	for _, e := range after {
 		if seen[e.AuditID] {
-			t.Fatalf("%s %s is told twice", e.Verb, e.RequestURI)
+			t.Fatalf("%s %s is listed twice", e.Verb, e.RequestURI)
 		}
 		seen[e.AuditID] = true
 	}
@@ -104,7 +104,7 @@ func testAuditTellsEachEventOnce(t *testing.T, s *space) {
 	}
 	for _, e := range before {
 		if !seen[e.AuditID] {
-			t.Fatalf("%s %s is not told again", e.Verb, e.RequestURI)
+			t.Fatalf("%s %s is missing in the second result", e.Verb, e.RequestURI)
 		}
 	}
 }

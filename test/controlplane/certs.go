@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one cluster, so that a client of one cluster never talks to another by mistake.
+// authority signs the certificates of one cluster. So a client of one cluster cannot use another cluster by mistake.
 type authority struct {
 	cert *x509.Certificate
 	key  *rsa.PrivateKey
@@ -27,7 +27,7 @@ type keyPair struct {
 }
 
 func newAuthority() (*authority, error) {
-	// As kubeadm does it. The API server checks the signature of a client's certificate with each of its requests.
+	// kubeadm uses the same size. The API server verifies the client's certificate for each of the client's requests.
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, fmt.Errorf("generating the key of the certificate authority: %w", err)
@@ -55,7 +55,7 @@ func (a *authority) server() (keyPair, error) {
 	return a.issue(template)
 }
 
-// client issues a certificate that the API server takes for user, a member of groups.
+// client issues a certificate that authenticates its owner as user, a member of groups.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -76,7 +76,7 @@ func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
 	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
 }
 
-// certificate is a template that is valid from an hour ago, for clocks that disagree, to a week from now.
+// certificate returns a template that is valid from an hour ago, in case clocks differ, to a week from now.
 func certificate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{

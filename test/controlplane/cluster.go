@@ -36,36 +36,35 @@ const (
 
 // Options of a cluster. The zero value is good for most tests.
 type Options struct {
-	// Log is told the progress of building and starting. Nil: no one is.
+	// Log gets the progress of building and starting. Nil means no output.
 	Log io.Writer
-	// Dir holds the cluster's data, logs and kubeconfigs, and must be empty; [Cluster.Stop] keeps it. "": a temporary
-	// folder, which Stop removes.
+	// Dir is an empty folder for the cluster's data, logs and kubeconfigs. [Cluster.Stop] keeps it. If it is "", a temporary
+	// folder is used, which Stop removes.
 	Dir string
-	// AuditPolicy is the API server's audit policy, in YAML. "": the one in audit-policy.yaml.
+	// AuditPolicy is the API server's audit policy, in YAML. The default is audit-policy.yaml.
 	AuditPolicy string
-	// NodeMonitorGrace is how long a node's kubelet may be silent before the node is NotReady, at least 2 s; default
-	// 10 s. Leases are renewed five times as often: raise it for hundreds of nodes.
+	// NodeMonitorGrace is how long a node may miss heartbeats before it is NotReady, at least 2 s; default 10 s. Leases are
+	// renewed five times as often: raise it for hundreds of nodes.
 	NodeMonitorGrace time.Duration
-	// ControllerQPS and ControllerBurst limit the requests a second of the controller manager and of the scheduler;
-	// defaults 500 and 1000. Kubernetes' own, 20 and 30, are what is measured when many pods move at once.
+	// ControllerQPS and ControllerBurst limit the requests per second of the controller manager and of the scheduler; defaults
+	// 500 and 1000. With Kubernetes' own defaults, 20 and 30, measurements of many moving pods measure these limits.
 	ControllerQPS, ControllerBurst int
-	// ReplicaSetSyncs is how many ReplicaSets the controller manager reconciles at a time; default 20.
+	// ReplicaSetSyncs is how many ReplicaSets the controller manager reconciles in parallel; default 20.
 	ReplicaSetSyncs int
-	// KWOKParallelism is how many pods, and how many nodes, change their state at a time; default 16.
+	// KWOKParallelism is how many pods, and how many nodes, KWOK changes in parallel; default 16.
 	KWOKParallelism int
-	// Seed, unless nil, fills etcd before the API server starts, and so faster than any request could.
+	// Seed, unless nil, fills etcd before the API server starts. This is faster than requests.
 	Seed func(*Seed) error
-	// Still leaves out everything that moves: there are etcd and the API server, no controllers, no scheduler and no
-	// kubelets.
+	// Still starts only etcd and the API server: no controllers, no scheduler and no kubelets.
 	Still bool
-	// ServiceAccounts has the API server admit pods as by default: a pod needs its service account, and gets a token's volume. Without
-	// it pods need not wait for the accounts of a new namespace.
+	// ServiceAccounts enables the API server's default admission of pods: a pod needs its service account, and gets a volume with
+	// a token. Without it, pods need not wait for the service accounts of a new namespace.
 	ServiceAccounts bool
-	// ports chooses the API server's port. Nil: a free one.
+	// ports returns the API server's port. If it is nil, a free port is used.
 	ports func() (int, error)
 }
 
-// withDefaults fills what is zero.
+// withDefaults fills the empty fields.
 func (o Options) withDefaults() Options {
 	if o.Log == nil {
 		o.Log = io.Discard
@@ -99,19 +98,20 @@ type Cluster struct {
 	port      int
 	admin     *rest.Config
 	client    kubernetes.Interface
-	nodes     atomic.Int32 // added so far
+	nodes     atomic.Int32 // number of nodes added so far
 	stop      sync.Once
 	stopping  chan struct{}
 	processes []*process
 	audit     auditLog
 }
 
-// Start builds the programs unless that is done, and starts a control plane on a free port of the loopback interface. It
-// returns when pods can be created in the namespace "default", or, where that is asked for, when the API server is ready. ctx limits the start alone: the cluster runs until
-// [Cluster.Stop], or until this process ends (on Linux; elsewhere a killed process leaves it behind).
+// Start builds the programs if necessary, and starts a control plane on a free port of the loopback interface. It returns when
+// pods can be created in the namespace "default", or, with Still, when the API server is ready. ctx limits only the start: the
+// cluster runs until [Cluster.Stop], or until this process exits. On other systems than Linux, a killed process leaves the
+// cluster running.
 //
-// Errors: those of [programs.Get], a component that ended, with the end of its log, or ctx ended or two minutes went by before
-// the control plane was ready.
+// Errors: those of [programs.Get]; a component exited, with the end of its log; the control plane was not ready when ctx ended or
+// after two minutes.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
 	if options.NodeMonitorGrace < 2*time.Second {
@@ -210,7 +210,7 @@ func (c *Cluster) prepare() (err error) {
 	return nil
 }
 
-// clusterDir makes the cluster's folder, and sees to it that it is empty and its path absolute.
+// clusterDir creates the cluster's folder, checks that it is empty and returns its absolute path.
 func clusterDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "controlplane-")
@@ -244,8 +244,8 @@ func (c *Cluster) run(name string, args []string) (*process, error) {
 	return p, err
 }
 
-// startAPIServer starts the API server on a free port and waits until it is ready. It cannot be handed an open socket, so
-// another actor may take the port before it does: then it tries another.
+// startAPIServer starts the API server on a free port and waits until it is ready. The API server cannot inherit an open socket,
+// so another process may take the port first. Then startAPIServer tries another port.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
 	admin, err := c.authority.client(adminUser, adminGroup)
 	if err != nil {
@@ -256,7 +256,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		if err == nil || attempt == portAttempts || !portTaken(err) {
 			return err
 		}
-		c.processes = c.processes[:len(c.processes)-1] // it has ended
+		c.processes = c.processes[:len(c.processes)-1] // the process has exited
 	}
 }
 
@@ -283,7 +283,7 @@ func (c *Cluster) waitReady(ctx context.Context, server *process) error {
 	})
 }
 
-// portTaken recognises the end of an API server that found its port in use.
+// portTaken reports whether the API server exited because its port was in use.
 func portTaken(err error) bool {
 	return strings.Contains(err.Error(), "address already in use")
 }
@@ -325,7 +325,7 @@ func (c *Cluster) startClients(ctx context.Context) error {
 	})
 }
 
-// poll asks until ready returns nil. When ctx ends, it returns the reason, after what ready said last.
+// poll calls ready until it returns nil. If ctx ends first, it returns the last error of ready and the cause of ctx.
 func poll(ctx context.Context, ready func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
@@ -341,30 +341,30 @@ func poll(ctx context.Context, ready func(context.Context) error) error {
 	return fmt.Errorf("%w: %w", last, context.Cause(ctx))
 }
 
-// Stop kills the cluster's processes, waits for their end and, unless [Options] named it, removes the cluster's folder.
-// Calling it again does nothing.
+// Stop kills the cluster's processes, waits until they have exited and, unless [Options] named it, removes the cluster's folder.
+// Another call does nothing.
 func (c *Cluster) Stop() {
 	c.stop.Do(func() {
 		close(c.stopping)
 		kill(c.processes)
 		if c.options.Dir == "" && c.dir != "" {
-			// A file left over in the temporary folder is no reason to fail a test.
+			// A remaining file in the temporary folder must not fail a test.
 			_ = os.RemoveAll(c.dir)
 		}
 	})
 }
 
-// Kubeconfig is the path of an administrator's kubeconfig.
+// Kubeconfig returns the path of an administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, adminFile) }
 
-// Kubectl is the path of a kubectl of the control plane's version.
+// Kubectl returns the path of a kubectl with the control plane's version.
 func (c *Cluster) Kubectl() string { return c.programs.Path("kubectl") }
 
-// AuditLog is the path of the API server's audit log, one JSON object a line; see [Cluster.AuditEvents].
+// AuditLog returns the path of the API server's audit log, one JSON object a line; see [Cluster.AuditEvents].
 func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, auditFile) }
 
-// RESTConfig is an administrator's access to the API server, the caller's own to change.
+// RESTConfig returns an administrator's configuration for the API server. The caller may change it.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// Client is an administrator's client, one for all callers.
+// Client returns an administrator's client. All callers share it.
 func (c *Cluster) Client() kubernetes.Interface { return c.client }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestCluster tries everything on one cluster, each subtest in a namespace and on nodes of its own.
+// TestCluster runs all subtests on one cluster, each with its own namespace and nodes.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := ForTest(t, Options{})
@@ -115,7 +115,7 @@ func testUserWithoutRights(t *testing.T, s *space) {
 		return e.User.Username == "jane" && slices.Contains(e.User.Groups, "developers") && e.ResponseStatus.Code == 403
 	})
 	if !told {
-		t.Error("the audit log does not tell of jane of the developers")
+		t.Error("the audit log has no request of jane of the developers")
 	}
 }
 
@@ -128,7 +128,7 @@ func testKubectl(t *testing.T, s *space) {
 	}
 }
 
-// The second cluster finds its first port taken, too.
+// The second cluster also finds that its first port is taken.
 func testSecondClusterBeside(t *testing.T, s *space) {
 	name := s.node(t, "a")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -153,7 +153,7 @@ func testSecondClusterBeside(t *testing.T, s *space) {
 	if _, err := c.Client().CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("got error %v, want the first cluster's node not to be found", err)
 	}
-	// A client of the one cluster that comes upon the other, by a port taken over, must fail.
+	// If a client of one cluster reaches the other, because it took over a port, the client's requests must fail.
 	stray := s.RESTConfig()
 	stray.Host = c.RESTConfig().Host
 	client, err := kubernetes.NewForConfig(stray)

@@ -34,13 +34,13 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 	if !strings.Contains(got, `"v1.99.0"`) || strings.Contains(got, "KUBELET_VERSION}") || strings.Contains(got, `"KUBELET_VERSION"`) {
 		t.Error("the kubelets' version is not filled in")
 	}
-	// Otherwise the first stage would be taken for more options.
+	// Otherwise KWOK would read the first stage as more options.
 	if options, rest, _ := strings.Cut(got, "\n---\n"); strings.Contains(options, "Stage\n") || !strings.Contains(rest, "kind: Stage") {
 		t.Error("options and stages are not documents of their own")
 	}
 }
 
-// Every annotation of the package's documentation is read by a stage, under that name.
+// A stage reads every annotation of the package's documentation.
 func TestStagesKnowTheAnnotations(t *testing.T) {
 	for _, annotation := range []string{
 		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,

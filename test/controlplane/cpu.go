@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// userTick is the unit of the times in /proc, USER_HZ of a second, which is 100 wherever Go runs on Linux.
+// userTick is the unit of the times in /proc. It is 1/USER_HZ of a second, and USER_HZ is 100 wherever Go runs on Linux.
 const userTick = time.Second / 100
 
-// CPU is how much CPU time, in user and in system mode, each program of the cluster has used so far, by its name, as
-// "kube-apiserver". One that has ended is left out, and where the system has no /proc as Linux has it, each of them is.
+// CPU returns how much CPU time each program of the cluster has used so far, in user and in system mode, by its name, such as
+// "kube-apiserver". It omits programs that have exited. Without Linux's /proc it returns no program.
 func (c *Cluster) CPU() map[string]time.Duration {
 	used := map[string]time.Duration{}
 	for _, p := range c.processes {
-		if !p.running() { // otherwise its number may be another's by now
+		if !p.running() { // otherwise its PID may belong to another process by now
 			continue
 		}
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
@@ -30,8 +30,8 @@ func (c *Cluster) CPU() map[string]time.Duration {
 	return used
 }
 
-// cpuTime is the sum of utime and stime, the 14th and the 15th field of /proc/PID/stat (proc_pid_stat(5)). Fields are
-// counted from behind the program's name, the 2nd, which may hold anything but a later parenthesis.
+// cpuTime returns the sum of utime and stime, the 14th and the 15th field of /proc/PID/stat (proc_pid_stat(5)). It counts fields
+// after the last parenthesis, because the program's name, the 2nd field, may contain blanks and parentheses.
 func cpuTime(stat string) (t time.Duration, known bool) {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 13 {

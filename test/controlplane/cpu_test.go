@@ -58,6 +58,6 @@ func TestCPUOfProcesses(t *testing.T) {
 		t.Errorf("a program that sleeps used %s (known: %t)", asleep, known)
 	}
 	if ended, known := used["true"]; known {
-		t.Errorf("a program that has ended is said to have used %s", ended)
+		t.Errorf("a program that has exited is listed with %s", ended)
 	}
 }

@@ -1,9 +1,9 @@
 // Package controlplane runs a real Kubernetes control plane on this machine for tests and demos: etcd, kube-apiserver,
-// kube-controller-manager and kube-scheduler built from Go modules, and KWOK in the place of kubelets. It needs the go
-// command and nothing else; it works on Linux and macOS.
+// kube-controller-manager and kube-scheduler built from Go modules, and KWOK in place of kubelets. It needs only the go command.
+// It works on Linux and macOS.
 //
-// Package programs compiles them once, in minutes, and keeps them in the user's cache folder. [Start]
-// runs them on loopback, any number of clusters side by side, and is ready in 2 to 4 seconds. Tests call [ForTest]:
+// Package programs compiles them once, which takes minutes, and keeps them in the user's cache folder. [Start] runs them on
+// loopback and is ready in 2 to 4 seconds. Any number of clusters can run in parallel. Tests call [ForTest]:
 //
 //	c := controlplane.ForTest(t, controlplane.Options{})
 //	if err := c.AddNode(t.Context(), controlplane.NodeSpec{Name: "a1", Zone: "us-east-1a"}); err != nil {
@@ -11,26 +11,26 @@
 //	}
 //	pods, err := c.Client().CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 //
-// Scheduling, eviction, budgets, admission, taints, garbage collection and the audit log are the real thing. What a
-// kubelet does is done by the stages in stages.yaml and steered by the annotations below: no image is pulled, no probe
-// is called, no preStop hook runs, and a pod's grace period is not counted, except that grace 0 removes it at once.
+// Scheduling, eviction, budgets, admission, taints, garbage collection and the audit log are real. The stages in stages.yaml
+// simulate the kubelets, and the annotations below control them. No image is pulled, no probe is called and no preStop hook runs.
+// A pod's grace period has no effect, except that grace 0 removes the pod at once.
 //
-// The programs come from a nested module, kubernetes/, because k8s.io/kubernetes needs replace lines, with which this
-// module could not be installed by "go install". Its versions are those of this module, so that a package that both
-// need is compiled once.
+// The programs come from a nested module, kubernetes/. k8s.io/kubernetes needs replace lines, and with these "go install" could
+// not install this module. The nested module's versions are those of this module, so that shared packages are compiled once.
 package controlplane
 
-// Annotations of pods and nodes that steer the simulated kubelets. A time is a Go duration ("1500ms"), counted from the
-// last change of the object before it, or a moment in RFC 3339 ("2026-01-02T15:04:05.5Z"), which later changes of the
-// object do not move.
+// Annotations of pods and nodes that control the simulated kubelets. A time is either a Go duration ("1500ms") or a time in RFC
+// 3339 ("2026-01-02T15:04:05.5Z"). A duration starts at the last change of the object before it. Later changes of the object do
+// not move a time in RFC 3339.
 const (
-	// AnnotationReadyAfter of a pod: how long it is Running before it is Ready; 250 ms without it.
+	// AnnotationReadyAfter of a pod: how long it is Running before it is Ready; default 250 ms.
 	AnnotationReadyAfter = "test.kubectl-nodeupgrade/ready-after"
-	// AnnotationTerse, "true": the pod's kubelet says as little as it can. The pod is Pending until it is Ready, its ready-after
-	// after its binding, and its object goes when its containers have ended: for measurements of what is not the control plane.
+	// AnnotationTerse, "true": the pod's kubelet writes as few changes as possible. The pod is Pending until it is Ready,
+	// ready-after its binding. Its object is deleted when its containers have ended. It is for measurements of everything but the
+	// control plane.
 	AnnotationTerse = "test.kubectl-nodeupgrade/terse"
-	// AnnotationGoneAfter of a pod: how long it takes to terminate once deleted; 500 ms without it. The pod's grace
-	// period puts no limit to it.
+	// AnnotationGoneAfter of a pod: how long it takes to terminate after its deletion; default 500 ms. The pod's grace period
+	// does not limit it.
 	AnnotationGoneAfter = "test.kubectl-nodeupgrade/gone-after"
 	// AnnotationCompletesAfter of a pod: how long after it is Ready its containers end with exit code 0.
 	AnnotationCompletesAfter = "test.kubectl-nodeupgrade/completes-after"
@@ -38,13 +38,13 @@ const (
 	AnnotationNeverReady = "test.kubectl-nodeupgrade/never-ready"
 	// AnnotationCrashLoop, "true": the pod's containers wait in CrashLoopBackOff.
 	AnnotationCrashLoop = "test.kubectl-nodeupgrade/crash-loop"
-	// AnnotationCrashOn of a pod: what the names of the nodes begin with on which its containers wait in CrashLoopBackOff.
+	// AnnotationCrashOn of a pod: a prefix of node names. On these nodes the pod's containers wait in CrashLoopBackOff.
 	AnnotationCrashOn = "test.kubectl-nodeupgrade/crash-on"
-	// AnnotationNeverGone, "true": the pod, once deleted, terminates until another actor deletes it with grace 0.
+	// AnnotationNeverGone, "true": a deleted pod terminates until another client deletes it with grace 0.
 	AnnotationNeverGone = "test.kubectl-nodeupgrade/never-gone"
-	// AnnotationBootAfter of a node: how long it is registered, not Ready, before it is Ready.
+	// AnnotationBootAfter of a node: how long after its registration it becomes Ready.
 	AnnotationBootAfter = "test.kubectl-nodeupgrade/boot-after"
-	// AnnotationKubelet, "stopped": no one renews the node's lease or looks after its pods any more. A label of the
-	// same key and value says it to KWOK, see [Cluster.StopKubelet]; the annotation alone has the label added.
+	// AnnotationKubelet, "stopped": nothing renews the node's lease or updates its pods any more. KWOK reads a label with the
+	// same key and value, see [Cluster.StopKubelet]. If only the annotation is set, a stage adds the label.
 	AnnotationKubelet = "test.kubectl-nodeupgrade/kubelet"
 )

@@ -14,23 +14,23 @@ import (
 const (
 	// droppedCheck is the time between two searches for pods that KWOK has dropped.
 	droppedCheck = 2 * time.Second
-	// droppedAfter is the time that KWOK has to make a pod ready. It begins with the first search that finds the pod, and again with each
-	// change of the pod, when it is twice as long as before.
+	// droppedAfter is how long KWOK may take to make a pod ready. It starts with the first search that finds the pod. It starts
+	// again with each change by touchDropped, and is then twice as long as before.
 	droppedAfter = 3 * time.Second
 )
 
-// neglect is a pod that KWOK does not make ready: since when it has time, and how long.
+// neglect is a pod that KWOK has not made ready: since when touchDropped waits for it, and how long.
 type neglect struct {
 	since    time.Time
 	patience time.Duration
 }
 
-// restartDropped makes KWOK look again at the pods that it dropped, until the cluster stops. When KWOK gets a node's lease, it
-// lists the node's pods and registers the node at the same time. It ignores pods that it sees before the node is
-// registered, and changes of pods that it sees before its own cache shows the lease, and never looks at them again (KWOK v0.8.0,
-// PodController.need, NodeLeaseController.Held). Such a pod is Pending, or Running and not ready, for ever. Only pods of DaemonSets are
-// bound so early. After any change of the pod, KWOK looks at it again. On a busy machine it may drop the pod once more; a node whose
-// kubelet is stopped starts none.
+// restartDropped makes KWOK process the pods that it has dropped, until the cluster stops. When KWOK gets a node's lease, it
+// lists the node's pods and registers the node at the same time. It ignores pods that it sees before the node is registered, and
+// changes of pods that it sees before its own cache contains the lease. It never processes them again (KWOK v0.8.0,
+// PodController.need, NodeLeaseController.Held). Such a pod stays Pending, or Running and not ready. Only pods of DaemonSets are
+// bound so early. After any change of the pod, KWOK processes it again. On a busy machine KWOK may drop the pod once more. Pods
+// of a node whose kubelet is stopped do not start.
 func (c *Cluster) restartDropped() {
 	seen := map[types.UID]neglect{}
 	wait.Until(func() {
@@ -40,11 +40,11 @@ func (c *Cluster) restartDropped() {
 	}, droppedCheck, c.stopping)
 }
 
-// touchDropped annotates the pods whose time is over. seen are the pods that were found before.
+// touchDropped annotates the pods whose time is over. seen contains the pods of earlier searches.
 func (c *Cluster) touchDropped(ctx context.Context, seen map[types.UID]neglect) {
 	pods, err := c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: appsv1.ControllerRevisionHashLabelKey, ResourceVersion: "0"})
 	if err != nil {
-		return // the API server may be away for a test
+		return // the API server may be down during a test
 	}
 	now := time.Now()
 	for i := range pods.Items {

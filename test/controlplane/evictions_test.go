@@ -117,6 +117,6 @@ func testAuditTellsEvictions(t *testing.T, s *space) {
 	}
 	want := []string{"429 dry run false", "201 dry run true", "201 dry run false"}
 	if !slices.Equal(got, want) {
-		t.Errorf("the audit log tells of the evictions %q, want %q", got, want)
+		t.Errorf("the audit log has the evictions %q, want %q", got, want)
 	}
 }

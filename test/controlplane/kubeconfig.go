@@ -13,13 +13,13 @@ import (
 const (
 	adminFile = "kubeconfig"
 	adminUser = "admin"
-	// adminGroup is the one that the API server itself lets do everything.
+	// adminGroup is the group to which the API server itself allows everything.
 	adminGroup = "system:masters"
 )
 
-// KubeconfigFor writes a kubeconfig for a user of this name in these groups, and returns its path. RBAC gives the user
-// no rights beyond those that everybody logged in has; bind roles to it or to its groups for more. A second call for the
-// same name overwrites the file of the first.
+// KubeconfigFor writes a kubeconfig for a user with this name in these groups, and returns its path. RBAC gives the user only the
+// rights of all authenticated users. Bind roles to the user or its groups for more rights. A second call for the same name
+// overwrites the first file.
 func (c *Cluster) KubeconfigFor(user string, groups ...string) (path string, err error) {
 	pair, err := c.authority.client(user, groups...)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *Cluster) KubeconfigFor(user string, groups ...string) (path string, err
 	return path, writeKubeconfig(path, c.restConfigFor(pair), user)
 }
 
-// kubeconfigFile is the name of a user's kubeconfig file.
+// kubeconfigFile returns the name of a user's kubeconfig file.
 func kubeconfigFile(user string) string { return url.PathEscape(user) + ".kubeconfig" }
 
 func writeKubeconfig(path string, config *rest.Config, user string) error {
@@ -39,7 +39,7 @@ func writeKubeconfig(path string, config *rest.Config, user string) error {
 	return nil
 }
 
-// kubeconfig says the same as the config, with the credentials inside.
+// kubeconfig converts the config to a kubeconfig with embedded credentials.
 func kubeconfig(config *rest.Config, user string) clientcmdapi.Config {
 	const name = "controlplane"
 	return clientcmdapi.Config{
@@ -56,7 +56,7 @@ func kubeconfig(config *rest.Config, user string) clientcmdapi.Config {
 	}
 }
 
-// restConfigFor has limits on the rate of requests that no test comes near.
+// restConfigFor returns a config whose rate limits are higher than any test needs.
 func (c *Cluster) restConfigFor(pair keyPair) *rest.Config {
 	return &rest.Config{
 		Host:  fmt.Sprintf("https://127.0.0.1:%d", c.port),

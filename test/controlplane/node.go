@@ -23,22 +23,22 @@ type NodeSpec struct {
 	Name       string
 	Zone       string // default "us-east-1a"; the region is the zone without its letter
 	ProviderID string
-	// Labels are added to those every node has: hostname, zone, region, instance type, operating system, architecture.
+	// Labels are added to the labels that every node has: hostname, zone, region, instance type, operating system, architecture.
 	Labels      map[string]string
 	Annotations map[string]string
 	Taints      []corev1.Taint
 	// CPU, Memory and Pods are quantities, both capacity and allocatable; defaults "4", "16Gi", "110".
 	CPU, Memory, Pods string
-	// More is what the node has beside: devices, ephemeral storage.
+	// More contains the node's other resources: devices, ephemeral storage.
 	More corev1.ResourceList
-	// KubeletVersion is "v" and a version; default the control plane's.
+	// KubeletVersion is "v" and a version. The default is the control plane's.
 	KubeletVersion string
-	// BootAfter is how long after this call the node is Ready; see [AnnotationBootAfter].
+	// BootAfter is how long after this call the node becomes Ready; see [AnnotationBootAfter].
 	BootAfter time.Duration
 }
 
-// AddNode registers a node and returns at once; [Cluster.WaitForNode] waits until it is Ready. It returns an error when a
-// quantity is malformed or the API server refuses the node.
+// AddNode registers a node and returns at once. [Cluster.WaitForNode] waits until it is Ready. It returns an error if a quantity
+// is malformed or the API server refuses the node.
 func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
 	node, err := spec.node(int(c.nodes.Add(1)), time.Now())
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
 	return nil
 }
 
-// node is the object for the spec. The number, from 1 on, makes its address: 10.0.x.y.
+// node returns the object for the spec. The number, from 1 on, determines its address: 10.0.x.y.
 func (s NodeSpec) node(number int, now time.Time) (*corev1.Node, error) {
 	capacity, err := s.capacity()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s NodeSpec) node(number int, now time.Time) (*corev1.Node, error) {
 	annotations := map[string]string{}
 	maps.Copy(annotations, s.Annotations)
 	if s.BootAfter > 0 {
-		// A moment, so that whoever labels or taints the node meanwhile does not start its boot again.
+		// A time, so that a later change of the node's labels or taints does not restart its boot.
 		annotations[AnnotationBootAfter] = now.Add(s.BootAfter).Format(time.RFC3339Nano)
 	}
 	return &corev1.Node{
@@ -103,18 +103,19 @@ func (s NodeSpec) capacity() (corev1.ResourceList, error) {
 	return list, nil
 }
 
-// StopKubelet makes a node's kubelet fall silent: its lease is not renewed, its pods stay as they are, and the node turns
-// NotReady when [Options].NodeMonitorGrace is over. It returns an error when the API server refuses the change.
+// StopKubelet stops a node's kubelet: its lease is not renewed, its pods do not change, and the node becomes NotReady after
+// [Options].NodeMonitorGrace. It returns an error if the API server refuses the change.
 func (c *Cluster) StopKubelet(ctx context.Context, name string) error {
 	return c.setKubelet(ctx, name, "stopped")
 }
 
-// StartKubelet undoes [Cluster.StopKubelet]: the node turns Ready again, after its boot time if that is a duration.
+// StartKubelet reverts [Cluster.StopKubelet]: the node becomes Ready again. If its boot time is a duration, it first waits for
+// that.
 func (c *Cluster) StartKubelet(ctx context.Context, name string) error {
 	return c.setKubelet(ctx, name, nil)
 }
 
-// setKubelet writes, or with nil removes, both the annotation and the label that stands for it.
+// setKubelet sets both the annotation and the label that KWOK reads. With nil it removes them.
 func (c *Cluster) setKubelet(ctx context.Context, name string, value any) error {
 	mark := map[string]any{AnnotationKubelet: value}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": mark, "labels": mark}})
@@ -128,8 +129,8 @@ func (c *Cluster) setKubelet(ctx context.Context, name string, value any) error 
 	return nil
 }
 
-// WaitForNode waits until the node exists and its Ready condition has the status wanted, where "" stands for a node
-// without that condition, and returns the node. It returns an error when ctx ends first.
+// WaitForNode waits until the node exists and its Ready condition has the wanted status, and returns the node. The status ""
+// stands for a node without that condition. It returns an error if ctx ends first.
 func (c *Cluster) WaitForNode(ctx context.Context, name string, ready corev1.ConditionStatus) (*corev1.Node, error) {
 	var last corev1.ConditionStatus
 	list := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,

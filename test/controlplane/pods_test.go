@@ -23,7 +23,7 @@ func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
 	}
 }
 
-// testPodOfTerseKubelet has a pod whose kubelet changes its status once, and then deletes it.
+// testPodOfTerseKubelet has a pod whose kubelet changes its status only once, and then deletes it.
 func testPodOfTerseKubelet(t *testing.T, s *space) {
 	s.node(t, "a")
 	start := time.Now()
@@ -74,7 +74,7 @@ func testPodLooksAsAKubeletMakesIt(t *testing.T, s *space) {
 	}
 }
 
-// statusWords is the phase, the conditions in the order of their names, and the containers.
+// statusWords returns the phase, the conditions in the order of their names, and the containers.
 func statusWords(status corev1.PodStatus) []string {
 	var conditions, containers []string
 	for _, c := range status.Conditions {
@@ -104,7 +104,7 @@ func containerWords(c corev1.ContainerStatus) string {
 	}
 }
 
-// A pod that starts at the same time and is Ready shows that the other's time has come and gone.
+// The pod must still not be Ready when another pod, which started at the same time, is Ready.
 func testPodNeverReady(t *testing.T, s *space) {
 	s.node(t, "a")
 	s.pod(t, "never", map[string]string{AnnotationNeverReady: "true"})
@@ -131,7 +131,7 @@ func testPodInCrashLoop(t *testing.T, s *space) {
 	}
 }
 
-// The pod's nodes differ in nothing but their names.
+// The pod's nodes differ only in their names.
 func testPodCrashesOnSomeNodes(t *testing.T, s *space) {
 	for _, prefix := range []string{"bad", "good"} {
 		node := s.node(t, prefix)
@@ -181,7 +181,7 @@ func testPodCompletes(t *testing.T, s *space) {
 	})
 }
 
-// The other pod, deleted later and gone, shows that the first has had its time.
+// The other pod is deleted later. When it is gone, the first pod has had enough time to end.
 func testPodNeverGone(t *testing.T, s *space) {
 	s.node(t, "a")
 	never := s.pod(t, "never", map[string]string{AnnotationNeverGone: "true"})
@@ -199,7 +199,7 @@ func testPodNeverGone(t *testing.T, s *space) {
 	s.waitForDeletion(t, never)
 }
 
-// A change of the pod on its way out does not put off its end.
+// A change of the terminating pod does not delay its end.
 func testPodGoneAtItsMoment(t *testing.T, s *space) {
 	s.node(t, "a")
 	moment := time.Now().Add(3 * time.Second)
@@ -226,7 +226,7 @@ func testPodWithFinalizer(t *testing.T, s *space) {
 	s.waitForDeletion(t, pod)
 }
 
-// The pod has its predecessor's name: nothing that was meant for the one may reach the other.
+// The pod has its predecessor's name. Changes for the old pod must not affect the new one.
 func testStatefulSetPodComesBack(t *testing.T, s *space) {
 	s.node(t, "a")
 	template := s.template(map[string]string{AnnotationGoneAfter: "100ms"})

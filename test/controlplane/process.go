@@ -16,16 +16,16 @@ type process struct {
 	name string
 	log  string
 	pid  int
-	done chan struct{} // closed when it has ended
-	end  string        // how it ended, "exit status 1"; to be read after done is closed
+	done chan struct{} // closed when it has exited
+	end  string        // how it exited, "exit status 1"; to be read after done is closed
 }
 
-// startProcess starts the program at path in dir, with its log in dir too. The process is the head of a group of its
-// own, so that Ctrl-C in a terminal reaches only the caller, and where the system can do it, it dies with the caller.
+// startProcess starts the program at path in dir, with its log in dir too. The process leads its own process group, so that
+// Ctrl-C in a terminal reaches only the caller. Where the system supports it, the process is killed when the caller exits.
 func startProcess(dir, path string, args []string) (*process, error) {
 	name := filepath.Base(path)
 	logPath := filepath.Join(dir, name+".log")
-	// Appended: a second attempt to bind a port keeps the story of the first.
+	// Append, so that a second attempt to bind a port keeps the log of the first.
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", name, err)
@@ -38,8 +38,8 @@ func startProcess(dir, path string, args []string) (*process, error) {
 	p := &process{name: name, log: logPath, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The death signal comes when the starting thread ends, not the process (golang/go#27505), so this thread
-		// stays until the child has ended.
+		// The death signal is sent when the starting thread ends, not when the process does (golang/go#27505). So this thread
+		// waits until the child has exited.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -47,7 +47,7 @@ func startProcess(dir, path string, args []string) (*process, error) {
 		if err != nil {
 			return
 		}
-		_ = cmd.Wait() // the state says more
+		_ = cmd.Wait() // the state contains more than the error
 		p.end = cmd.ProcessState.String()
 		close(p.done)
 	}()
@@ -58,11 +58,11 @@ func startProcess(dir, path string, args []string) (*process, error) {
 	return p, nil
 }
 
-// kill ends the processes and whatever they started, at once, and waits for their end.
+// kill kills the processes and their children, and waits until they have exited.
 func kill(processes []*process) {
 	for _, p := range processes {
-		if p.running() { // otherwise its number may be another's by now
-			// Fails only when the group has just ended by itself.
+		if p.running() { // otherwise its PID may belong to another process by now
+			// This fails only if the group has just exited.
 			_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 		}
 	}
@@ -80,12 +80,12 @@ func (p *process) running() bool {
 	}
 }
 
-// ended says how a process that should run on came to end, with the end of its log.
+// ended returns an error for a process that exited too early: how it exited, and the end of its log.
 func (p *process) ended() error {
 	return fmt.Errorf("running %s: it ended, %s; the end of %s:\n%s", p.name, p.end, p.log, tail(p.log, 20))
 }
 
-// whileRunning returns a context that ends as soon as one of the processes does, with what it came to as the cause.
+// whileRunning returns a context that ends as soon as one of the processes exits. Its cause is the error of that process.
 func whileRunning(ctx context.Context, processes ...*process) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	for _, p := range processes {
@@ -100,7 +100,7 @@ func whileRunning(ctx context.Context, processes ...*process) (context.Context, 
 	return ctx, func() { cancel(nil) }
 }
 
-// tail returns the last lines of a file, or what went wrong when reading it.
+// tail returns the last lines of a file, or the error of reading it.
 func tail(path string, lines int) string {
 	data, err := os.ReadFile(path)
 	if err != nil {

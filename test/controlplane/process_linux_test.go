@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beParent starts a process, prints its number and waits for an end that does not come before its own.
+// beParent starts a process, prints its PID and waits for it. It is killed before the process exits.
 func beParent(dir string) (exitCode int) {
 	p, err := startProcess(dir, "/bin/sleep", []string{"1000"})
 	if err != nil {
@@ -53,7 +53,7 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // the error is the kill
+	_ = parent.Wait() // the error is about the kill
 	deadline := time.After(30 * time.Second)
 	for running(child) {
 		select {
@@ -64,13 +64,13 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// running says whether a process is neither gone nor a zombie that no one has collected.
+// running reports whether a process exists and is not a zombie.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return false
 	}
-	// "42 (sleep) S 1 …": the state follows the name, which may hold anything but a later parenthesis.
+	// "42 (sleep) S 1 …": the state follows the name, which may contain blanks and parentheses.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }

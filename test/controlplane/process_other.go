@@ -4,7 +4,7 @@ package controlplane
 
 import "syscall"
 
-// processAttributes has no death signal here: a caller that is killed leaves its cluster running.
+// processAttributes sets no death signal on this system. If the caller is killed, its cluster keeps running.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -47,7 +47,7 @@ func TestEndedProcessTellsWhy(t *testing.T) {
 			t.Errorf("error %q does not say %q", got, want)
 		}
 	}
-	kill([]*process{p}) // has ended already: must return
+	kill([]*process{p}) // it has already exited, so kill must return
 }
 
 func TestMissingProgram(t *testing.T) {

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// seedPuts is how many objects one transaction writes: etcd's own limit (embed.DefaultMaxTxnOps).
+	// seedPuts is how many objects one transaction writes. It is etcd's own limit (embed.DefaultMaxTxnOps).
 	seedPuts = 128
-	// seedWriters is how many transactions are under way.
+	// seedWriters is how many transactions run in parallel.
 	seedWriters = 4
 )
 
-// Seed writes objects into etcd as the API server stores them: in their own version, which must be the one of storage,
-// as protobuf. Nothing is defaulted, admitted or validated. Hundreds of thousands of objects take seconds.
+// Seed writes objects into etcd as the API server stores them: as protobuf, in their own version, which must be the storage
+// version. They are not defaulted, admitted or validated. Hundreds of thousands of objects take seconds.
 type Seed struct {
 	client *http.Client
 	txn    []byte
@@ -39,7 +39,8 @@ type Seed struct {
 func newSeed(ctx context.Context, dir string) *Seed {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			// The file's name is etcdSocket's host and port; see clusterDir for its length.
+			// The file's name is the host and port in etcdSocket. The length of its path is limited, see the names of files in
+			// components.go.
 			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "etcd:0"))
 		},
 		Protocols: new(http.Protocols),
@@ -51,14 +52,14 @@ func newSeed(ctx context.Context, dir string) *Seed {
 	return s
 }
 
-// ready asks for the value of a key that is not there.
+// ready reads a key that does not exist.
 func (s *Seed) ready(context.Context) error {
 	const rangeKey = 1
 	return s.call("/etcdserverpb.KV/Range", appendField(nil, rangeKey, []byte("ready")))
 }
 
-// Put stores an object of a resource by etcd's name for it, such as "pods" or "minions". It returns an error when the
-// object is of no known kind, or when an earlier one could not be written.
+// Put stores an object of a resource. The resource has the name that etcd's keys have, such as "pods" or "minions". It returns an
+// error if the object's kind is unknown, or if an earlier object could not be written.
 func (s *Seed) Put(resource string, object runtime.Object) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil {
@@ -81,14 +82,14 @@ func (s *Seed) Put(resource string, object runtime.Object) error {
 	return s.ctx.Err()
 }
 
-// flush sends what was put.
+// flush sends the pending objects.
 func (s *Seed) flush() {
 	txn := s.txn
 	s.txn, s.puts = nil, 0
 	s.group.Go(func() error { return s.call("/etcdserverpb.KV/Txn", txn) })
 }
 
-// close returns when everything is written.
+// close waits until all objects are written.
 func (s *Seed) close() error {
 	if s.puts > 0 {
 		s.flush()
@@ -97,7 +98,7 @@ func (s *Seed) close() error {
 	return s.group.Wait()
 }
 
-// appendPut appends to a TxnRequest one more operation on success: a RequestOp with a PutRequest of key and value
+// appendPut appends an operation to the success operations of a TxnRequest: a RequestOp with a PutRequest of key and value
 // (etcd's api/etcdserverpb/rpc.proto).
 func appendPut(txn []byte, key string, value []byte) []byte {
 	const txnSuccess, opPut, putKey, putValue = 2, 2, 1, 2
@@ -105,14 +106,14 @@ func appendPut(txn []byte, key string, value []byte) []byte {
 	return appendField(txn, txnSuccess, appendField(nil, opPut, put))
 }
 
-// appendField appends a field of protobuf whose value is bytes or a message.
+// appendField appends a field of protobuf. Its value is bytes or a message.
 func appendField(to []byte, number uint64, value []byte) []byte {
 	const bytesType = 2
 	to = binary.AppendUvarint(to, number<<3|bytesType)
 	return append(binary.AppendUvarint(to, uint64(len(value))), value...)
 }
 
-// call makes one call of gRPC, a message with a five-byte head in the body of a POST, and leaves the answer unread.
+// call makes one gRPC call: it posts a message after a five-byte header, and ignores the message in the answer.
 func (s *Seed) call(method string, message []byte) error {
 	head := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
 	body := io.MultiReader(bytes.NewReader(head), bytes.NewReader(message))

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestSeed reads through the API server what was written past it, more of it than one transaction takes.
+// TestSeed seeds more objects than fit in one transaction, and reads them through the API server.
 func TestSeed(t *testing.T) {
 	const pods = 2*seedPuts + 1
 	c := ForTest(t, Options{Still: true, Seed: func(s *Seed) error {
@@ -37,7 +37,7 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeedThatIsWrong keeps the cluster from starting.
+// TestSeedThatIsWrong checks that the cluster does not start with a wrong object.
 func TestSeedThatIsWrong(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipping: -short starts no control plane")

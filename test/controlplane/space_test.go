@@ -22,7 +22,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// waitLimit is far beyond what anything here takes on a busy machine.
+// waitLimit is much longer than any step takes on a busy machine.
 const waitLimit = time.Minute
 
 // space is a subtest's part of the cluster: a namespace, and nodes with the namespace's name as a label.
@@ -146,7 +146,7 @@ func (s *space) waitForPod(t *testing.T, name, what string, done func(*corev1.Po
 	})[name]
 }
 
-// waitForDeletion waits until this very pod is gone.
+// waitForDeletion waits until the pod is gone. A new pod with the same name does not count.
 func (s *space) waitForDeletion(t *testing.T, pod *corev1.Pod) map[string]*corev1.Pod {
 	t.Helper()
 	return s.waitForPods(t, "the end of "+pod.Name, func(pods map[string]*corev1.Pod) bool {
@@ -154,7 +154,7 @@ func (s *space) waitForDeletion(t *testing.T, pod *corev1.Pod) map[string]*corev
 	})
 }
 
-// eventually asks until ask returns nil.
+// eventually calls ask until it returns nil.
 func (s *space) eventually(t *testing.T, what string, ask func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -173,9 +173,9 @@ func (s *space) auditEvents(t *testing.T) []Event {
 	return events
 }
 
-// waitForRequests waits until the audit log has as many matching requests as want, and compares them with it. describe turns a
-// request into a word of want; it returns "" for requests that do not match. The wait is necessary because a watch may report a
-// change before the log has the request that made it.
+// waitForRequests waits until the audit log has as many matching requests as want, and compares them with want. describe returns
+// a request's word in want, or "" for requests that do not match. The wait is necessary because a watch may show a change before
+// the log contains its request.
 func (s *space) waitForRequests(t *testing.T, describe func(Event) string, want []string) {
 	t.Helper()
 	var got []string
@@ -245,7 +245,7 @@ func describe(pods map[string]*corev1.Pod) string {
 	return strings.Join(slices.Sorted(slices.Values(out)), "; ")
 }
 
-// first is the pod whose name comes first.
+// first returns the pod whose name comes first.
 func first(pods map[string]*corev1.Pod) *corev1.Pod {
 	return pods[slices.Min(slices.Collect(maps.Keys(pods)))]
 }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// goal is the work of one go build.
+// goal is the arguments of one go build.
 type goal struct {
 	dir      string // of the module
 	ldflags  string
@@ -25,8 +25,8 @@ type goal struct {
 	output   string // the folder that gets the programs
 }
 
-// buildEnv shields a build from the caller's workspace, flags and cross-compilation settings. CGO_ENABLED, -trimpath and
-// -gcflags are those of the Makefile: a package that the product and the control plane share is then compiled once.
+// buildEnv protects a build from the caller's workspace, flags and cross-compilation settings. CGO_ENABLED, -trimpath and
+// -gcflags are the same as in the Makefile, so that packages that the product and the control plane share are compiled once.
 func buildEnv() []string {
 	return []string{
 		"GOWORK=off", "CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
@@ -41,7 +41,7 @@ func (g goal) command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// build compiles the goals one after the other, with one progress for all.
+// build compiles the goals one after another and shows one progress for all.
 func build(ctx context.Context, log io.Writer, goals ...goal) error {
 	work, err := outstanding(ctx, log, goals)
 	if err != nil {
@@ -62,10 +62,10 @@ func build(ctx context.Context, log io.Writer, goals ...goal) error {
 	return nil
 }
 
-// Plugin builds kubectl-nodeupgrade from this repository and returns its path. When nothing changed since the last call, by
-// any process, it takes a second.
+// Plugin builds kubectl-nodeupgrade from this repository and returns its path. If nothing has changed since the last call of any
+// process, it takes a second.
 //
-// Errors: the repository is not found, ctx ended, or go build failed; then with its output.
+// Errors: the repository is not found, ctx ended, or go build failed. The last one contains the output of go build.
 func Plugin(ctx context.Context) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func Plugin(ctx context.Context) (string, error) {
 	return filepath.Join(output, "kubectl-nodeupgrade"), nil
 }
 
-// Output is the folder of the repository that gets what is built of it for tests and demos.
+// Output is the repository's folder for programs that are built for tests and demos.
 const Output = "bin/test"
 
 // outstanding downloads the modules of all goals at the same time, and returns the packages that go build will compile,
@@ -160,8 +160,7 @@ func watch(cmd *exec.Cmd, read func(line string) bool) error {
 	return nil
 }
 
-// progress shows how far a piece of work is: on a terminal in one line that is written again, elsewhere in one line
-// a minute.
+// progress shows the progress of a task. On a terminal it overwrites one line. Elsewhere it writes one line a minute.
 type progress struct {
 	log      io.Writer
 	what     string
@@ -172,12 +171,12 @@ type progress struct {
 
 	mu             sync.Mutex
 	work           map[string]int64 // bytes of source by package
-	packages       int              // compiled, or modules that were downloaded
+	packages       int              // compiled packages, or downloaded modules
 	bytes, ofBytes int64
 	shown          bool
 }
 
-// startProgress starts to show the work, which is nil if its amount is not known, until stop.
+// startProgress shows the progress until stop. work is nil if its amount is not known.
 func startProgress(log io.Writer, what string, work map[string]int64) *progress {
 	p := &progress{log: log, what: what, terminal: isTerminal(log), start: time.Now(), done: make(chan struct{}), work: work}
 	for _, size := range work {

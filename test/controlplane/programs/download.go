@@ -35,7 +35,7 @@ type pin struct {
 // pins lists the files by Kubernetes version and platform: "v1.37.2" and "linux/amd64".
 type pins map[string]map[string][]pin
 
-// pinnedFiles returns the files of this machine's platform; none where pins.json has none.
+// pinnedFiles returns the files for this machine's platform, or nil if pins.json has none.
 func pinnedFiles(version string) []pin {
 	var all pins
 	if err := json.Unmarshal(pinsJSON, &all); err != nil {
@@ -44,15 +44,15 @@ func pinnedFiles(version string) []pin {
 	return all[version][runtime.GOOS+"/"+runtime.GOARCH]
 }
 
-// Limits of a download. A server that does not answer must not hold a user up for longer than it takes to notice.
+// Limits of a download. If a server does not answer, the user must not wait long.
 const (
 	dialTimeout  = 4 * time.Second
 	stallTimeout = 30 * time.Second
 	attempts     = 4
 )
 
-// downloadAll downloads the files into dir. Unfinished files stay in parts, from where the next call goes on.
-// No file gets into dir, and none is made executable, before its size and SHA-256 are those of its pin.
+// downloadAll downloads the files into dir. Unfinished files stay in parts, where the next call continues them. A file gets into
+// dir and becomes executable only after its size and SHA-256 match its pin.
 //
 // Errors: a program has no pin, a server does not answer or has another file, writing failed, or ctx ended.
 func downloadAll(ctx context.Context, files []pin, parts, dir string, log io.Writer) error {
@@ -82,8 +82,8 @@ func downloadAll(ctx context.Context, files []pin, parts, dir string, log io.Wri
 	return os.RemoveAll(parts)
 }
 
-// install downloads the file, verifies it and puts the program into dir. A part that an earlier call left may be of
-// another file: if what came of it is wrong, the whole file is downloaded.
+// install downloads the file, verifies it and puts the program into dir. The part of an earlier call may belong to another file.
+// So if the result is wrong, the whole file is downloaded.
 func (f pin) install(ctx context.Context, client *http.Client, parts, dir string) error {
 	part := filepath.Join(parts, f.Name+".part")
 	left, err := fileSize(part)
@@ -109,7 +109,7 @@ func (f pin) install(ctx context.Context, client *http.Client, parts, dir string
 
 var errOtherFile = errors.New("it was deleted and not executed")
 
-// verified downloads the part and compares it with the pin. It returns an error that is errOtherFile if they differ.
+// verified downloads the part and compares it with the pin. If they differ, it returns an error that is errOtherFile.
 func (f pin) verified(ctx context.Context, client *http.Client, part string) error {
 	if err := f.complete(ctx, client, part); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (f pin) verified(ctx context.Context, client *http.Client, part string) err
 	return errors.Join(fmt.Errorf("its SHA-256 is %s, not %s: %w", sum, f.SHA256, errOtherFile), os.Remove(part))
 }
 
-// complete makes the part as long as its pin says. After a cut connection it asks for the rest.
+// complete downloads until the part has the size in its pin. After a cut connection it requests the rest.
 func (f pin) complete(ctx context.Context, client *http.Client, part string) error {
 	var last error
 	for range attempts {
@@ -146,10 +146,11 @@ func (f pin) complete(ctx context.Context, client *http.Client, part string) err
 	return fmt.Errorf("it has not the size of %d bytes after %d attempts", f.Size, attempts)
 }
 
-// cutError is a connection that ended early.
+// cutError is the error of a connection that ended early.
 type cutError struct{ error }
 
-// fetch appends what the server sends from the offset on, or replaces the part if the server sends the whole file.
+// fetch requests the file from the offset on and appends the answer to the part. If the server sends the whole file, it replaces
+// the part.
 func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -195,7 +196,7 @@ func (f pin) fetch(ctx context.Context, client *http.Client, part string, offset
 	return errors.Join(err, file.Close())
 }
 
-// body tells errors of the connection from those of the disk, and that data still comes.
+// body distinguishes errors of the connection from errors of the disk, and reports when data arrives.
 type body struct {
 	from  io.Reader
 	alive func()

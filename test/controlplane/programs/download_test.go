@@ -22,7 +22,7 @@ import (
 	"time"
 )
 
-// content is larger than the buffers of a connection, so that a cut connection leaves a part.
+// content returns more bytes than the buffers of a connection, so that a cut connection leaves a part.
 func content(name string) []byte { return bytes.Repeat([]byte(name+"\n"), 1<<20/len(name)) }
 
 // publisher serves a file for each program.
@@ -30,7 +30,7 @@ type publisher struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string][]string // the Range headers by path
-	// answer may answer a request instead of the publisher; it then returns true. count is 1 for the first request of a path.
+	// answer may answer a request instead of the publisher. Then it returns true. count is 1 for the first request of a path.
 	answer func(w http.ResponseWriter, r *http.Request, count int) bool
 }
 
@@ -51,7 +51,7 @@ func startPublisher(t *testing.T) *publisher {
 	return p
 }
 
-// file is the program, except for etcd, which is published in an archive.
+// file returns the program or, for etcd, the archive in which etcd is published.
 func (p *publisher) file(name string) []byte {
 	if name != "etcd" {
 		return content(name)
@@ -209,7 +209,7 @@ func TestDownloadAsksForTheRestAfterACut(t *testing.T) {
 	}
 }
 
-// TestInterruptedDownloadGoesOn ends the first call in the middle of a file, as Ctrl-C does.
+// TestInterruptedDownloadGoesOn cancels the first call in the middle of a file, as Ctrl-C does.
 func TestInterruptedDownloadGoesOn(t *testing.T) {
 	p, dir := startPublisher(t), t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -258,7 +258,7 @@ func TestProcessesThatCallTogetherDownloadOnce(t *testing.T) {
 	}
 }
 
-// TestBuildFollowsAFailedDownload takes a server that refuses connections.
+// TestBuildFollowsAFailedDownload uses a server that refuses connections.
 func TestBuildFollowsAFailedDownload(t *testing.T) {
 	p := startPublisher(t)
 	pins := p.pins()
@@ -281,7 +281,7 @@ func TestBuildFollowsAFailedDownload(t *testing.T) {
 	}
 }
 
-// TestPinsAreComplete checks the file that users download by: each platform has every program, with a sum, over TLS.
+// TestPinsAreComplete checks pins.json: each platform has every program, with a checksum and an https URL.
 func TestPinsAreComplete(t *testing.T) {
 	var all pins
 	if err := json.Unmarshal(pinsJSON, &all); err != nil {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// lockFile takes the advisory lock of the file at path, which it creates, and returns the function that gives it back.
-// The kernel gives back the lock of a process that dies. It returns an error when ctx ends before the lock is free.
+// lockFile creates the file at path if necessary, takes its advisory lock, and returns the function that releases the lock. If a
+// process exits, the kernel releases its lock. lockFile returns an error if ctx ends before the lock is free.
 func lockFile(ctx context.Context, path string, log io.Writer) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the build lock: %w", err)
 	}
-	// flock in its waiting form cannot be interrupted, so it is tried now and then.
+	// A waiting flock cannot be interrupted, so flock is tried repeatedly.
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()
 	for waiting := false; ; waiting = true {

@@ -1,9 +1,9 @@
-// Package programs brings the programs of the test control plane onto this machine: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, kubectl and kwok. It builds them from the modules that
-// test/controlplane/kubernetes/go.mod pins, or downloads them where the user asks for it.
+// Package programs builds or downloads the programs of the test control plane: etcd, kube-apiserver, kube-controller-manager,
+// kube-scheduler, kubectl and kwok. It builds them from the modules that test/controlplane/kubernetes/go.mod pins. It downloads
+// them only if the user asks for it.
 //
-// The package imports only the standard library: the command that shows the progress of the build has to be compiled
-// in seconds itself.
+// The package imports only the standard library, because the command that shows the progress of the build must itself compile
+// within seconds.
 package programs
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// Set is a folder that holds all programs of a control plane.
+// Set is a folder with all programs of a control plane.
 type Set struct {
 	Dir     string
 	Version string // of Kubernetes, "v1.37.2"
@@ -32,7 +32,7 @@ type Set struct {
 // Path returns the path of a program: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl or kwok.
 func (s Set) Path(name string) string { return filepath.Join(s.Dir, name) }
 
-// packages lists the main packages. etcd's is the one whose path does not end in the program's name.
+// packages lists the main packages. Only etcd's path does not end in the program's name.
 func packages() []string {
 	return []string{
 		etcdPackage,
@@ -49,7 +49,7 @@ const (
 	etcdBuilt   = "server" // the name that go build gives to etcd
 )
 
-// names lists the files that a complete set has.
+// names lists the files of a complete set.
 func names() []string {
 	files := []string{"etcd"}
 	for _, p := range packages() {
@@ -65,7 +65,8 @@ func names() []string {
 // pins.json lists, and builds only if that fails. Processes that call Get together build once. Progress goes to log,
 // which may be nil.
 //
-// Errors: the repository or the cache folder is not found, ctx ended, or go build failed; then with its output.
+// Errors: the repository or the cache folder is not found, ctx ended, or go build failed. The last one contains the output of go
+// build.
 func Get(ctx context.Context, log io.Writer) (Set, error) {
 	if log == nil {
 		log = io.Discard
@@ -73,8 +74,8 @@ func Get(ctx context.Context, log io.Writer) (Set, error) {
 	return get(ctx, log)
 }
 
-// GetWith does what [Get] does, and also builds packages of this repository, such as ./test/demo, into [Output]. Both
-// have one progress.
+// GetWith does what [Get] does, and also builds packages of this repository, such as ./test/demo, into [Output]. It shows one
+// progress for both.
 func GetWith(ctx context.Context, log io.Writer, packages ...string) (Set, error) {
 	root, err := Root(ctx)
 	if err != nil {
@@ -108,7 +109,7 @@ func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
 			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", log, control)
 		}
 		goals := append([]goal{control}, also...)
-		also = nil // is built with the control plane
+		also = nil // they are built with the control plane
 		return build(ctx, log, goals...)
 	})
 	if err == nil && len(also) > 0 {
@@ -127,8 +128,8 @@ func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writ
 	return build(ctx, log, g)
 }
 
-// fill fills the folder by a call of put, unless it exists. The folder appears by a rename after put returned nil, so
-// that a folder that exists is complete. Only one process at a time fills the folder; others wait for it.
+// fill fills the folder by calling put, unless the folder exists. The folder gets its name after put has returned nil, so an
+// existing folder is complete. Only one process at a time fills the folder. Other processes wait for it.
 func fill(ctx context.Context, dir string, log io.Writer, put func(dir string) error) error {
 	if isDir(dir) {
 		return nil
@@ -145,7 +146,7 @@ func fill(ctx context.Context, dir string, log io.Writer, put func(dir string) e
 		return nil
 	}
 	start, unfinished := time.Now(), dir+".unfinished"
-	// A process that was killed leaves the folder behind.
+	// A killed process may have left the folder.
 	if err := os.RemoveAll(unfinished); err != nil {
 		return fmt.Errorf("emptying the build folder: %w", err)
 	}
@@ -187,7 +188,7 @@ func kubernetesVersion(module string) (string, error) {
 	return string(match[1]), nil
 }
 
-// cacheKey names a set of programs by the modules, the flags and the compiler that they are built with.
+// cacheKey returns a key for a set of programs. It depends on the modules, the flags and the compiler.
 func cacheKey(module string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version(), runtime.GOOS, runtime.GOARCH, buildEnv(), packages())
@@ -201,7 +202,7 @@ func cacheKey(module string) (string, error) {
 	return "controlplane-" + hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// Root returns the top folder of the repository around the working directory.
+// Root returns the top folder of the repository that contains the working directory.
 func Root(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

@@ -27,7 +27,7 @@ func writeFiles(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// helloGoal is a module with one small program that imports fmt.
+// helloGoal returns the goal of a module with one small program that imports fmt.
 func helloGoal(t *testing.T) goal {
 	t.Helper()
 	source := t.TempDir()
@@ -35,7 +35,7 @@ func helloGoal(t *testing.T) goal {
 		"go.mod":  "module example.com/hello\n\ngo 1.26.0\n",
 		"go.sum":  "",
 		"main.go": "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/hello/text\"\n)\n\nfunc main() { fmt.Println(text.Hello) }\n",
-		// The name of the folder is new in each run, and so is the package: the build cache has not seen it.
+		// The folder has a new name in each run, so the package is new too: it is not in the build cache.
 		"text/text.go": "package text\n\nconst Hello = " + `"` + source + `"` + "\n",
 	})
 	return goal{dir: source, packages: []string{"example.com/hello"}, output: t.TempDir()}
@@ -148,8 +148,8 @@ func TestVersionIsStamped(t *testing.T) {
 	}
 }
 
-// TestOutstandingIsWhatIsCompiled lists the packages before a build and after it.
-// TestFlagsAreThoseOfTheMakefile: otherwise what the product and the control plane share is compiled twice.
+// TestFlagsAreThoseOfTheMakefile checks that builds use the Makefile's flags. Otherwise packages that the product and the control
+// plane share are compiled twice.
 func TestFlagsAreThoseOfTheMakefile(t *testing.T) {
 	root, err := Root(t.Context())
 	if err != nil {
@@ -166,6 +166,7 @@ func TestFlagsAreThoseOfTheMakefile(t *testing.T) {
 	}
 }
 
+// TestOutstandingIsWhatIsCompiled lists the packages before a build and after it.
 func TestOutstandingIsWhatIsCompiled(t *testing.T) {
 	g := helloGoal(t)
 	left := func() map[string]int64 {

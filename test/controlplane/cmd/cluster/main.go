@@ -1,8 +1,8 @@
-// Command cluster runs a control plane with simulated nodes until it is interrupted, for trying things out with kubectl:
+// Command cluster runs a control plane with simulated nodes until it is interrupted, for experiments with kubectl:
 //
 //	go run ./test/controlplane/cmd/cluster -nodes 6
 //
-// It prints the path of the kubeconfig and the line that makes a shell use it.
+// It prints the path of the kubeconfig and the shell command that selects it.
 package main
 
 import (
@@ -45,7 +45,7 @@ func run(ctx context.Context, out io.Writer, nodes int) error {
 	return nil
 }
 
-// addNodes adds nodes to three zones in turn, and waits until all are Ready.
+// addNodes adds nodes in three zones by turns, and waits until all are Ready.
 func addNodes(ctx context.Context, c *controlplane.Cluster, count int) error {
 	name := func(i int) string { return fmt.Sprintf("node-%d", i+1) }
 	for i := range count {
