@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestArchitectureHasTheImports: the table of packages says what each of them imports.
+// TestArchitectureHasTheImports checks that the table of packages lists the imports of each package.
 func TestArchitectureHasTheImports(t *testing.T) {
 	imported := map[string]map[string]bool{}
 	for _, src := range sources(t) {
@@ -32,8 +32,8 @@ func TestArchitectureHasTheImports(t *testing.T) {
 	report(t, importTableFaults(read(t, "docs/architecture.md"), imported))
 }
 
-// importTableFaults lists the packages without a row, and the rows whose last cell does not name what the package imports. A row has
-// a folder, and may have others in it: those have no row.
+// importTableFaults lists the packages without a row, and the rows whose last cell does not list the package's imports. A row is
+// for a folder. Folders in that folder have no row.
 func importTableFaults(page string, imported map[string]map[string]bool) (faults []string) {
 	row := regexp.MustCompile("(?m)^\\|[^|]*\\| `((?:pkg|cmd)/[\\w/-]+)`(?: with [^|]*)? \\|[^|]*\\| ([^|]*) \\|$")
 	known := map[string]bool{}
@@ -79,7 +79,7 @@ func TestImportTableRule(t *testing.T) {
 	}
 }
 
-// TestStateMachineIsDocumented: the package comment names each phase and each state of a node.
+// TestStateMachineIsDocumented checks that the package comment names each phase and each state of a node.
 func TestStateMachineIsDocumented(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.ReplaceAll(read(t, "pkg/upgrade/doc.go"), "//", "")), " ")
 	for _, name := range record.Strategies() {
@@ -98,7 +98,7 @@ func TestStateMachineIsDocumented(t *testing.T) {
 	}
 }
 
-// TestArchitectureListsPurePackages: the page names the packages whose purity is tested, and no others.
+// TestArchitectureListsPurePackages checks that the page names exactly the packages whose purity is tested.
 func TestArchitectureListsPurePackages(t *testing.T) {
 	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(read(t, "docs/architecture.md"))
 	if sentence == nil {
@@ -110,6 +110,6 @@ func TestArchitectureListsPurePackages(t *testing.T) {
 	}
 	slices.Sort(named)
 	if tested := slices.Sorted(slices.Values(pure())); !slices.Equal(named, tested) {
-		t.Errorf("docs/architecture.md calls %q pure, and the test holds %q", named, tested)
+		t.Errorf("docs/architecture.md calls %q pure, and the test checks %q", named, tested)
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the rows of the catalogue into docs/rules.md")
 
-// catalogueRow is the row of the page that a rule of check has.
+// catalogueRow returns the row of the page for a rule of check.
 func catalogueRow(r *preflight.Rule) string {
 	verb := map[preflight.Severity]string{
 		preflight.Refuse: "Refuses", preflight.Block: "Blocks", preflight.Error: "Error", preflight.Warn: "Warns", preflight.Note: "Info",
@@ -22,7 +22,8 @@ func catalogueRow(r *preflight.Rule) string {
 	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
 }
 
-// TestPageHasTheCatalogue: what --explain prints and what docs/rules.md says is the same. With -update the page gets the rows.
+// TestPageHasTheCatalogue checks that --explain and docs/rules.md say the same. With -update it adds the missing rows to the
+// page.
 func TestPageHasTheCatalogue(t *testing.T) {
 	file := filepath.Join(root(t), rulesPage)
 	text, err := os.ReadFile(file)
@@ -57,7 +58,7 @@ func TestPageHasTheCatalogue(t *testing.T) {
 	}
 }
 
-// addRow puts a row among those of findings, which are sorted by their ids and end the page.
+// addRow inserts a row into the findings. These are sorted by their ids and are the last part of the page.
 func addRow(page, id, row string) string {
 	head, findings, _ := strings.Cut(page, "\n## Findings\n")
 	lines := strings.Split(findings, "\n")

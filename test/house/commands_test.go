@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// printedCommand finds a command that a user can copy, in a text.
+// printedCommand matches a command in a text that a user can copy.
 func printedCommand() *regexp.Regexp {
 	return regexp.MustCompile(`\b(kubectl|aws (autoscaling|ec2|eks|elbv2|ssm)|gcloud) `)
 }
 
-// commandFaults lists the commands whose words are put in as they are: by a verb of a format behind the command, or by "+". A word that
-// pkg/shell or nodegroup.Command wrote is quoted.
+// commandFaults lists the commands with unquoted words. Such a word follows the command through a verb of a format, or through
+// "+". Words from pkg/shell or nodegroup.Command are quoted.
 func commandFaults(src source) []string {
 	var faults []string
 	commands, inner := printedCommand(), map[ast.Expr]bool{}
@@ -44,7 +44,7 @@ func commandFaults(src source) []string {
 	return faults
 }
 
-// operandsOf returns what "+" joins, from left to right; a single expression is its own operand.
+// operandsOf returns the operands of "+", from left to right. A single expression is its own operand.
 func operandsOf(expr ast.Expr) []ast.Expr {
 	if sum, ok := expr.(*ast.BinaryExpr); ok && sum.Op == token.ADD {
 		return append(operandsOf(sum.X), operandsOf(sum.Y)...)
@@ -61,7 +61,7 @@ func textOf(expr ast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// isQuoted reports whether the expression is a call of a function that quotes, or a command of pkg/dump.
+// isQuoted reports whether the expression calls a function that quotes its arguments, or is a command of pkg/dump.
 func isQuoted(expr ast.Expr) bool {
 	name := ""
 	switch e := expr.(type) {

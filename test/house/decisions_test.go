@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// decisionFaults lists the records that the index does not link, the links that
-// lead nowhere, and numbers given twice. Names are those of the folder's files.
+// decisionFaults lists the decision records that the index does not link, the links without a target, and the numbers that are
+// used twice. names are the names of the folder's files.
 func decisionFaults(index string, names []string) []string {
 	link := regexp.MustCompile(`\]\(([0-9]{4}-[^)]*\.md)\)`)
 	var linked []string

@@ -15,13 +15,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// document is a Kubernetes object of which only the kind and the name are known.
+// document is the kind and the name of a Kubernetes object.
 type document struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 }
 
-// decodeDocuments decodes each document of a file of manifests into the type of its kind. A field that the type lacks is an error.
+// decodeDocuments decodes each document of a file of manifests into the type of its kind. An unknown field is an error.
 func decodeDocuments(t *testing.T, name string) []any {
 	t.Helper()
 	var all []any
@@ -46,7 +46,7 @@ func decodeDocuments(t *testing.T, name string) []any {
 	return all
 }
 
-// TestDeployedAccountHasThePublishedRoles compares the roles that the account is bound to with those of docs/permissions.
+// TestDeployedAccountHasThePublishedRoles compares the roles that are bound to the account with those of docs/permissions.
 func TestDeployedAccountHasThePublishedRoles(t *testing.T) {
 	var published, bound []string
 	for _, name := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
@@ -89,7 +89,7 @@ func TestDeployedAccountHasThePublishedRoles(t *testing.T) {
 	}
 }
 
-// jobOf returns the Job that a manifest is or creates, and its namespace.
+// jobOf returns the Job in a manifest, or the Job that the manifest's CronJob creates, and the namespace.
 func jobOf(t *testing.T, name string) (batchv1.JobSpec, string) {
 	t.Helper()
 	switch o := decodeDocuments(t, name)[0].(type) {
@@ -126,7 +126,7 @@ func TestDeployedJobsAreTheSame(t *testing.T) {
 	}
 }
 
-// TestImageIsBuiltWithTheReleasesGo compares the Go of the Dockerfile with that of go.mod, which releases are built with.
+// TestImageIsBuiltWithTheReleasesGo compares the version of Go in the Dockerfile with the one in go.mod, which releases use.
 func TestImageIsBuiltWithTheReleasesGo(t *testing.T) {
 	toolchain := regexp.MustCompile(`(?m)^toolchain go(1\.\S+)$`).FindStringSubmatch(read(t, "go.mod"))
 	image := regexp.MustCompile(`(?m)^FROM .*\bgolang:(\S+) `).FindStringSubmatch(read(t, "deploy/Dockerfile"))

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// mostEmbedded is how many levels of embedded values a type may have. With more a reader cannot tell where a field or a
+// mostEmbedded is how many levels of embedded values a type may have. With more levels a reader cannot tell where a field or a
 // method comes from.
 const mostEmbedded = 2
 
-// TestTypesAreFlat: no type of ours embeds values more than two levels deep.
+// TestTypesAreFlat checks that no type of this module embeds values more than two levels deep.
 func TestTypesAreFlat(t *testing.T) {
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: root(t)}, "./pkg/...", "./cmd/...")
 	if err != nil {
@@ -43,7 +43,7 @@ func TestTypesAreFlat(t *testing.T) {
 	}
 }
 
-// TestDeepTypesAreFound: what the rule finds, and that it counts types of others as one level.
+// TestDeepTypesAreFound checks what the rule finds, and that a type of another module counts as one level.
 func TestDeepTypesAreFound(t *testing.T) {
 	const theirs = "package theirs\ntype inner struct{}\ntype middle struct{ inner }\ntype Outer struct{ middle }\n"
 	const ours = `package ours
@@ -87,17 +87,17 @@ func f() {
 		delete(want, of.Name())
 	}
 	if len(want) > 0 {
-		t.Errorf("it does not look at %v", want)
+		t.Errorf("these types were not checked: %v", want)
 	}
 }
 
-// dependencies has the only package that may be imported.
+// dependencies imports only one package.
 type dependencies struct{ only *types.Package }
 
 // Import implements types.Importer.
 func (d dependencies) Import(string) (*types.Package, error) { return d.only, nil }
 
-// checkText returns the package of a text of Go, which may import the other package.
+// checkText type-checks a text of Go and returns its package. The text may import the other package.
 func checkText(t *testing.T, text string, other *types.Package) (*types.Package, *types.Info) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -114,7 +114,7 @@ func checkText(t *testing.T, text string, other *types.Package) (*types.Package,
 	return checked, info
 }
 
-// listStructs lists the struct types with a name that are declared, those within functions as well, in the order of their places.
+// listStructs lists the declared struct types in the order of their positions. It includes types within functions.
 func listStructs(info *types.Info) []*types.TypeName {
 	var all []*types.TypeName
 	for _, object := range info.Defs {
@@ -128,8 +128,8 @@ func listStructs(info *types.Info) []*types.TypeName {
 	return all
 }
 
-// deepestEmbedding returns the longest path of types, by name, of which each embeds the next; it begins with the type. A type that is
-// not ours ends the path.
+// deepestEmbedding returns the longest path of types, by name, in which each type embeds the next. It begins with of. A type of
+// another module ends the path.
 func deepestEmbedding(of *types.TypeName, isOurs func(path string) bool) []string {
 	path := []string{of.Name()}
 	structure, ok := of.Type().Underlying().(*types.Struct)

@@ -13,11 +13,11 @@ import (
 	"testing"
 )
 
-// TestInternalsNameWhatIsThere: in the pages of docs/internals each function stands with the file that has it.
+// TestInternalsNameWhatIsThere checks that the pages of docs/internals name each function with the file that contains it.
 func TestInternalsNameWhatIsThere(t *testing.T) {
 	pages := map[string]struct {
-		folder string // of the files that are named without one
-		least  int    // so many declarations are named at least
+		folder string // of files that are named without a folder
+		least  int    // the page names at least so many declarations
 	}{
 		"one-node.md":       {"pkg/upgrade", 40},
 		"eviction-order.md": {"pkg/drain/schedule", 30},
@@ -43,7 +43,7 @@ func TestInternalsNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestEvictionOrderNumbers: docs/internals/eviction-order.md gives the numbers as the code has them.
+// TestEvictionOrderNumbers checks that docs/internals/eviction-order.md has the same numbers as the code.
 func TestEvictionOrderNumbers(t *testing.T) {
 	values := map[string]string{}
 	for _, src := range sources(t) {
@@ -65,7 +65,7 @@ func TestEvictionOrderNumbers(t *testing.T) {
 	}
 }
 
-// constants are the constants of a file that are an integer, or an integer times a unit of time: "32", "0.2 s", "50 ms".
+// constants returns the constants of a file that are an integer, or an integer times a unit of time: "32", "0.2 s", "50 ms".
 func constants(file *ast.File) map[string]string {
 	values := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -88,7 +88,7 @@ func constants(file *ast.File) map[string]string {
 	return values
 }
 
-// writeDuration writes 200 and Millisecond as "0.2 s", 50 and Millisecond as "50 ms".
+// writeDuration returns "0.2 s" for 200 and Millisecond, and "50 ms" for 50 and Millisecond.
 func writeDuration(number, unit string) string {
 	n, err := strconv.Atoi(number)
 	switch {
@@ -103,7 +103,7 @@ func writeDuration(number, unit string) string {
 	}
 }
 
-// TestInternalsFaults shows what the rule finds.
+// TestInternalsFaults checks which faults the rule finds.
 func TestInternalsFaults(t *testing.T) {
 	has := map[string][]string{"pkg/upgrade/a.go": {"look"}, "pkg/upgrade/b.go": {"act", "stay"}}
 	text := "`look` (`a.go`), `act`, `look` (`b.go`), `gone` (`a.go`), `act` (`c.go`)"
@@ -114,7 +114,7 @@ func TestInternalsFaults(t *testing.T) {
 	}
 }
 
-// declared are the names of the functions, types and constants of each file that is not a test.
+// declared returns the names of the functions, types and constants of each file that is not a test.
 func declared(all []source) map[string][]string {
 	names := map[string][]string{}
 	for _, src := range all {
@@ -154,8 +154,8 @@ func topLevelNames(file *ast.File) map[string]bool {
 	return names
 }
 
-// internalsFaults lists the names that the page puts into a file that does not have them, and counts all names. A file
-// without a folder is one of the folder.
+// internalsFaults lists the names that the page assigns to a file that does not contain them, and counts all names. A file that
+// is named without a folder belongs to the given folder.
 func internalsFaults(text, folder string, has map[string][]string) (faults []string, named int) {
 	places := regexp.MustCompile("((?:`\\w+`(?:, )?)+) (?:of |in )?\\(?`([\\w/]+\\.go)`\\)?")
 	for _, place := range places.FindAllStringSubmatch(text, -1) {

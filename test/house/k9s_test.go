@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// k9sFile is the plugins.yaml of k9s v0.51 (its internal/config/json/schemas/plugins.json),
-// less "inputs": k9s before v0.51 passes their variables on unreplaced.
+// k9sFile is the plugins.yaml of k9s v0.51 (its internal/config/json/schemas/plugins.json), without "inputs": k9s before v0.51
+// does not replace their variables.
 type k9sFile struct {
 	Plugins map[string]k9sPlugin `json:"plugins"`
 }
@@ -30,8 +30,8 @@ type k9sPlugin struct {
 	OverwriteOutput bool     `json:"overwriteOutput"`
 }
 
-// taken lists the keys bound in the node view: k9s v0.51's own, and those of
-// v0.32 that sorted by ROLE, CPU and MEM. k9s drops a plugin on one of them, and takes Shift-P itself after a sort.
+// taken lists the keys that the node view already uses: k9s v0.51's own, and the keys by which v0.32 sorted by ROLE, CPU and MEM.
+// k9s ignores a plugin on one of these keys, and after a sort it uses Shift-P itself.
 func taken() []string {
 	return []string{
 		"c", "d", "e", "q", "r", "s", "u", "y",
@@ -40,7 +40,7 @@ func taken() []string {
 	}
 }
 
-// k9sFaults lists what k9s, or the person who presses the key, would refuse.
+// k9sFaults lists the faults because of which k9s or its user would refuse the file.
 func k9sFaults(text []byte) []string {
 	var file k9sFile
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
@@ -83,7 +83,7 @@ func pluginFaults(p k9sPlugin) []string {
 	)
 }
 
-// check is a rule that was looked at: whether it holds, and what to say if not.
+// check is a condition with the fault that is reported if it is false.
 type check struct {
 	holds bool
 	fault string
@@ -99,19 +99,19 @@ func failed(checks ...check) []string {
 	return faults
 }
 
-// follows reports whether the value comes right after the flag.
+// follows reports whether the value comes directly after the flag.
 func follows(args []string, flag, value string) bool {
 	i := slices.Index(args, flag)
 	return i >= 0 && i+1 < len(args) && args[i+1] == value
 }
 
-// readOnly reports whether the command shows a plan or a status and no more.
+// readOnly reports whether the command only shows a plan or a status.
 func readOnly(args []string) bool {
 	return slices.Contains(args, "--dry-run") || follows(args, "nodeupgrade", "status")
 }
 
-// splices reports whether k9s would replace a variable inside a script. The
-// pattern is that of its Env.Substitute: even $1 counts, and $@ and $? do not.
+// splices reports whether k9s would replace a variable inside a script. The pattern is that of k9s's Env.Substitute. It matches
+// even $1, but not $@ and $?.
 func splices(args []string) bool {
 	variable := regexp.MustCompile(`\$!?[\w-]|\$\{`)
 	for i, arg := range args {
@@ -169,7 +169,7 @@ func TestK9sRule(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(good, c.old) {
-				t.Fatalf("the case replaces %q, which is not there", c.old)
+				t.Fatalf("the case replaces %q, which the text does not contain", c.old)
 			}
 			want(t, k9sFaults([]byte(strings.Replace(good, c.old, c.new, 1))), c.want)
 		})

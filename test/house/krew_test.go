@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is a krew plugin manifest, without the parts we do not use.
+// manifest is a krew plugin manifest, without the parts that this project does not use.
 type manifest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -40,12 +40,12 @@ type krewPlatform struct {
 	Bin    string `json:"bin"`
 }
 
-// name is the platform as GOOS/GOARCH.
+// name returns the platform as GOOS/GOARCH.
 func (p krewPlatform) name() string {
 	return p.Selector.MatchLabels.OS + "/" + p.Selector.MatchLabels.Arch
 }
 
-// krewPlatforms lists what krew's validate-krew-manifest tells apart.
+// krewPlatforms lists the platforms that krew's validate-krew-manifest knows.
 func krewPlatforms() []string {
 	return []string{
 		"darwin/386", "darwin/amd64", "darwin/arm64",
@@ -54,7 +54,7 @@ func krewPlatforms() []string {
 	}
 }
 
-// krewFaults lists what krew's validator or the reviewers of its index refuse
+// krewFaults lists the faults because of which krew's validator or the reviewers of its index would refuse a manifest
 // (internal/index/validation/validate.go and the plugin naming and review guides).
 func krewFaults(text []byte) []string {
 	var m manifest
@@ -99,7 +99,7 @@ func wordingFaults(m manifest) []string {
 	)
 }
 
-// platformFaults also holds the archive's name to the one .goreleaser.yaml gives.
+// platformFaults also checks that the archive has the name that .goreleaser.yaml gives it.
 func platformFaults(m manifest, p krewPlatform) []string {
 	ext, exe := ".tar.gz", ""
 	if p.Selector.MatchLabels.OS == "windows" {
@@ -171,10 +171,10 @@ spec:
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(good, c.old) {
-				t.Fatalf("the case replaces %q, which is not there", c.old)
+				t.Fatalf("the case replaces %q, which the text does not contain", c.old)
 			}
 			faults := krewFaults([]byte(strings.Replace(good, c.old, c.new, 1)))
-			if len(faults) > 1 { // a version or a homepage is part of every archive's address
+			if len(faults) > 1 { // every archive's address contains the version and the homepage
 				faults = faults[:1]
 			}
 			want(t, faults, c.want)

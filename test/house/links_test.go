@@ -51,8 +51,8 @@ func anchorsOf(page string) map[string]bool {
 	return anchors
 }
 
-// linkFaults lists the links of a page that lead nowhere. pages has the text of each Markdown file by its path, and exists reports whether
-// another file does.
+// linkFaults lists the links of a page without a target. pages has the text of each Markdown file by its path, and exists reports
+// whether another file exists.
 func linkFaults(name string, pages map[string]string, exists func(string) bool) []string {
 	var faults []string
 	text := codePattern.ReplaceAllString(fencePattern.ReplaceAllString(pages[name], ""), "")
@@ -77,7 +77,7 @@ func linkFaults(name string, pages map[string]string, exists func(string) bool) 
 	return faults
 }
 
-// TestLinksOfPages: each link from a page to another file or heading of the repository leads there.
+// TestLinksOfPages checks that each link from a page to another file or heading of the repository has a target.
 func TestLinksOfPages(t *testing.T) {
 	top, pages := root(t), map[string]string{}
 	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {

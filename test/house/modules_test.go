@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// required maps the modules that a go.mod requires to their versions. Requirements that a replace line overrides are
-// at v0.0.0 and left out.
+// required returns the versions of the modules that a go.mod requires. It omits requirements at v0.0.0, because a replace line
+// overrides them.
 func required(goMod string) map[string]string {
 	versions := map[string]string{}
 	for _, line := range regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)`).FindAllStringSubmatch(goMod, -1) {
@@ -21,8 +21,8 @@ func required(goMod string) map[string]string {
 	return versions
 }
 
-// versionFaults lists the modules that both files require at different versions. Packages of such a module, and all
-// that import them, are compiled twice.
+// versionFaults lists the modules that both files require at different versions. Packages of such a module, and all packages that
+// import them, are compiled twice.
 func versionFaults(product, controlPlane string) []string {
 	var faults []string
 	ours, theirs := required(product), required(controlPlane)
@@ -50,7 +50,7 @@ func TestVersionRule(t *testing.T) {
 	}
 }
 
-// dependencyFaults lists the modules that go.mod requires directly and docs/dependencies.md lacks, and the other way round.
+// dependencyFaults lists the modules that only one of go.mod and docs/dependencies.md lists. Indirect requirements do not count.
 func dependencyFaults(goMod, page string) []string {
 	var direct, described []string
 	for line := range strings.Lines(goMod) {

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// impliedActions are those that AWS asks for besides an action that is called: LaunchInstances launches through a fleet, and who points a
-// group at a template version must be allowed to launch from it.
+// impliedActions are the actions that AWS requires in addition to a called one. LaunchInstances launches through a fleet, and a
+// caller that sets a group's template version must be allowed to launch from it.
 func impliedActions() []string { return []string{"ec2:CreateFleet", "ec2:RunInstances"} }
 
-// calledActions are the actions of AWS that the sources call, as policies name them: each call takes an input of its name. Who one is may
-// always be asked.
+// calledActions returns the AWS actions that the sources call, with the names that policies use. Each call takes an input with
+// the action's name. It omits STS, because GetCallerIdentity is always allowed.
 func calledActions(srcs []source) map[string]bool {
 	called := map[string]bool{}
 	for _, src := range srcs {
@@ -39,7 +39,7 @@ func calledActions(srcs []source) map[string]bool {
 				return true
 			}
 			if _, isService := src.imports()["github.com/aws/aws-sdk-go-v2/service/"+service.Name]; isService {
-				called[strings.TrimSuffix(service.Name, "v2")+":"+name] = true // policies know one Elastic Load Balancing
+				called[strings.TrimSuffix(service.Name, "v2")+":"+name] = true // in policies both versions of Elastic Load Balancing have the same name
 			}
 			return true
 		})
@@ -47,7 +47,7 @@ func calledActions(srcs []source) map[string]bool {
 	return called
 }
 
-// policyFor is the file that allows an action. What IAM is asked is a right that upgrades do without.
+// policyFor returns the file that allows an action. Upgrades work without the action that asks IAM.
 func policyFor(action string) string {
 	service, name, _ := strings.Cut(action, ":")
 	isRead := strings.HasPrefix(name, "Describe") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Get")
@@ -61,7 +61,7 @@ func policyFor(action string) string {
 	}
 }
 
-// roleFaults lists the rules of Kubernetes roles in a file outside of docs/permissions: a second copy of them would grow old.
+// roleFaults lists the rules of Kubernetes roles outside docs/permissions: a second copy of them would become outdated.
 func roleFaults(name, text string) []string {
 	if under(name, "docs/permissions") || !regexp.MustCompile(`(?m)^\s*kind: (Cluster)?Role\s*$`).MatchString(text) || !regexp.MustCompile(`(?m)^\s*rules:`).MatchString(text) {
 		return nil
@@ -89,7 +89,8 @@ func TestRolesStandOnlyInPermissions(t *testing.T) {
 	}
 }
 
-// TestCronJobBindsPublishedRoles: docs/cronjob.md binds roles of docs/permissions, each of the kind and in the namespace that it has there.
+// TestCronJobBindsPublishedRoles checks that docs/cronjob.md binds roles of docs/permissions, each with its kind and namespace
+// there.
 func TestCronJobBindsPublishedRoles(t *testing.T) {
 	published := map[string]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
@@ -115,7 +116,7 @@ func TestCronJobBindsPublishedRoles(t *testing.T) {
 	}
 }
 
-// object is what roles and their bindings are compared by.
+// object contains the fields by which roles and their bindings are compared.
 type object struct {
 	Kind     string
 	Metadata struct{ Name, Namespace string }
@@ -150,7 +151,8 @@ func TestRoleRule(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreWhatIsCalled holds the published IAM policies to the calls in the code: each is allowed, and nothing else is.
+// TestPoliciesAreWhatIsCalled compares the published IAM policies with the calls in the code. They must allow exactly the called
+// actions.
 func TestPoliciesAreWhatIsCalled(t *testing.T) {
 	granted := map[string]string{}
 	for _, file := range []string{"aws-read.json", "aws-operate.json", "aws-simulate.json"} {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestPredicatesAreStill: a function whose name asks a question changes nothing that its caller can see.
+// TestPredicatesAreStill checks that a function whose name asks a question changes nothing that its caller can see.
 func TestPredicatesAreStill(t *testing.T) {
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root(t)}, "./pkg/...", "./cmd/...")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestPredicatesAreStill(t *testing.T) {
 	}
 }
 
-// TestPredicatesThatActAreFound: what the rule finds, and what it does not take for a change.
+// TestPredicatesThatActAreFound checks what the rule finds, and what does not count as a change.
 func TestPredicatesThatActAreFound(t *testing.T) {
 	const head = "package p\ntype part struct{ n int }\ntype box struct { n int; m map[string]int; p part; q *part }\nfunc (b *box) put(n int) { b.n = n }\nfunc look(b *box) int { return b.n }\n"
 	for body, want := range map[string]string{
@@ -72,10 +72,10 @@ func TestPredicatesThatActAreFound(t *testing.T) {
 	}
 }
 
-// questions are the first words of names that ask.
+// questions are the first words of names that ask a question.
 func questions() []string { return []string{"is", "has", "can", "are", "must", "may"} }
 
-// asks reports whether the name begins with a word of a question.
+// asks reports whether the name begins with such a word.
 func asks(name string) bool {
 	return slices.ContainsFunc(questions(), func(word string) bool {
 		rest, begins := strings.CutPrefix(strings.ToLower(name[:1])+name[1:], word)
@@ -83,12 +83,14 @@ func asks(name string) bool {
 	})
 }
 
-// keepers are functions that keep what they compute in a field, so that it is computed once. Nothing else depends on whether it is there.
+// keepers are functions that store their result in a field, so that they compute it only once. Nothing else depends on the stored
+// result.
 func keepers() []string {
 	return []string{"classifyPodsOf", "findClosingTaint", "findShortage", "guardOf", "budgetsOfPeers"}
 }
 
-// changers finds the functions that change something through their receiver or a parameter. why says for each what it does.
+// changers finds the functions that change something through their receiver or a parameter. why says for each of them what it
+// changes.
 type changers struct {
 	info  map[*types.Func]*types.Info
 	decls map[*types.Func]*ast.FuncDecl
@@ -119,7 +121,7 @@ func findChangers(loaded []*packages.Package) *changers {
 	return c
 }
 
-// all are the functions in the order of their places.
+// all returns the functions in the order of their positions.
 func (c *changers) all() []*types.Func {
 	var all []*types.Func
 	for f := range c.decls {
@@ -129,7 +131,7 @@ func (c *changers) all() []*types.Func {
 	return all
 }
 
-// examine says what the function changes through its receiver or a parameter, "" for nothing that is known.
+// examine returns what the function changes through its receiver or a parameter, "" if no change is known.
 func (c *changers) examine(f *types.Func) (why string) {
 	decl, info := c.decls[f], c.info[f]
 	shared := map[types.Object]bool{}
@@ -165,7 +167,7 @@ func (c *changers) examine(f *types.Func) (why string) {
 	return why
 }
 
-// examineCall says what the call changes of what is shared with the caller.
+// examineCall returns which values shared with the caller the call changes.
 func (c *changers) examineCall(info *types.Info, call *ast.CallExpr, shared map[types.Object]bool) string {
 	var called types.Object
 	given := slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return refers(info, e, shared) })
@@ -191,7 +193,8 @@ func (c *changers) examineCall(info *types.Info, call *ast.CallExpr, shared map[
 	return ""
 }
 
-// reaches reports whether the place is one that the caller sees: it is reached from a shared value through a pointer, a map or a slice.
+// reaches reports whether the caller sees a change of the place: a shared value reaches the place through a pointer, a map or a
+// slice.
 func reaches(info *types.Info, place ast.Expr, shared map[types.Object]bool) bool {
 	through := false
 	for {
@@ -217,7 +220,7 @@ func reaches(info *types.Info, place ast.Expr, shared map[types.Object]bool) boo
 	}
 }
 
-// isShared reports whether the expression is a value that comes from a shared one.
+// isShared reports whether the expression is a part of a shared value.
 func isShared(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
 	for {
 		switch x := ast.Unparen(e).(type) {
@@ -240,7 +243,7 @@ func isShared(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
 	}
 }
 
-// refers reports whether the expression is a pointer, a map or a slice of what is shared.
+// refers reports whether the expression is a pointer, a map or a slice that belongs to a shared value.
 func refers(info *types.Info, e ast.Expr, shared map[types.Object]bool) bool {
 	of := info.TypeOf(e)
 	if of == nil { // the guard of a type switch

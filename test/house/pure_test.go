@@ -15,28 +15,27 @@ import (
 	"testing"
 )
 
-// seeded is the one pure room that may draw random numbers, from a seed.
+// seeded is the only pure folder that may draw random numbers. It draws them from a seed.
 const seeded = "pkg/drain"
 
-// pure lists the folders whose packages decide and do nothing else.
+// pure lists the folders whose packages only decide.
 func pure() []string {
 	return []string{seeded, "pkg/nodegroup", "pkg/nodemark", "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
 }
 
-// servers are the libraries that reach a server; not even a dependency of a
-// pure package may import them.
+// servers lists the libraries that connect to a server. Not even a dependency of a pure package may import them.
 func servers() []string {
 	return []string{"k8s.io/client-go", "github.com/aws", "google.golang.org/api", "cloud.google.com/go"}
 }
 
-// impure lists what a pure file imports neither itself nor anything below it, but for net/netip, whose addresses are values.
+// impure lists the packages that a pure file may not import, with everything below them. The exception is net/netip, whose
+// addresses are values.
 func impure() []string {
 	return append(servers(), "net", "os", "syscall", "math/rand", "crypto/rand")
 }
 
-// onlyNames maps an import to the names of it that a pure file may use: a random
-// source with its seed, and the type that k8s.io/api's functions ask for (its
-// zero value logs nowhere; klog.Background writes to stderr).
+// onlyNames maps an import to those of its names that a pure file may use. They are a random source with its seed, and the type
+// that k8s.io/api's functions need (its zero value logs nowhere; klog.Background writes to stderr).
 func onlyNames() map[string][]string {
 	return map[string][]string{
 		"math/rand/v2":   {"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "PCG", "ChaCha8", "Zipf", "Source"},
@@ -44,8 +43,8 @@ func onlyNames() map[string][]string {
 	}
 }
 
-// exceptNames maps an import to the names of it that make a decision depend on
-// when it is taken.
+// exceptNames maps an import to those of its names that a pure file may not use, because they make a decision depend on the
+// current time.
 func exceptNames() map[string][]string {
 	return map[string][]string{
 		"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
@@ -61,9 +60,8 @@ func mayName(imported, name string) bool {
 	return !slices.Contains(exceptNames()[imported], name)
 }
 
-// pureFaults lists what a file of a pure package does that is not deciding: a
-// forbidden import, a look at the clock, an unseeded random number, a logger, a
-// goroutine.
+// pureFaults lists everything that a file of a pure package does beyond deciding: a forbidden import, a use of the clock, an
+// unseeded random number, a logger, a goroutine.
 func pureFaults(src source) []string {
 	faults := impureImports(src)
 	names := importNames(src)
@@ -101,7 +99,7 @@ func impureImports(src source) []string {
 	return faults
 }
 
-// importNames maps the names under which a file knows its imports to their paths.
+// importNames maps the names of a file's imports to their paths.
 func importNames(src source) map[string]string {
 	names := map[string]string{}
 	for _, spec := range src.file.Imports {
@@ -115,14 +113,13 @@ func importNames(src source) map[string]string {
 	return names
 }
 
-// listed is what "go list" says of a package.
+// listed is the output of "go list" for a package.
 type listed struct {
 	ImportPath string
 	Deps       []string
 }
 
-// closureFaults lists the packages among a package's dependencies, and theirs,
-// that reach a server.
+// closureFaults lists the direct and indirect dependencies of a package that connect to a server.
 func closureFaults(pkg listed) []string {
 	var faults []string
 	for _, dep := range pkg.Deps {
@@ -133,7 +130,7 @@ func closureFaults(pkg listed) []string {
 	return faults
 }
 
-// list asks the go command for the packages of the folders that exist.
+// list runs go list for the packages of the folders that exist.
 func list(t *testing.T, folders []string) []listed {
 	t.Helper()
 	args := []string{"list", "-json=ImportPath,Deps"}

@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy, rule and flag, each of
-// which is a folder or file of its own and lines in the files that its recipe names, and no others.
+// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy, rule and flag. Each of them is a new folder
+// or file, and lines in the files that its recipe names. Other files do not change.
 func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the product")
@@ -53,7 +53,7 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			// What is refused has another exit code than what is planned; the text tells them apart.
+			// A refusal and a plan have different exit codes. The text shows which it is.
 			text, _ := exec.CommandContext(t.Context(), binary, c.args...).CombinedOutput()
 			for _, want := range c.want {
 				if !strings.Contains(string(text), want) {
@@ -64,7 +64,7 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	}
 }
 
-// TestRecipesNameDeclarations: each function, type, field or constant that a recipe names is declared in Go.
+// TestRecipesNameDeclarations checks that each function, type, field or constant that a recipe names is declared in Go.
 func TestRecipesNameDeclarations(t *testing.T) {
 	_, recipes, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Recipes\n")
 	recipes, _, found := strings.Cut(recipes, "\n## ")
@@ -86,11 +86,11 @@ func TestRecipesNameDeclarations(t *testing.T) {
 	}
 }
 
-// overlay is the repository with some files changed and others added, by name.
+// overlay is the repository with some changed and added files, by name.
 type overlay struct{ files map[string]string }
 
-// follow adds the files of a recipe. A file that exists gets lines after one that it has once, and has
-// to be among those that the recipe names.
+// follow adds the files of a recipe. An existing file gets lines after one of its lines, which must be unique. The file must be
+// among those that the recipe names.
 func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(recipe)
@@ -118,7 +118,7 @@ func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
 	}
 }
 
-// build returns the path of the product as it is with the files.
+// build builds the product with the overlay's files and returns its path.
 func (o overlay) build(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

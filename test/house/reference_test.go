@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract/reference"
 )
 
-// TestJSONReference keeps docs/reference/json as the Go types are, without files of kinds that are gone.
+// TestJSONReference checks that docs/reference/json matches the Go types, and has no files of removed kinds.
 func TestJSONReference(t *testing.T) {
 	folder := filepath.Join(root(t), contract.Folder)
 	want, err := reference.Generate(root(t))
@@ -39,12 +39,12 @@ func TestJSONReference(t *testing.T) {
 	}
 	for name, text := range want {
 		if got, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(got) != text {
-			t.Errorf("%s/%s is not as the Go types are (%v): run go test ./test/house -update", contract.Folder, name, err)
+			t.Errorf("%s/%s does not match the Go types (%v): run go test ./test/house -update", contract.Folder, name, err)
 		}
 	}
 }
 
-// TestJSONReferenceSaysAll wants a comment for each field of each document.
+// TestJSONReferenceSaysAll checks that each field of each document has a comment.
 func TestJSONReferenceSaysAll(t *testing.T) {
 	files, err := reference.Generate(root(t))
 	if err != nil {

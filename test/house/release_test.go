@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// goreleaser is the part of .goreleaser.yaml that krew.yaml relies on.
+// goreleaser is the part of .goreleaser.yaml on which krew.yaml relies.
 type goreleaser struct {
 	Builds []struct {
 		Goos    []string `json:"goos"`
@@ -25,13 +25,13 @@ type goreleaser struct {
 	} `json:"archives"`
 }
 
-// archiveFile is a file of an archive beside the binary.
+// archiveFile is a file that an archive contains in addition to the binary.
 type archiveFile struct {
 	Src  string   `json:"src"`
 	Info fileInfo `json:"info"`
 }
 
-// fileInfo is what an archive says of a file. What is left out is as in the checkout, and differs between machines.
+// fileInfo is the metadata of a file in an archive. Empty fields are taken from the checkout, and differ between machines.
 type fileInfo struct {
 	Owner string `json:"owner"`
 	Group string `json:"group"`
@@ -39,12 +39,12 @@ type fileInfo struct {
 	Mode  int    `json:"mode"`
 }
 
-// isFixed reports whether nothing is as in the checkout.
+// isFixed reports whether no field is taken from the checkout.
 func (i fileInfo) isFixed() bool {
 	return i.Owner != "" && i.Group != "" && i.Mtime == "{{ .CommitDate }}" && i.Mode != 0
 }
 
-// releaseFaults lists what keeps krew from installing the archives of a release.
+// releaseFaults lists the faults that prevent krew from installing the archives of a release.
 func releaseFaults(config, krew string) []string {
 	var release goreleaser
 	if err := yaml.Unmarshal([]byte(config), &release); err != nil {
@@ -126,14 +126,15 @@ archives:
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(config, c.old) {
-				t.Fatalf("the case replaces %q, which is not there", c.old)
+				t.Fatalf("the case replaces %q, which the text does not contain", c.old)
 			}
 			want(t, releaseFaults(strings.Replace(config, c.old, c.new, 1), krew), c.want)
 		})
 	}
 }
 
-// TestBotsTemplateIsTheManifest writes .krew.yaml as krew-release-bot does for the version of krew.yaml, and compares.
+// TestBotsTemplateIsTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
+// result with krew.yaml.
 func TestBotsTemplateIsTheManifest(t *testing.T) {
 	krew := read(t, "krew.yaml")
 	var m manifest
@@ -153,8 +154,8 @@ func withoutComments(text string) string {
 	return strings.TrimSpace(regexp.MustCompile(`(?m)^#.*\n`).ReplaceAllString(text, ""))
 }
 
-// stampFaults lists the files whose -X flag sets no variable of pkg/plugin: the
-// linker ignores a name that does not exist, and the version would stay empty.
+// stampFaults lists the files whose -X flag sets no variable of pkg/plugin. The linker ignores a name that does not exist, so the
+// version would stay empty.
 func stampFaults(builds map[string]string, plugin []source) []string {
 	stamp := regexp.MustCompile(`-X \S+/pkg/plugin\.(\w+)=`)
 	var faults []string
@@ -171,7 +172,7 @@ func stampFaults(builds map[string]string, plugin []source) []string {
 	return faults
 }
 
-// declares reports whether one of the files declares a package variable.
+// declares reports whether one of the files declares the package variable.
 func declares(srcs []source, name string) bool {
 	return slices.ContainsFunc(srcs, func(src source) bool {
 		return slices.ContainsFunc(src.file.Decls, func(decl ast.Decl) bool {

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// room is a row of the table of rooms: what the packages of a folder may import
-// beside the standard library. A folder of this module stands for itself, or
-// with "/..." for its tree; a library for everything below it.
+// room is a row of the table of rooms. It lists what the packages of a folder may import besides the standard library: folders of
+// this module and libraries. A folder stands only for itself or, with "/...", for its tree. A library includes everything below
+// it.
 type room struct {
 	own  []string
 	libs []string
 }
 
-// rooms is keyed by folder; a package belongs to the longest folder above it.
+// rooms returns the table by folder. A package belongs to the longest folder that contains it.
 func rooms() map[string]room {
-	// klog for the type that k8s.io/api's functions ask for; see onlyNames.
+	// klog is for the type that k8s.io/api's functions need. See onlyNames.
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
 	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/fit", "pkg/shell"}
@@ -32,14 +32,14 @@ func rooms() map[string]room {
 		"pkg/shell":     {},
 		"pkg/fit":       {libs: scheduling},
 		"pkg/drain":     {libs: scheduling, own: []string{"pkg/fit"}},
-		// It decides on nodes with their pods, and knows no World.
+		// It decides about nodes with their pods, and does not know World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
 		"pkg/upgrade":        {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/...")},
-		// What is stored, asked and told of an upgrade: it knows no World and decides nothing.
+		// The data of an upgrade that is stored, requested and reported. It does not know World and decides nothing.
 		"pkg/upgrade/record": {libs: values, own: append(slices.Clone(ground), "pkg/upgrade/ledger")},
 		"pkg/preflight":      {libs: append(slices.Clone(scheduling), "k8s.io/pod-security-admission", "k8s.io/kubectl/pkg/util/qos"), own: decisions},
 		"pkg/simulate":       {libs: append(slices.Clone(scheduling), "golang.org/x/sync"), own: decisions},
-		// What it decides on is passed to it: it knows no World and no drain.
+		// Its inputs are passed to it. It does not know World or drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
 		"pkg/report": {
 			libs: append(slices.Clone(values), "github.com/olekukonko/tablewriter"),
@@ -58,7 +58,7 @@ func rooms() map[string]room {
 		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},
 		"pkg/cloud/gke":    {libs: append(slices.Clone(values), "google.golang.org", "cloud.google.com/go"), own: cloud},
 		"pkg/cloud/manual": {libs: values, own: cloud},
-		// What was written down has groups by labels alone.
+		// Recorded clusters have only groups by labels.
 		"pkg/cloud/recorded": {libs: values, own: append(slices.Clone(cloud), "pkg/cloud/manual")},
 
 		"pkg/plugin": {libs: []string{""}, own: []string{"pkg/..."}},
@@ -66,8 +66,7 @@ func rooms() map[string]room {
 	}
 }
 
-// roomOf returns the folder of the room that a package's folder belongs to, or
-// "" if the table has none.
+// roomOf returns the folder of the room to which a package's folder belongs, or "" if the table has none.
 func roomOf(dir string, table map[string]room) string {
 	best := ""
 	for folder := range table {

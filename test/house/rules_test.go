@@ -15,11 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/house/rulebook"
 )
 
-// rulesPage defines the rules that code, tests and pages cite by their ids.
+// rulesPage defines the rules. Code, tests and pages cite them by their ids.
 const rulesPage = "docs/rules.md"
 
-// idPattern is the form of a rule's id. The three-digit families are those of
-// preflight findings; docs/rules.md says what each family is about.
+// idPattern matches a rule's id. The families with three digits are those of preflight findings. docs/rules.md describes each
+// family.
 const idPattern = `(?:[EGK][0-9]{2}|[ILS][0-9]{1,2}|` +
 	`(?:CAP|IAM|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
 
@@ -30,8 +30,7 @@ var (
 	elsewherePattern = regexp.MustCompile(`\bsemantics [0-9]`)
 )
 
-// definitionFaults lists what is wrong with the rows of the page that define
-// rules: an id that two rows define, one that says nothing or names no source.
+// definitionFaults lists the faults of the page's rows that define rules: an id in two rows, or a row without a text or a source.
 func definitionFaults(page string) []string {
 	seen := map[string]bool{}
 	var faults []string
@@ -47,7 +46,7 @@ func definitionFaults(page string) []string {
 	return faults
 }
 
-// definedRules are the ids that have a row in the page.
+// definedRules returns the ids that have a row in the page.
 func definedRules(page string) map[string]bool {
 	defined := map[string]bool{}
 	for _, m := range rowPattern.FindAllStringSubmatch(page, -1) {
@@ -56,9 +55,8 @@ func definedRules(page string) map[string]bool {
 	return defined
 }
 
-// citationFaults lists the ids that a file cites and that are not defined, ranges
-// such as K01–K03 included, and citations of a specification that is kept
-// elsewhere by the number of its section.
+// citationFaults lists the ids that a file cites and that are not defined, also in ranges such as K01–K03. It also lists
+// citations of a specification that is kept elsewhere, by the number of its section.
 func citationFaults(name, text string, defined map[string]bool) []string {
 	var faults []string
 	n := 0
@@ -92,8 +90,7 @@ func cited(line string) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// citing lists the files that may cite a rule: Go, Markdown, and whatever a
-// testdata folder holds. Paths are relative to the top.
+// citing lists the files that may cite a rule: Go, Markdown, and the files of testdata folders. Paths are relative to the top.
 func citing(t *testing.T) []string {
 	t.Helper()
 	top := root(t)
@@ -136,8 +133,8 @@ func TestCitedRulesAreDefined(t *testing.T) {
 	}
 }
 
-// TestRulesAreHeld holds each rule of EKS and GKE, and each of check, to be cited by a test and by a mutant, or to be called another's on the
-// page. "make rules CHECK=1" sees the tests fail with the mutants planted.
+// TestRulesAreHeld checks that each rule of EKS and GKE, and each of check, is cited by a test and by a mutant, or that the page
+// says why the rule is not this tool's. "make rules CHECK=1" checks that the tests fail with the mutants.
 func TestRulesAreHeld(t *testing.T) {
 	rules, err := rulebook.Read(os.DirFS(root(t)), rulebook.Families)
 	if err != nil || len(rules) == 0 {

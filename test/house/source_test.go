@@ -36,7 +36,7 @@ func parse(name string, text any) (source, error) {
 func (s source) dir() string  { return path.Dir(s.path) }
 func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
-// fault says what is wrong where, in the form editors jump to.
+// fault returns a message with its position, in the form that editors can jump to.
 func (s source) fault(at token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", s.path, s.fset.Position(at).Line, fmt.Sprintf(format, args...))
 }
@@ -58,7 +58,7 @@ func unquote(spec *ast.ImportSpec) string {
 	return name
 }
 
-// root is the top of the repository.
+// root returns the top of the repository.
 func root(t *testing.T) string {
 	t.Helper()
 	top, err := filepath.Abs(filepath.Join("..", ".."))
@@ -96,8 +96,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// skip leaves out what the go command leaves out: folders that start with a dot,
-// testdata and nested modules.
+// skip skips what the go command skips: folders that start with a dot, testdata and nested modules.
 func skip(top, name, base string) error {
 	if name == top {
 		return nil
@@ -134,8 +133,7 @@ func report(t *testing.T, faults []string) {
 	}
 }
 
-// want fails the test unless exactly one fault was found, and it says so. An
-// empty want stands for no fault.
+// want fails the test unless exactly one fault was found that contains the text. An empty text stands for no fault.
 func want(t *testing.T, faults []string, want string) {
 	t.Helper()
 	switch {

@@ -6,17 +6,18 @@ import (
 	"testing"
 )
 
-// advisers are the files that may name a strategy although they are not of pkg/upgrade: they advise strategies, or compare them.
+// advisers lists the files outside pkg/upgrade that may name a strategy, because they advise or compare strategies.
 func advisers() []string {
 	return []string{"pkg/preflight/fit.go", "pkg/preflight/check.go", "pkg/plugin/compare.go"}
 }
 
-// strategies are the names of strategies in pkg/upgrade/record.
+// strategies lists the names of strategies in pkg/upgrade/record.
 func strategies() []string {
 	return []string{"Surge", "BlueGreen", "AutoscaledBlueGreen", "ShortLived", "Delegated"}
 }
 
-// strategyFaults lists where a file asks for a strategy's name instead of its traits: another strategy would get what is done for none.
+// strategyFaults lists where a file compares a strategy's name instead of its traits. Such a comparison would treat a new
+// strategy wrongly.
 func strategyFaults(src source) (faults []string) {
 	if src.isTest() || !under(src.path, "pkg") || under(src.path, "pkg/upgrade") || slices.Contains(advisers(), src.path) {
 		return nil

@@ -19,7 +19,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// completionFaults lists what keeps kubectl from completing through the script.
+// completionFaults lists the faults that prevent kubectl from completing through the script.
 func completionFaults(text string, mode os.FileMode) []string {
 	call := regexp.MustCompile(`(?m)^exec kubectl-nodeupgrade __complete "\$@"$`)
 	return failed(
@@ -57,7 +57,7 @@ func TestCompletionRule(t *testing.T) {
 	}
 }
 
-// targets maps a Makefile's targets to what "make help" says of them.
+// targets returns a Makefile's targets with their texts in "make help".
 func targets(makefile string) map[string]string {
 	target := regexp.MustCompile(`(?m)^([a-z-]+):(?:[^=\n]*?## (\S.*))?`)
 	found := map[string]string{}
@@ -67,7 +67,7 @@ func targets(makefile string) map[string]string {
 	return found
 }
 
-// targetFaults lists the promised targets that are missing or not explained.
+// targetFaults lists the promised targets that are missing or have no text.
 func targetFaults(makefile string, promised []string) []string {
 	found := targets(makefile)
 	var faults []string
@@ -81,7 +81,7 @@ func targetFaults(makefile string, promised []string) []string {
 	return faults
 }
 
-// promised lists the targets that a text tells its reader to run.
+// promised lists the targets of the make commands in a text.
 func promised(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile("(?m)(?:`|^ *|^exec |\")make ([a-z][a-z -]*)").FindAllStringSubmatch(text, -1) {
@@ -137,7 +137,7 @@ func TestPromisedTargets(t *testing.T) {
 	}
 }
 
-// moduleFaults lists what makes "go install …@version" refuse a module.
+// moduleFaults lists the lines because of which "go install …@version" refuses a module.
 func moduleFaults(gomod string) []string {
 	replace := regexp.MustCompile(`(?m)^(replace|exclude)\b`)
 	return failed(check{!replace.MatchString(gomod), "go.mod replaces or excludes a module: go install refuses it"})
@@ -159,8 +159,8 @@ func TestModuleRule(t *testing.T) {
 	}
 }
 
-// named lists the files and folders of the repository that a text names in
-// backquotes, but for those with a part in capitals, which stand for any.
+// named lists the files and folders of the repository that a text names in backquotes. It omits names with a part in capitals,
+// because these are placeholders.
 func named(text string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile("`((?:cmd|docs|pkg|test)/[a-z0-9_./-]+)`").FindAllStringSubmatch(text, -1) {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
-// Prove plants each mutant that cites one of the rules, runs the tests that cite the same rules, and notes those that fail. It runs
-// in the top of the checkout.
+// Prove plants each mutant that cites one of the rules, runs the tests that cite the same rules, and records which tests fail.
+// The working directory must be the top of the checkout.
 func Prove(ctx context.Context, rules []Rule, parallel int) error {
 	var mutants []mutant.Mutant
 	for _, folder := range folders() {
@@ -55,7 +55,7 @@ func Prove(ctx context.Context, rules []Rule, parallel int) error {
 	return nil
 }
 
-// testsFor are the tests of all rules that the mutant cites, of packages that are built from its file's.
+// testsFor returns the tests of all rules that the mutant cites, if their packages are built from the mutant's file.
 func testsFor(rules []Rule, m *mutant.Mutant, built map[string][]string) []Test {
 	var tests []Test
 	for i := range rules {
@@ -66,7 +66,7 @@ func testsFor(rules []Rule, m *mutant.Mutant, built map[string][]string) []Test 
 	return slices.DeleteFunc(tests, func(t Test) bool { return !slices.Contains(built[t.Dir], path.Dir(m.File)) })
 }
 
-// listBuilt lists, by folder, the folders of pkg that the tests of each are built from.
+// listBuilt lists, by folder, the folders of pkg from which the tests of each folder are built.
 func listBuilt(ctx context.Context) (map[string][]string, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./pkg/...").Output()
 	if err != nil {
@@ -85,7 +85,7 @@ func listBuilt(ctx context.Context) (map[string][]string, error) {
 	return built, nil
 }
 
-// dirOf is the folder of a package of pkg, from the top.
+// dirOf returns the folder of a package of pkg, relative to the top.
 func dirOf(importPath string) string {
 	_, dir, _ := strings.Cut(importPath, "/pkg/")
 	return "pkg/" + dir
@@ -107,7 +107,7 @@ func noteBroken(rules []Rule, mutant string, failed []event) {
 // event is a line of go test -json.
 type event struct{ Action, Package, Test string }
 
-// breakTests runs tests with the mutant in the product's place and returns those that fail.
+// breakTests runs tests with the mutant in place of the original file and returns those that fail.
 func breakTests(ctx context.Context, m *mutant.Mutant, tests []Test) ([]event, error) {
 	scratch, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -135,7 +135,7 @@ func breakTests(ctx context.Context, m *mutant.Mutant, tests []Test) ([]event, e
 	return failed, nil
 }
 
-// readFailed reads the tests that failed out of what go test -json says. A mutant that does not build has broken none.
+// readFailed returns the failed tests in the output of go test -json. If the mutant does not build, it returns an error.
 func readFailed(said []byte) ([]event, error) {
 	var failed []event
 	for line := range bytes.Lines(said) {

@@ -1,5 +1,5 @@
-// Package rulebook joins the rules of docs/rules.md with the tests of the product that cite them and with the mutants
-// that break them.
+// Package rulebook connects the rules of docs/rules.md with the tests of the product that cite them and with the mutants that
+// break them.
 package rulebook
 
 import (
@@ -13,36 +13,36 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
-// scenarios are the transcripts of upgrades, each file a case of TestScenarios.
+// scenarios is the folder of the transcripts of upgrades. Each file is a case of TestScenarios.
 const scenarios = "pkg/upgrade/testdata"
 
-// manifests are the clusters that the rules of check find something in, or nothing: each file is the case of TestRules of its name,
-// and the rule's whose id it begins with.
+// manifests is the folder of the clusters in which the rules of check find something, or nothing. Each file is the case of
+// TestRules with its name. It belongs to the rule whose id is the prefix of its name.
 const manifests = "pkg/preflight/testdata/rules"
 
-// Families are the families of rules that tests and mutants have to hold, as a regular expression: what EKS and GKE do, what is not
-// trusted (S30 and on), and what check finds.
+// Families are the families of rules that need tests and mutants, as a regular expression: the behaviour of EKS and GKE,
+// untrusted inputs (S30 and later), and the findings of check.
 const Families = "(?:E|G|S3|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
-// Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
+// Page defines the rules, each in a row of a table. A line "* E63: why" says that this tool does not have to follow a rule.
 const Page = "docs/rules.md"
 
-// folders hold the bugs that are planted: those that the random worlds find, and those that a rule's tests find alone.
+// folders lists the folders of planted bugs: those that the random worlds find, and those that only a rule's tests find.
 func folders() []string { return []string{"test/worlds/mutants", "test/house/mutants"} }
 
-// Rule is a rule of the page with what holds it. Mutants are names, sorted; Apart is why it is not ours to hold, ""
-// where it is.
+// Rule is a rule of the page with its tests and mutants. Mutants are names, sorted. Apart is why this tool does not have to
+// follow the rule, or "".
 type Rule struct {
 	ID, Text, Apart string
 	Tests           []Test
 	Mutants         []string
-	// Broken are those of the tests that fail with one of the mutants; Tried tells that they were looked for.
+	// Broken are the Tests that fail with one of the mutants. Tried is set once the mutants were run.
 	Broken []Test
 	Tried  bool
 }
 
-// Verdict is "held", why the rule is not ours, or "not held" and what is missing. A test that no mutant of the rule
-// breaks holds nothing.
+// Verdict returns "held", why the rule is not this tool's, or "not held" and what is missing. If no mutant of the rule breaks a
+// test, the test does not count.
 func (r *Rule) Verdict() string {
 	switch {
 	case r.Apart != "":
@@ -58,10 +58,10 @@ func (r *Rule) Verdict() string {
 	}
 }
 
-// IsHeld reports whether nothing is missing.
+// IsHeld reports whether the rule is held or not this tool's.
 func (r *Rule) IsHeld() bool { return !strings.HasPrefix(r.Verdict(), "not held") }
 
-// Read reads the rules of families, "E" or "[EG]", from the top of a checkout.
+// Read reads the rules of the families, "E" or "[EG]", from the top of a checkout.
 func Read(top fs.FS, family string) ([]Rule, error) {
 	page, err := fs.ReadFile(top, Page)
 	if err != nil {
@@ -93,7 +93,7 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 	return rules, addMutants(top, at)
 }
 
-// addMutants notes the mutants at the rules that they cite.
+// addMutants adds the mutants to the rules that they cite.
 func addMutants(top fs.FS, at map[string]*Rule) error {
 	for _, folder := range folders() {
 		below, err := fs.Sub(top, folder)

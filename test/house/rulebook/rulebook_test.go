@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestProve plants a mutant that breaks the tests of its rule, and has another rule cite it that it does not break.
+// TestProve plants a mutant that breaks the tests of its rule. Another rule cites the mutant, and its tests do not break.
 func TestProve(t *testing.T) {
 	t.Chdir("../../..")
 	const dir = "pkg/nodegroup"

@@ -16,21 +16,22 @@ import (
 type Test struct {
 	// Dir is the package's folder.
 	Dir, Name string
-	// Case is what the names of those cases of the test have in them that alone count: the rule, or a file of scenarios.
+	// Case is a part of the names of the cases that count: the rule, or a file of scenarios. Other cases of the test do not
+	// count.
 	Case string
 }
 
-// String is the test as go test names it.
+// String returns the test's name as go test writes it.
 func (t Test) String() string { return strings.TrimSuffix(t.Name+"/"+t.Case, "/") }
 
-// matches reports whether a test that go test names is this one.
+// matches reports whether a test name from go test is this test.
 func (t Test) matches(dir, named string) bool {
 	name, sub, _ := strings.Cut(named, "/")
 	return dir == t.Dir && name == t.Name && strings.Contains(sub, t.Case)
 }
 
-// addTests notes the tests of a file at the rules that they cite: in their own comments and texts, or in the names of their
-// cases. What only a helper of tests cites, no test does.
+// addTests adds the tests of a file to the rules that they cite: in their own comments and texts, or in the names of their cases.
+// A citation in a helper of tests does not count.
 func addTests(top fs.FS, name string, at map[string]*Rule) error {
 	text, err := fs.ReadFile(top, name)
 	if err != nil {
@@ -56,7 +57,8 @@ func addTests(top fs.FS, name string, at map[string]*Rule) error {
 	return nil
 }
 
-// addScenarios notes a file of scenarios at the rules that the lines before them cite: a mutant has to break one of the file.
+// addScenarios adds a file of scenarios to the rules that are cited before its lines. A mutant must break one scenario of the
+// file.
 func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 	text, err := fs.ReadFile(top, name)
 	if err != nil {
@@ -73,15 +75,15 @@ func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
 	return nil
 }
 
-// add notes a test once; there is no rule where the id is another family's.
+// add adds a test once. The rule is nil if the id belongs to another family.
 func (r *Rule) add(t Test) {
 	if r != nil && !slices.Contains(r.Tests, t) {
 		r.Tests = append(r.Tests, t)
 	}
 }
 
-// citations are the ids that a test cites as a whole, and those that the names of its cases begin with: "E33 user data",
-// "E41 E42 as EKS".
+// citations returns the ids that a test cites as a whole, and the ids at the beginning of its cases' names: "E33 user data", "E41
+// E42 as EKS".
 func citations(file *ast.File, f *ast.FuncDecl) (whole, cases []string) {
 	caseName := regexp.MustCompile(`^"((?:[A-Z]+[0-9]{1,3} )+)[^"]`)
 	for _, c := range file.Comments {

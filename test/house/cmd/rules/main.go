@@ -1,6 +1,6 @@
-// Command rules prints the rules of docs/rules.md by which EKS and GKE upgrade node groups and those of check, each with the tests and the
-// mutants that cite it. It returns an error for a rule that lacks either and that the page does not call another's; with -check
-// also for one whose tests pass with its mutants planted.
+// Command rules prints the rules of docs/rules.md for upgrades by EKS and GKE and for check, each with the tests and the mutants
+// that cite it. It returns an error if a rule lacks tests or mutants, unless the page says that the rule is not this tool's. With
+// -check it also returns an error if a rule's tests pass although its mutants are planted.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// run prints the table. It runs in the top of the checkout.
+// run prints the table. The working directory must be the top of the checkout.
 func run(ctx context.Context, w io.Writer, only string, check bool, parallel int) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
@@ -79,7 +79,7 @@ func shorten(text string, most int) string {
 	return text
 }
 
-// describeTests names a test that holds the rule and, once mutants were tried, how many of those that cite it they broke.
+// describeTests names one of the rule's tests. After mutants were tried, it names one of the tests that they broke, and how many.
 func describeTests(r *rulebook.Rule) string {
 	tests := r.Tests
 	if len(r.Broken) > 0 {
@@ -95,7 +95,7 @@ func describeTests(r *rulebook.Rule) string {
 	return fmt.Sprintf("%s (%d of %d broken)", summarize(names[:min(1, len(names))]), len(r.Broken), len(r.Tests))
 }
 
-// summarize names the first, and how many more there are.
+// summarize returns the first name, and how many more there are.
 func summarize(names []string) string {
 	switch len(names) {
 	case 0:
