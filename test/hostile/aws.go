@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// maxBody bounds what a request may send, as the stand-in does.
+	// maxBody is the maximum size of a request, as in the stand-in.
 	maxBody = 1 << 20
-	// latency of a false answer: smithy-go closes a connection under one that is there before it has finished sending.
+	// latency is the delay of a false answer. smithy-go closes a connection if an answer arrives before it has sent the whole
+	// request.
 	latency = 2 * time.Millisecond
 )
 
-// AWS starts a front before the AWS stand-in at the address, until the context ends or Close. Predicates on its requests
-// may use FormValue: forms are parsed. It returns an error when the address is none.
+// AWS starts a front before the AWS stand-in at the address. It runs until the context ends or Close. Predicates on its requests
+// may use FormValue, because forms are already parsed. It returns an error if the address is invalid.
 func AWS(ctx context.Context, address string, plan Plan) (*Front, error) {
 	target, err := url.Parse(address)
 	if err != nil {
@@ -34,7 +35,7 @@ func AWS(ctx context.Context, address string, plan Plan) (*Front, error) {
 	return f, nil
 }
 
-// operationOf names the operation and leaves the form parsed.
+// operationOf returns the operation and parses the form.
 func operationOf(r *http.Request) (string, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
@@ -50,7 +51,7 @@ func operationOf(r *http.Request) (string, error) {
 	return Operation(r), nil
 }
 
-// Operation is what a request to AWS asks for: "LaunchInstances", and verb and path where a service names it by them.
+// Operation returns the operation of a request to AWS: "LaunchInstances", or verb and path if the service has no other names.
 func Operation(r *http.Request) string {
 	if action := r.FormValue("Action"); action != "" {
 		return action
@@ -61,7 +62,7 @@ func Operation(r *http.Request) string {
 	return r.Method + " " + r.URL.Path
 }
 
-// Changes says that a request to AWS may change something, by its name: AWS has no other sign.
+// Changes reports whether a request to AWS may change something. It depends on the operation's name: AWS has no other sign.
 func Changes(r *http.Request) bool {
 	if dry, err := strconv.ParseBool(r.FormValue("DryRun")); err == nil && dry {
 		return false
@@ -74,7 +75,7 @@ func Changes(r *http.Request) bool {
 	return true
 }
 
-// answerFault answers in the words of the service that the signature names. AWS throttles with 400.
+// answerFault answers with the error of the service in the signature. AWS throttles with status 400.
 func answerFault(w http.ResponseWriter, r *http.Request, h Harm) {
 	pause(r.Context(), latency)
 	called := service(r)
@@ -99,10 +100,10 @@ func answerFault(w http.ResponseWriter, r *http.Request, h Harm) {
 		body = fmt.Sprintf("<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error><RequestId>0</RequestId></ErrorResponse>", code, words)
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body) // a client that has gone away needs no answer
+	_, _ = io.WriteString(w, body) // a client that has disconnected needs no answer
 }
 
-// faultOf is the code that AWS says for a status of the plan, and the status that it says it with.
+// faultOf returns AWS's error code for a status in the plan, and the status that AWS sends with this code.
 func faultOf(wanted int) (code string, status int) {
 	switch wanted {
 	case http.StatusTooManyRequests:
@@ -120,10 +121,10 @@ func faultOf(wanted int) (code string, status int) {
 	}
 }
 
-// SessionEnded is the status of a Harm that is what AWS says of credentials whose session has ended; HTTP has none for it.
+// SessionEnded is the status of a Harm that is AWS's error for credentials whose session has ended. HTTP has no such status.
 const SessionEnded = 419
 
-// endedOf is what a service says of them: each has its own code.
+// endedOf returns a service's error for such credentials: each service has its own code.
 func endedOf(service string) (code string, status int) {
 	switch service {
 	case "ec2":
@@ -137,7 +138,7 @@ func endedOf(service string) (code string, status int) {
 	}
 }
 
-// service is the one that a request is signed for: "… Credential=AKID/20261121/us-east-1/ec2/aws4_request, …".
+// service returns the service in a request's signature: "… Credential=AKID/20261121/us-east-1/ec2/aws4_request, …".
 func service(r *http.Request) string {
 	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	parts := strings.Split(scope, "/")

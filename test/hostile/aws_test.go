@@ -33,7 +33,7 @@ func awsFront(t *testing.T, o *origin, plan hostile.Plan) (*hostile.Front, aws.C
 	}
 }
 
-// services ask each kind of service for something.
+// services returns a function for each kind of service that sends it a request.
 func services() map[string]func(context.Context, aws.Config) error {
 	return map[string]func(context.Context, aws.Config) error{
 		"autoscaling": func(ctx context.Context, c aws.Config) error {
@@ -78,7 +78,7 @@ func TestTheCloudsWords(t *testing.T) {
 					t.Errorf("%d is said as %v, want %s", status, err, want)
 				}
 				if len(o.requests()) != 0 {
-					t.Errorf("%d: the cloud saw the request", status)
+					t.Errorf("%d: the cloud got the request", status)
 				}
 			}
 		})
@@ -147,7 +147,7 @@ func TestAnAnswerOfTheCloudIsLost(t *testing.T) {
 	front.Lose(1)
 	err := services()["autoscaling"](t.Context(), config)
 	if said := smithy.APIError(nil); err == nil || errors.As(err, &said) || len(o.requests()) != 1 {
-		t.Errorf("told %v, and the cloud saw %d requests; want a closed connection after one", err, len(o.requests()))
+		t.Errorf("got error %v, and the cloud got %d requests; want a closed connection after one", err, len(o.requests()))
 	}
 	if got, want := front.Env(), "AWS_ENDPOINT_URL="+front.URL; len(got) != 1 || got[0] != want {
 		t.Errorf("its environment is %v, want %s", got, want)

@@ -24,15 +24,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Cluster starts a front before the API server that the kubeconfig names, with the rights that it gives, until the context
-// ends or Close. Clients come in by Front.Kubeconfig, over HTTP/1.1. It returns an error when the kubeconfig does not lead
-// anywhere or the new one cannot be written; that the server is there is not asked.
+// Cluster starts a front before the API server of the kubeconfig, with the kubeconfig's rights. It runs until the context ends or
+// Close. Clients use Front.Kubeconfig, over HTTP/1.1. It returns an error if the kubeconfig is invalid or if it cannot write the
+// new one. It does not check whether the server is running.
 func Cluster(ctx context.Context, kubeconfig string, plan Plan) (*Front, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig to stand before: %w", err)
 	}
-	config.DisableCompression = true // answers pass as they are
+	config.DisableCompression = true // answers are passed on unchanged
 	transport, err := rest.TransportFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("logging in to %s: %w", config.Host, err)
@@ -80,24 +80,24 @@ func kubernetes(token string) api {
 	}
 }
 
-// Write says that a request to a Kubernetes API may change what is stored: dry runs that the query names and reviews of
-// one's own rights do not.
+// Write reports whether a request to a Kubernetes API may change stored data. Dry runs in the query and reviews of the user's own
+// rights do not.
 func Write(r *http.Request) bool {
 	return slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}, r.Method) &&
 		!r.URL.Query().Has("dryRun") && !strings.HasPrefix(r.URL.Path, "/apis/authorization.k8s.io/")
 }
 
-// Watch says that a request to a Kubernetes API is a watch.
+// Watch reports whether a request to a Kubernetes API is a watch.
 func Watch(r *http.Request) bool {
 	watch, err := strconv.ParseBool(r.URL.Query().Get("watch"))
 	return err == nil && watch
 }
 
-// Read says that a request to a Kubernetes API is neither a write nor a watch.
+// Read reports whether a request to a Kubernetes API is neither a write nor a watch.
 func Read(r *http.Request) bool { return r.Method == http.MethodGet && !Watch(r) }
 
-// answerStatus answers as the API server does: with a Status, and with plain text for 429, which comes from Priority and
-// Fairness before there is anything to say about objects (apiserver, server/filters/priority-and-fairness.go).
+// answerStatus answers as the API server does, with a Status. For 429 it answers with plain text, because Priority and Fairness
+// sends 429 before the request is processed (apiserver, server/filters/priority-and-fairness.go).
 func answerStatus(w http.ResponseWriter, _ *http.Request, h Harm) {
 	if h.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(h.RetryAfter/time.Second)))
@@ -110,7 +110,7 @@ func answerStatus(w http.ResponseWriter, _ *http.Request, h Harm) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(h.Status)
-	_ = json.NewEncoder(w).Encode(statusOf(h.Status)) // a client that has gone away needs no answer
+	_ = json.NewEncoder(w).Encode(statusOf(h.Status)) // a client that has disconnected needs no answer
 }
 
 func statusOf(code int) metav1.Status {

@@ -19,7 +19,7 @@ import (
 
 const path = "/api/v1/nodes/n1"
 
-// all disturbs every request.
+// all returns a plan that disturbs every request.
 func all(h hostile.Harm) hostile.Plan {
 	h.Share = 1
 	return hostile.Plan{Harms: []hostile.Harm{h}}
@@ -63,7 +63,7 @@ func TestAFrontIsForItsOwnClients(t *testing.T) {
 	}
 }
 
-// TestAFrontAsksWhichTokensAreGood has a token end in the middle.
+// TestAFrontAsksWhichTokensAreGood uses a token that becomes invalid during the test.
 func TestAFrontAsksWhichTokensAreGood(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	good := true
@@ -103,7 +103,7 @@ func TestAnswersInTheServersPlace(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests is about a refusal that no budget stands behind.
+// TestTooManyRequests checks that a 429 does not look like a refusal by a budget.
 func TestTooManyRequests(t *testing.T) {
 	_, front, client := before(t, all(hostile.Harm{Status: http.StatusTooManyRequests, RetryAfter: 3 * time.Second}))
 	err := ask(t, client, "POST", "/api/v1/namespaces/default/pods/p/eviction")

@@ -1,7 +1,8 @@
-// Package hostile stands between a client and an API and does harm as a [Plan] says: answers that the server never gave,
-// connections closed before or after the effect, delays, watches cut off, an API out of reach. [Cluster] stands before a
-// Kubernetes API server and writes the kubeconfig that leads to the front, [AWS] before the cloud stand-in.
+// Package hostile is a proxy between a client and an API that disturbs requests according to a [Plan]. It can answer in place of
+// the server, close connections before or after the effect, delay requests, cut off watches and make an API unreachable.
+// [Cluster] starts a front before a Kubernetes API server and writes a kubeconfig for the front. [AWS] starts a front before the
+// cloud stand-in.
 //
-// Harm is seeded and falls on a request by what it asks for and by how many of the same came before it: how requests of
-// different kinds interleave does not change which of them are disturbed. Every front counts what came and what it did to it.
+// The disturbances are seeded. They depend only on what a request asks for and on how many equal requests came before it. So the
+// order of different requests does not change which of them are disturbed. Every front counts its requests and disturbances.
 package hostile

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// door is a listener that resets whoever comes while it is shut. The port stays ours meanwhile, which a refusal would not guarantee.
+// door is a listener that resets all connections while it is shut. It keeps the port, so that no other process can take it.
 type door struct {
 	net.Listener
 	mu   sync.Mutex
@@ -36,10 +36,10 @@ func (d *door) shutUntil(t time.Time) {
 	d.shut = t
 }
 
-// reset closes the connection so that the other side sees a reset at once.
+// reset closes the connection so that the other side gets a reset at once.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // without it the other side sees an end, which is as well
+		_ = tcp.SetLinger(0) // if this fails, the other side sees an end, which also works
 	}
 	_ = conn.Close()
 }

@@ -17,9 +17,9 @@ import (
 
 // Front is a reverse proxy that does harm. Its methods may be called from any goroutine.
 type Front struct {
-	// URL is where it listens.
+	// URL is the front's address.
 	URL string
-	// Kubeconfig is the file that leads a client here, of a front before a cluster.
+	// Kubeconfig is the file that leads a client to this front. It is set only for a front before a cluster.
 	Kubeconfig string
 
 	api    api
@@ -29,7 +29,7 @@ type Front struct {
 	folder string
 	closed sync.Once
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	admits func(token string) bool
 	plan   Plan
 	tally  Tally
@@ -40,19 +40,19 @@ type Front struct {
 	took   func(*http.Request)
 }
 
-// api is what differs between APIs.
+// api contains the differences between APIs.
 type api struct {
-	// token is what clients have to log in with; "" for nothing.
+	// token is the token with which clients must log in; "" means none.
 	token string
-	// key names what is asked for. It may read the body, and puts it back.
+	// key returns what a request asks for. It may read the body, and restores it.
 	key func(*http.Request) (string, error)
-	// write says that the request may change something, watch that its answer does not end.
+	// write reports whether the request may change something, watch whether its answer does not end.
 	write, watch func(*http.Request) bool
-	// answer is the server's own way to answer with the harm's status.
+	// answer answers as the server does, with the harm's status.
 	answer func(http.ResponseWriter, *http.Request, Harm)
 }
 
-// fate is what is to happen to a request that continues to the server.
+// fate is the plan for a request that is passed on to the server.
 type fate struct {
 	Harm
 	hook func()
@@ -61,16 +61,16 @@ type fate struct {
 
 type fateKey struct{}
 
-// errLost ends a request whose answer is not to reach the client.
+// errLost ends a request whose answer must not reach the client.
 var errLost = errors.New("the answer is lost")
 
-// open starts a front before the server at target, which is reached through transport.
+// open starts a front before the server at target. It connects to the server through transport.
 func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front {
 	f := &Front{
 		api: a, plan: plan, tally: newTally(), counts: a.write, hooks: map[int]func(){}, lost: map[int]bool{},
 		admits: func(token string) bool { return token == a.token },
 	}
-	silent := log.New(io.Discard, "", 0) // closed connections are what it is for
+	silent := log.New(io.Discard, "", 0) // the front closes connections on purpose, so errors are not logged
 	f.proxy = &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: silent,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -89,22 +89,22 @@ func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front
 	return f
 }
 
-// serve does to a request what the plan says.
+// serve handles a request according to the plan.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	if f.api.token != "" && !f.admitted(r) {
-		_, _ = io.Copy(io.Discard, r.Body) // see below
+		_, _ = io.Copy(io.Discard, r.Body) // see the comment on reading the body below
 		f.api.answer(w, r, Harm{Status: http.StatusUnauthorized})
 		return
 	}
 	key, err := f.api.key(r)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client went away in the middle of its request
+		panic(http.ErrAbortHandler) // the client disconnected in the middle of its request
 	}
 	what := f.meet(key, r)
 	pause(r.Context(), what.Delay)
 	switch {
 	case what.Status != 0:
-		_, _ = io.Copy(io.Discard, r.Body) // a connection closed under an unread body would lose the answer
+		_, _ = io.Copy(io.Discard, r.Body) // if the body were not read, closing the connection would lose the answer
 		f.api.answer(w, r, what.Harm)
 	case what.Drop == BeforeEffect:
 		panic(http.ErrAbortHandler)
@@ -113,7 +113,7 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admitted reports whether a request brings a token that is good.
+// admitted reports whether a request has a valid token.
 func (f *Front) admitted(r *http.Request) bool {
 	f.mu.Lock()
 	admits := f.admits
@@ -122,7 +122,7 @@ func (f *Front) admitted(r *http.Request) bool {
 	return ok && admits(token)
 }
 
-// meet counts a request and decides what becomes of it.
+// meet counts a request and decides its fate.
 func (f *Front) meet(key string, r *http.Request) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func (f *Front) meet(key string, r *http.Request) fate {
 	return what
 }
 
-// forward lets the server answer.
+// forward passes the request on to the server.
 func (f *Front) forward(w http.ResponseWriter, r *http.Request, what fate) {
 	ctx := context.WithValue(r.Context(), fateKey{}, what)
 	if what.cut == 0 {
@@ -157,13 +157,13 @@ func (f *Front) forward(w http.ResponseWriter, r *http.Request, what fate) {
 	defer func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			f.noteHarm(watchCut)
-			panic(http.ErrAbortHandler) // again, or at last: a server that is quick ends its answer well
+			panic(http.ErrAbortHandler) // a fast server may have ended its answer properly: abort in both cases
 		}
 	}()
 	f.proxy.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// answered is called with the server's answer, before the client gets anything of it.
+// answered is called with the server's answer, before the client gets any of it.
 func (f *Front) answered(response *http.Response) error {
 	what, _ := response.Request.Context().Value(fateKey{}).(fate)
 	f.mu.Lock()
@@ -188,64 +188,65 @@ func (f *Front) noteHarm(name string) {
 	f.tally.Harms[name]++
 }
 
-// Obey replaces the plan for the requests to come.
+// Obey replaces the plan for the following requests.
 func (f *Front) Obey(plan Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
 }
 
-// Admit has the front of a cluster ask which tokens are good, in place of the one in its kubeconfig. All others are answered with 401,
-// and counted nowhere.
+// Admit makes a cluster's front accept the tokens for which good returns true, instead of the token in its kubeconfig. Other
+// tokens are answered with 401, and these requests are not counted.
 func (f *Front) Admit(good func(token string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.admits = good
 }
 
-// Number has After and Lose count the writes that reach the server and that wanted accepts, from 1 on; at first every write counts.
+// Number makes After and Lose count the writes that reach the server and that wanted accepts, from 1. By default they count every
+// write.
 func (f *Front) Number(wanted func(*http.Request) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts, f.writes = func(r *http.Request) bool { return f.api.write(r) && wanted(r) }, 0
 }
 
-// Took calls the hook with each write that the server accepts.
+// Took calls the hook with each write that the server has accepted.
 func (f *Front) Took(hook func(*http.Request)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.took = hook
 }
 
-// After calls the hook once the server has answered the n-th write, and before the client gets the answer: a client killed
-// by the hook does not know of what it did.
+// After calls the hook once the server has answered the n-th write, before the client gets the answer. A client that the hook
+// kills does not know the result of its write.
 func (f *Front) After(n int, hook func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hooks[n] = hook
 }
 
-// Lose closes the connection in place of the answer to the n-th write.
+// Lose closes the connection instead of answering the n-th write.
 func (f *Front) Lose(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lost[n] = true
 }
 
-// Down puts the API out of reach for so long from now on: what is open is closed, and who comes is reset.
+// Down makes the API unreachable for the duration. Open connections are closed, and new connections are reset.
 func (f *Front) Down(d time.Duration) {
 	f.door.shutUntil(time.Now().Add(d))
 	f.server.CloseClientConnections()
 }
 
-// Tally is what was seen and done so far.
+// Tally returns the counts so far.
 func (f *Front) Tally() Tally {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tally.clone()
 }
 
-// Env is what leads a command through the front.
+// Env returns the environment that makes a command use the front.
 func (f *Front) Env() []string {
 	if f.Kubeconfig != "" {
 		return []string{"KUBECONFIG=" + f.Kubeconfig}
@@ -253,10 +254,10 @@ func (f *Front) Env() []string {
 	return []string{"AWS_ENDPOINT_URL=" + f.URL}
 }
 
-// Close ends the front, and all that goes through it.
+// Close ends the front and all its connections.
 func (f *Front) Close() {
 	f.closed.Do(func() {
-		f.Down(time.Hour) // who comes meanwhile would be waited for
+		f.Down(time.Hour) // otherwise Close would wait for new connections
 		f.server.Close()
 		if f.folder != "" {
 			_ = os.RemoveAll(f.folder) // a temporary folder
@@ -264,7 +265,7 @@ func (f *Front) Close() {
 	})
 }
 
-// pause returns after so long, or when the client has gone.
+// pause returns after d, or when the client has disconnected.
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// soon is how long anything may take that has to happen.
+// soon is the time limit for everything that must happen.
 const soon = 10 * time.Second
 
 func TestConnectionsAreDropped(t *testing.T) {
@@ -36,7 +36,7 @@ func TestConnectionsAreDropped(t *testing.T) {
 			o, front, client := before(t, all(hostile.Harm{Drop: c.drop}))
 			err := ask(t, client, "POST", "/api/v1/nodes")
 			if status := apierrors.APIStatus(nil); err == nil || errors.As(err, &status) {
-				t.Errorf("the client was told %v, want a closed connection", err)
+				t.Errorf("the client got %v, want a closed connection", err)
 			}
 			if seen := o.requests(); len(seen) != c.seen {
 				t.Errorf("the server saw %d requests, want %d", len(seen), c.seen)
@@ -84,7 +84,7 @@ func TestAnotherPlan(t *testing.T) {
 	}
 }
 
-// events is a front before a server whose watches send an event and stay open until the client has gone.
+// events returns a front before a server whose watches send one event and stay open until the client has disconnected.
 func events(t *testing.T, plan hostile.Plan) (*hostile.Front, *http.Client) {
 	t.Helper()
 	_, kubeconfig := secure(t, func(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func events(t *testing.T, plan hostile.Plan) (*hostile.Front, *http.Client) {
 	return front, client
 }
 
-// watch opens a watch and reads its first event, which has to come while the server has not ended its answer.
+// watch opens a watch and reads its first event. The event must arrive before the server has ended its answer.
 func watch(t *testing.T, front *hostile.Front, client *http.Client) *bufio.Reader {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -127,7 +127,7 @@ func watch(t *testing.T, front *hostile.Front, client *http.Client) *bufio.Reade
 	return lines
 }
 
-// TestWatchesAreCut has many, for a server may see the cut before its answer is closed and end it well.
+// TestWatchesAreCut opens many watches, because a server may notice the cut first and end its answer properly.
 func TestWatchesAreCut(t *testing.T) {
 	const cut, watches = time.Second, 30
 	front, client := events(t, hostile.Plan{CutWatches: cut})
@@ -238,7 +238,7 @@ func TestALostAnswer(t *testing.T) {
 	}
 }
 
-// TestNumberedWritesReachTheServer has a write that is refused in the server's place not counted.
+// TestNumberedWritesReachTheServer checks that a write is not counted if the front refuses it in place of the server.
 func TestNumberedWritesReachTheServer(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{Harms: []hostile.Harm{
 		{Share: 1, To: func(r *http.Request) bool { return r.Method == http.MethodPut }, Status: http.StatusInternalServerError},
@@ -252,7 +252,7 @@ func TestNumberedWritesReachTheServer(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerAccepts: reads are not told, nor writes that are refused, by the server or in its place.
+// TestWhatTheServerAccepts checks that the hook gets no reads and no writes that the server or the front refuses.
 func TestWhatTheServerAccepts(t *testing.T) {
 	_, kubeconfig := secure(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
@@ -277,7 +277,7 @@ func TestWhatTheServerAccepts(t *testing.T) {
 	})
 	client := clientOf(t, front)
 	for _, verb := range []string{"GET", "PUT", "POST", "PATCH"} {
-		_ = ask(t, client, verb, path) // the hook tells
+		_ = ask(t, client, verb, path) // the hook records the accepted writes
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -8,43 +8,44 @@ import (
 	"time"
 )
 
-// Plan says what harm is done. The zero Plan does none.
+// Plan determines which requests are disturbed and how. The zero Plan disturbs none.
 type Plan struct {
 	// Seed decides which requests are disturbed.
 	Seed uint64
-	// Harms may each disturb a request that it is for, at most one of them does, and their shares add up.
+	// Harms are the possible disturbances of a request. At most one applies to a request, and their shares add up.
 	Harms []Harm
-	// CutWatches closes the connection of a watch that has lasted so long; 0 for never.
+	// CutWatches closes the connection of a watch after that time. 0 means never.
 	CutWatches time.Duration
 }
 
-// Harm is done to a share of the requests: each of its fields that is set, the delay first.
+// Harm disturbs a share of the requests. Each field that is set applies, and the delay comes first.
 type Harm struct {
 	// Share of the requests, from 0 to 1.
 	Share float64
-	// To are the requests it is for; nil for all.
+	// To selects the requests. Nil selects all requests.
 	To func(*http.Request) bool
-	// Delay is how much later the server gets the request, or the client its false answer.
+	// Delay is how much later the server gets the request, or the client gets the false answer.
 	Delay time.Duration
 	// Drop closes the connection.
 	Drop Drop
-	// Status is answered without the server; 0 for none. 429 is what Priority and Fairness answers, or what AWS throttles with.
+	// Status is the status of an answer in place of the server's. 0 means no such answer. 429 is the answer of Priority and
+	// Fairness, or AWS's throttling.
 	Status int
-	// RetryAfter goes with the answer when it is not 0; whole seconds.
+	// RetryAfter is sent with the answer if it is not 0. It has whole seconds.
 	RetryAfter time.Duration
 }
 
-// Drop says when a connection is closed without an answer.
+// Drop is the time at which a connection is closed without an answer.
 type Drop int
 
-// The moments of a Drop.
+// The possible times of a Drop.
 const (
 	NoDrop       Drop = iota
-	BeforeEffect      // the server never sees the request
+	BeforeEffect      // the server never gets the request
 	AfterEffect       // the server has answered
 )
 
-// Even shares total out evenly among the harms.
+// Even divides total evenly among the harms' shares.
 func Even(total float64, harms ...Harm) []Harm {
 	shared := make([]Harm, len(harms))
 	for i, h := range harms {
@@ -54,7 +55,8 @@ func Even(total float64, harms ...Harm) []Harm {
 	return shared
 }
 
-// harmFor is the harm done to a request, the zero Harm for none: key is what it asks for, before how often that was asked.
+// harmFor returns the harm for a request, or the zero Harm. key is what the request asks for, before the number of earlier
+// requests with the key.
 func (p *Plan) harmFor(r *http.Request, key string, before int) Harm {
 	lot := p.lot(key, before)
 	for _, h := range p.Harms {
@@ -69,7 +71,7 @@ func (p *Plan) harmFor(r *http.Request, key string, before int) Harm {
 	return Harm{}
 }
 
-// lot is from 0 to 1 and the same whenever it is asked for.
+// lot returns a number from 0 to 1. It is always the same for the same arguments.
 func (p *Plan) lot(key string, before int) float64 {
 	hash := fnv.New64a()
 	fmt.Fprintf(hash, "%s %d", key, before)

@@ -37,13 +37,13 @@ func TestHarmDoesNotDependOnWhatElseIsAsked(t *testing.T) {
 	differ := 0
 	for i := range 100 {
 		if one.lot("a", i) != same.lot("a", i) {
-			t.Errorf("request %d fares otherwise the second time", i)
+			t.Errorf("request %d is treated differently the second time", i)
 		}
 		if one.lot("a", i) != other.lot("a", i) && one.lot("a", i) != one.lot("b", i) {
 			differ++
 		}
 	}
 	if differ != 100 {
-		t.Errorf("%d of 100 requests fare otherwise under another seed and another name, want all", differ)
+		t.Errorf("%d of 100 requests are treated differently with another seed and another name, want all", differ)
 	}
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 )
 
-// origin is a server that remembers what it was asked for.
+// origin is a server that records its requests.
 type origin struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []*http.Request
 }
 
-// secure starts an origin over TLS that asks for client certificates, and the kubeconfig that leads to it.
+// secure starts an origin over TLS that requires client certificates, and returns a kubeconfig for it.
 func secure(t *testing.T, handle http.HandlerFunc) (o *origin, kubeconfig string) {
 	t.Helper()
 	o = &origin{}
@@ -61,7 +61,7 @@ func (o *origin) requests() []*http.Request {
 	return append([]*http.Request(nil), o.seen...)
 }
 
-// writeKubeconfig has the server's own certificate as the client's.
+// writeKubeconfig writes a kubeconfig that uses the server's own certificate as the client's.
 func writeKubeconfig(t *testing.T, server *httptest.Server) string {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
@@ -84,7 +84,7 @@ func writeKubeconfig(t *testing.T, server *httptest.Server) string {
 	return path
 }
 
-// node answers everything with a node.
+// node answers every request with a node.
 func node(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprint(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}`)
@@ -121,7 +121,7 @@ func configOf(t *testing.T, front *hostile.Front) *rest.Config {
 	return config
 }
 
-// ask asks for an object once: what client-go would ask for again by itself it does not.
+// ask sends one request. It disables client-go's own retries.
 func ask(t *testing.T, client clientset.Interface, verb, path string) error {
 	t.Helper()
 	return client.CoreV1().RESTClient().Verb(verb).AbsPath(path).MaxRetries(0).Do(t.Context()).Error()

@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// Tally is what a front has seen and done.
+// Tally counts a front's requests and disturbances.
 type Tally struct {
-	// Requests and Writes count what was asked for, by verb and path ("PATCH /api/v1/nodes/n1") or by operation ("LaunchInstances").
+	// Requests and Writes count requests, by verb and path ("PATCH /api/v1/nodes/n1") or by operation ("LaunchInstances").
 	Requests, Writes map[string]int
-	// Harms count what was done, by status ("429") or by name: "delayed", "dropped before the effect", "dropped after the
+	// Harms counts disturbances, by status ("429") or by name: "delayed", "dropped before the effect", "dropped after the
 	// effect", "watch cut".
 	Harms map[string]int
 }
@@ -25,10 +25,10 @@ func newTally() Tally {
 	return Tally{Requests: map[string]int{}, Writes: map[string]int{}, Harms: map[string]int{}}
 }
 
-// Harmed is the number of harms done.
+// Harmed returns the number of disturbances.
 func (t Tally) Harmed() int { return sum(t.Harms) }
 
-// Asked is the number of requests.
+// Asked returns the number of requests.
 func (t Tally) Asked() int { return sum(t.Requests) }
 
 func sum(counts map[string]int) int {
@@ -43,7 +43,7 @@ func (t Tally) clone() Tally {
 	return Tally{Requests: maps.Clone(t.Requests), Writes: maps.Clone(t.Writes), Harms: maps.Clone(t.Harms)}
 }
 
-// note counts a harm before the answer to the request it was done to.
+// note counts a harm before its request is answered.
 func (t Tally) note(h Harm) {
 	if h.Delay > 0 {
 		t.Harms[delayed]++
