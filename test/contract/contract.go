@@ -1,4 +1,4 @@
-// Package contract tests what the tool prints for programs against the schemas in docs/reference/json.
+// Package contract checks the documents and events that the tool prints for programs against the schemas in docs/reference/json.
 package contract
 
 import (
@@ -14,19 +14,19 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Folder is where the schemas are, below the top of the checkout.
+// Folder is the folder of the schemas, below the top of the checkout.
 const Folder = "docs/reference/json"
 
 // EventKind is the kind of a line of --progress=json.
 const EventKind = "Event"
 
-// Validate returns an error unless the text is one document of a kind that has a schema, and is as that schema says.
+// Validate returns an error unless the text is one document that matches the schema of its kind.
 func Validate(text string) error { return validate(text, "") }
 
 // ValidateEvent returns an error unless the text is one event of --progress=json.
 func ValidateEvent(text string) error { return validate(text, EventKind) }
 
-// validate validates a document; wanted is the only kind that is allowed, "" for all kinds.
+// validate validates a document. wanted is the only allowed kind, "" for all kinds.
 func validate(text, wanted string) error {
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
@@ -49,7 +49,7 @@ func validate(text, wanted string) error {
 	return nil
 }
 
-// compiled keeps the schemas that were used, by kind.
+// compiled caches the schemas by kind.
 var compiled struct {
 	mu      sync.Mutex // guards schemas
 	schemas map[string]*jsonschema.Schema
@@ -81,7 +81,7 @@ func compile(kind string) (*jsonschema.Schema, error) {
 // SchemaFile returns the name of a kind's schema in Folder.
 func SchemaFile(kind string) string { return kind + ".schema.json" }
 
-// findTop returns the top of the checkout that the process runs in.
+// findTop returns the top of the checkout that contains the working directory.
 func findTop() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -99,8 +99,8 @@ func findTop() (string, error) {
 	}
 }
 
-// CheckOutput returns an error unless a run of the tool with the arguments has printed what it should for programs: with -o json one
-// document on stdout, or nothing with the exit code of a usage error, and with --progress=json events on stderr beside lines for people.
+// CheckOutput checks what a run of the tool with the arguments has printed for programs. With -o json, stdout must have one
+// document, or nothing after a usage error. With --progress=json, stderr must have events. Other lines are allowed there.
 func CheckOutput(args []string, stdout, stderr string, code int) error {
 	switch {
 	case !printsJSON(args) || stdout == "" && code == exitUsage:
@@ -115,7 +115,7 @@ func CheckOutput(args []string, stdout, stderr string, code int) error {
 		return nil
 	}
 	for line := range strings.Lines(stderr) {
-		if !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "\n") { // it is for people, or was cut off by a signal
+		if !strings.HasPrefix(line, "{") || !strings.HasSuffix(line, "\n") { // it is not an event, or a signal has cut it off
 			continue
 		}
 		if err := ValidateEvent(line); err != nil {
@@ -125,10 +125,10 @@ func CheckOutput(args []string, stdout, stderr string, code int) error {
 	return nil
 }
 
-// exitUsage is the exit code of a command line that was refused.
+// exitUsage is the exit code for an invalid command line.
 const exitUsage = 2
 
-// printsJSON reports whether a command line asks the tool for a JSON document on stdout.
+// printsJSON reports whether a command line makes the tool print a JSON document on stdout.
 func printsJSON(args []string) bool {
 	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return false
@@ -146,7 +146,7 @@ func printsJSON(args []string) bool {
 	return false
 }
 
-// printsEvents reports whether a command line asks the tool for JSON events on stderr.
+// printsEvents reports whether a command line makes the tool print JSON events on stderr.
 func printsEvents(args []string) bool {
 	i := slices.Index(args, "--progress")
 	return slices.Contains(args, "--progress=json") || i >= 0 && i+1 < len(args) && args[i+1] == "json"

@@ -26,7 +26,7 @@ const module = "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade"
 // kind is a kind of document.
 type kind struct {
 	name string
-	// printed says which commands print it.
+	// printed names the commands that print it.
 	printed string
 	value   any
 }
@@ -77,7 +77,7 @@ func encode(schema *jsonschema.Schema) (string, error) {
 	return out.String(), err
 }
 
-// reflect makes the schema of a kind.
+// reflect returns the schema of a kind.
 func (s *source) reflect(k kind) *jsonschema.Schema {
 	optional := map[string][]string{} // fields of embedded pointers, by the type that embeds them
 	r := &jsonschema.Reflector{
@@ -102,7 +102,7 @@ func without(all, some []string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return slices.Contains(some, name) })
 }
 
-// setMeta sets the only values that apiVersion and kind have in a document of the kind.
+// setMeta sets the only possible values of apiVersion and kind in a document of the kind.
 func setMeta(schema *jsonschema.Schema, kind string) {
 	if schema.Properties == nil {
 		return
@@ -120,7 +120,7 @@ func setMeta(schema *jsonschema.Schema, kind string) {
 	}
 }
 
-// nameOf names the definition of a type. A list is named for its items.
+// nameOf returns the name of a type's definition. A list is named after its items.
 func nameOf(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[report.EventLine]():
@@ -137,7 +137,8 @@ func nameOf(t reflect.Type) string {
 	return t.Name()
 }
 
-// fieldsOfEmbeddedPointers lists the JSON fields of structs that a struct embeds by pointer. They are left out with a nil pointer.
+// fieldsOfEmbeddedPointers lists the JSON fields of structs that a struct embeds by pointer. If the pointer is nil, documents
+// omit these fields.
 func fieldsOfEmbeddedPointers(t reflect.Type) (names []string) {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -155,7 +156,7 @@ func fieldsOfEmbeddedPointers(t reflect.Type) (names []string) {
 	return names
 }
 
-// durationPattern matches durations as Go writes them.
+// durationPattern matches durations in Go's format.
 const durationPattern = `^-?(0s|([0-9]+h)?([0-9]+m)?([0-9.]+(s|ms|µs|ns))?)$`
 
 // mapType returns the schema of a type that encodes itself or has a set of values, and nil for other types.

@@ -81,7 +81,7 @@ func (p *page) addField(path, always, meaning string, schema *jsonschema.Schema)
 	}
 }
 
-// addBelow adds the fields of a list's or map's values.
+// addBelow adds the fields of the values of a list or map.
 func (p *page) addBelow(path string, schema *jsonschema.Schema) { p.addFields(path, p.resolve(schema)) }
 
 func (p *page) resolve(schema *jsonschema.Schema) *jsonschema.Schema {

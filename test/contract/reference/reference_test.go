@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const top = "../../.."
 
-// TestEveryField keeps a document of each kind in which every field is set, and compares it with its schema.
+// TestEveryField compares a document of each kind in which every field is set with a golden file and with its schema.
 func TestEveryField(t *testing.T) {
 	source, err := readSource(top)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestEveryField(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			if err != nil || !bytes.Equal(got, want) {
-				t.Errorf("%s is not as its Go type is (%v): run go test . -update and read the difference", golden, err)
+				t.Errorf("%s does not match its Go type (%v): run go test . -update and read the difference", golden, err)
 			}
 			validate := contract.Validate
 			if k.name == contract.EventKind {
@@ -64,7 +64,8 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-// rejectsChanges wants the schema to refuse the document with an unknown field in any of its objects, and with a value of another type.
+// rejectsChanges checks that the schema rejects the document with an unknown field in any object, and with a value of another
+// type.
 func rejectsChanges(t *testing.T, kind string, document any) {
 	t.Helper()
 	objects := 0

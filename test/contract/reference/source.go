@@ -16,11 +16,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// source is what the Go files of pkg say of its types.
+// source is the information about types in the Go files of pkg.
 type source struct {
-	// comments are those of types and fields, by PACKAGE.TYPE and PACKAGE.TYPE.FIELD.
+	// comments are the comments of types and fields, by PACKAGE.TYPE and PACKAGE.TYPE.FIELD.
 	comments map[string]string
-	// values are the constants of string types as documents have them, in the order of the source, by PACKAGE.TYPE. The empty string is left out.
+	// values are the constants of string types as documents contain them, in the order of the source, by PACKAGE.TYPE. The empty
+	// string is omitted.
 	values map[string][]any
 }
 
@@ -96,7 +97,7 @@ func (s *source) addDeclaration(pkg string, declaration *ast.GenDecl) {
 	}
 }
 
-// addFields adds the comments of a struct's fields. A comment that names the fields that follow it is theirs, too.
+// addFields adds the comments of a struct's fields. If a comment also names the next fields, it is added to them too.
 func (s *source) addFields(key string, structure *ast.StructType) {
 	last := ""
 	for _, field := range structure.Fields.List {
@@ -111,7 +112,7 @@ func (s *source) addFields(key string, structure *ast.StructType) {
 	}
 }
 
-// namesOf lists the names of a field; an embedded type is one.
+// namesOf lists the names of a field. An embedded type has one name.
 func namesOf(field *ast.Field) []string {
 	if len(field.Names) == 0 {
 		switch embedded := field.Type.(type) {
@@ -138,5 +139,5 @@ func firstOf(groups ...*ast.CommentGroup) string {
 	return ""
 }
 
-// clean makes one line of a comment.
+// clean joins a comment into one line.
 func clean(text string) string { return strings.Join(strings.Fields(text), " ") }
