@@ -15,11 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
-// snapshot is what there was before the upgrade.
+// snapshot is the state before the upgrade.
 type snapshot struct {
 	size  awscloud.GroupStatus
-	moves map[types.UID]string // pods that have to leave an outdated node
-	pods  map[string]int       // ready pods of each workload, the DaemonSet left out
+	moves map[types.UID]string // pods that must leave an outdated node
+	pods  map[string]int       // ready pods of each workload, except the DaemonSet
 }
 
 func takeSnapshot(ctx context.Context, s *fixture.Fixture) (*snapshot, error) {
@@ -51,7 +51,7 @@ func readyPods(pods []corev1.Pod) map[string]int {
 	return ready
 }
 
-// compare prints what was checked and returns an error that names whatever is wrong.
+// compare prints the results of the checks and returns an error that names the failed ones.
 func (p *snapshot) compare(ctx context.Context, s *fixture.Fixture, broken []string, seen int) error {
 	var wrong []string
 	check := func(ok bool, format string, args ...any) {

@@ -1,7 +1,6 @@
-// Command demo shows the main job from beginning to end: a real control plane, an Auto Scaling group whose
-// nodes are outdated, workloads under budgets, and the plugin behind a real kubectl. It checks what
-// became of everything and exits with 1 if anything is not as it should be. With -record it also draws the plan and the upgrade on a
-// terminal as an animated picture.
+// Command demo shows a complete upgrade: a real control plane, an Auto Scaling group with outdated nodes, workloads with budgets,
+// and the plugin behind a real kubectl. It checks the final state and exits with 1 if a check fails. With -record it also draws the plan and the upgrade
+// on a terminal as an animated picture.
 package main
 
 import (
@@ -63,7 +62,7 @@ func run(ctx context.Context, picture string) error {
 func upgradeAll(ctx context.Context, s *fixture.Fixture, picture string) error {
 	upgrade := []string{
 		"nodeupgrade workers --dry-run",
-		"nodeupgrade workers --yes --settle 5s", // shorter than EKS's 60 s, for the sake of the onlooker
+		"nodeupgrade workers --yes --settle 5s", // shorter than EKS's 60 s, so that the demo does not take long
 	}
 	if picture != "" {
 		return record(ctx, s, upgrade, picture)
@@ -76,11 +75,11 @@ func upgradeAll(ctx context.Context, s *fixture.Fixture, picture string) error {
 	return nil
 }
 
-// setUp makes a group of 12 nodes in three zones, none like the other, and workloads that fill it.
+// setUp creates a group of 12 nodes, with a different number in each of three zones, and workloads that fill it.
 func setUp(ctx context.Context, s *fixture.Fixture) error {
 	err := s.AddGroup(fixture.Group{
 		Name: group, Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}, Counts: []int{7, 3, 2}, Max: 12,
-		Suspended: []string{"AZRebalance"}, // or the group would put its zones in balance at once
+		Suspended: []string{"AZRebalance"}, // otherwise the group would balance its zones at once
 	})
 	if err != nil {
 		return err

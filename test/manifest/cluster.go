@@ -21,10 +21,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Start is when all objects were made of which a manifest does not tell it.
+// Start returns the creation time of all objects whose manifest has none.
 func Start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// cluster is what the manifests become.
+// cluster contains the objects that are made from manifests.
 type cluster struct {
 	nodes   []*corev1.Node
 	pods    []*corev1.Pod
@@ -71,7 +71,7 @@ func (c *cluster) objects() []runtime.Object {
 	return all
 }
 
-// makeNode is a node of 8 CPU; the first letters of its name say whether it is outdated, the last its zone.
+// makeNode returns a node with 8 CPUs. The beginning of its name determines whether it is outdated, the last letter its zone.
 func makeNode(name string) *corev1.Node {
 	image := "v2"
 	if name[:3] == "old" {
@@ -122,7 +122,7 @@ func scaleOf(replicas *int32) int32 {
 	return *replicas
 }
 
-// addPod completes a pod that stands by itself.
+// addPod completes a pod without a controller.
 func (c *cluster) addPod(pod *corev1.Pod) {
 	pod.Spec.NodeName = cmp.Or(pod.Spec.NodeName, c.nodes[0].Name)
 	if pod.Status.Phase == "" {
@@ -133,8 +133,8 @@ func (c *cluster) addPod(pod *corev1.Pod) {
 
 const hash = "5d9c7b"
 
-// addDeployment gives a Deployment its ReplicaSet, and that its pods. A status that it does not tell is that of one which has nothing
-// left to do.
+// addDeployment adds a Deployment's ReplicaSet and its pods. If the manifest has no status, the Deployment gets the status of a
+// complete rollout.
 func (c *cluster) addDeployment(d *appsv1.Deployment) {
 	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: d.Namespace, Name: d.Name + "-" + hash, UID: types.UID("rs/" + d.Namespace + "/" + d.Name), CreationTimestamp: d.CreationTimestamp,
@@ -151,11 +151,11 @@ func (c *cluster) addDeployment(d *appsv1.Deployment) {
 	}
 }
 
-// run gives a controller its pods.
+// run creates the pods of a controller.
 func (c *cluster) run(owner metav1.Object, kind string, replicas int32, template *corev1.PodTemplateSpec, more map[string]string) {
 	c.scales[owner.GetUID()] = replicas
 	nodes := splitNodes(owner.GetAnnotations()[AnnotationNodes])
-	unready, _ := strconv.Atoi(owner.GetAnnotations()[AnnotationUnready]) // none where it does not say
+	unready, _ := strconv.Atoi(owner.GetAnnotations()[AnnotationUnready]) // 0 without the annotation
 	for i := range int(replicas) {
 		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 		pod.Namespace, pod.Name = owner.GetNamespace(), fmt.Sprintf("%s-%d", owner.GetName(), i)
@@ -180,7 +180,8 @@ func (c *cluster) run(owner metav1.Object, kind string, replicas int32, template
 	}
 }
 
-// count counts the pods that a selector matches, those of them that are ready, and the replicas that their controllers are to have.
+// count counts the pods that a selector matches and the ready ones among them, and adds up the wanted replicas of their
+// controllers.
 func (c *cluster) count(namespace string, selector labels.Selector) (matching, healthy, expected int32) {
 	owners := map[types.UID]bool{}
 	for _, pod := range c.pods {
@@ -199,7 +200,8 @@ func (c *cluster) count(namespace string, selector labels.Selector) (matching, h
 	return matching, healthy, expected
 }
 
-// computeStatus is what the disruption controller says of a budget: its numbers are rounded up (disruption.go, getExpectedPodCount).
+// computeStatus sets a budget's status as the disruption controller does. It rounds numbers up (disruption.go,
+// getExpectedPodCount).
 func (c *cluster) computeStatus(b *policyv1.PodDisruptionBudget) {
 	selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package manifest makes a cluster out of manifests as people write them: controllers get pods, pods get a node and a status,
+// Package manifest makes a cluster from manifests as users write them. Controllers get pods, pods get a node and a status, and
 // budgets get the status that the disruption controller would compute.
 package manifest
 
@@ -19,21 +19,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// Annotations of a controller that say where its pods are and how they fare.
+// Annotations of a controller about its pods.
 const (
-	// AnnotationNodes names the nodes of its pods, one after the other, "-" for a pod without one.
+	// AnnotationNodes lists the nodes of its pods in order, "-" for a pod without a node.
 	AnnotationNodes = "test/nodes"
-	// AnnotationUnready is how many of its pods are not ready; they are the first ones.
+	// AnnotationUnready is how many of its pods are not ready. The first pods are not ready.
 	AnnotationUnready = "test/unready"
-	// AnnotationWaiting is what the containers of those wait for, as "CrashLoopBackOff".
+	// AnnotationWaiting is the reason why the containers of these pods wait, such as "CrashLoopBackOff".
 	AnnotationWaiting = "test/waiting"
 )
 
-// Nodes are the nodes of a cluster of which a manifest tells none: two outdated ones, with the label image=v1, and two current
-// ones, in zones a and b.
+// Nodes are the nodes of a cluster if its manifest lists none: two outdated ones, with the label image=v1, and two current ones,
+// in zones a and b.
 const Nodes = "old-a old-b new-a new-b"
 
-// Read makes a cluster of YAML documents, read as from a file that kubectl get wrote.
+// Read makes a cluster from YAML documents. It reads them as if kubectl get had written them.
 func Read(text []byte) (*dump.Dump, error) {
 	objects, err := decode(text)
 	if err != nil {
@@ -61,11 +61,11 @@ func Read(text []byte) (*dump.Dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Unread, d.IsDump = nil, false // a manifest is a whole cluster
+	d.Unread, d.IsDump = nil, false // a manifest describes a whole cluster
 	return d, nil
 }
 
-// unknown is an object of a kind that client-go does not have, as it was written.
+// unknown is an object of a kind that client-go does not know, in its original form.
 type unknown struct {
 	runtime.Object
 	raw json.RawMessage
@@ -107,7 +107,7 @@ func encode(object runtime.Object) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// isReady and the others make a pod's status.
+// statusOf returns the status of a pod.
 func statusOf(pod *corev1.Pod, ready bool, waiting string) corev1.PodStatus {
 	condition := corev1.ConditionFalse
 	if ready {
@@ -131,5 +131,5 @@ func statusOf(pod *corev1.Pod, ready bool, waiting string) corev1.PodStatus {
 	return status
 }
 
-// splitNodes are the nodes of an annotation.
+// splitNodes returns the nodes in an annotation.
 func splitNodes(annotation string) []string { return strings.Fields(annotation) }

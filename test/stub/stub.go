@@ -1,4 +1,4 @@
-// Package stub runs the commands that the product prints in a real shell, with programs that only record how they were called.
+// Package stub runs the printed commands of the product in a real shell, with programs that only record their calls.
 package stub
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// HostileWords returns names that must be quoted: without quotes, a shell runs them or a program reads them as flags.
+// HostileWords returns names that must be quoted. Without quotes, a shell runs them or a program reads them as flags.
 func HostileWords() []string {
 	return []string{
 		"plain", "", "a b", "a  b", "$HOME", "$(touch ran)", "`touch ran`", "; touch ran", "&& touch ran", "| touch ran", "> ran",
@@ -20,18 +20,18 @@ func HostileWords() []string {
 	}
 }
 
-// programs are those that printed commands begin with.
+// programs lists the programs that printed commands call.
 func programs() []string { return []string{"kubectl", "aws", "touch"} }
 
-// record is a program that appends its name and its arguments to the file $CALLS, each ended by a zero byte and each call by
-// another one.
+// record is a program that appends its name and its arguments to the file $CALLS. It writes a zero byte after each of them. Each
+// call ends with the byte 1 and another zero byte.
 const record = `#!/bin/sh
 for word in "${0##*/}" "$@"; do printf '%s\0' "$word" >>"$CALLS"; done
 printf '\001\0' >>"$CALLS"
 `
 
-// RunCommands runs a script by sh and returns the calls of programs: the name of each with its arguments. Hostile words call touch,
-// which is recorded like any other program, or write a file, which fails the test.
+// RunCommands runs a script with sh and returns the calls of programs, each with its arguments. Hostile words call touch, which
+// is recorded like any other program, or write a file, which fails the test.
 func RunCommands(t testing.TB, script string) [][]string {
 	t.Helper()
 	bin, dir, calls := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "calls")
