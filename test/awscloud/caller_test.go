@@ -154,8 +154,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationOfStrangers checks that principals unknown to IAM and invalid arguments are refused.
-func TestSimulationOfStrangers(t *testing.T) {
+// TestSimulationOfUnknownPrincipals checks that principals unknown to IAM and invalid arguments are refused.
+func TestSimulationOfUnknownPrincipals(t *testing.T) {
 	c, _ := start(t, awscloud.Options{})
 	const role = "arn:aws:iam::123456789012:role/team/operator"
 	limit(t, c, awscloud.Caller{ARN: "arn:aws:sts::123456789012:assumed-role/operator/alice", Principal: role}, allow(`"iam:*"`))

@@ -99,7 +99,7 @@ func TestMinimal(t *testing.T) {
 	}
 }
 
-func TestNewNodesThatDoNotComeFailTheUpdate(t *testing.T) {
+func TestMissingNewNodesFailTheUpdate(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{NodeLimit: 300 * time.Millisecond}, nil)
 	m.LimitCapacity(zoneB, 0)
 	must(m.begin(nil))(t)
@@ -141,9 +141,9 @@ func TestBlockedDrain(t *testing.T) {
 	}
 }
 
-// TestASecondUpdateGrowsNoFurther checks that the second update raises the size from before the first update, and returns to that
+// TestSecondUpdateStartsFromTheFirstSize checks that the second update raises the size from before the first update, and returns to that
 // size.
-func TestASecondUpdateGrowsNoFurther(t *testing.T) {
+func TestSecondUpdateStartsFromTheFirstSize(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 100 * time.Millisecond}, nil)
 	m.BlockDrains()
 	must(m.begin(nil))(t)
@@ -188,8 +188,8 @@ func TestHeldDrains(t *testing.T) {
 	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
 }
 
-// TestFailuresAtWill fails updates with each error code of EKS, in all phases.
-func TestFailuresAtWill(t *testing.T) {
+// TestFailUpdate fails updates with each error code of EKS, in all phases.
+func TestFailUpdate(t *testing.T) {
 	phases := []awscloud.UpdatePhase{awscloud.PhaseSetup, awscloud.PhaseScaleUp, awscloud.PhaseUpgrade, awscloud.PhaseScaleDown}
 	m := startManaged(t, awscloud.EKSOptions{}, minimal)
 	for i, code := range ekstypes.ErrorCode("").Values() {
@@ -320,8 +320,8 @@ func TestFailedUpdateLeavesTheFence(t *testing.T) {
 	}
 }
 
-// TestOrderIsDrawn checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
-func TestOrderIsDrawn(t *testing.T) {
+// TestOrderIsRandom checks that the order of nodes is random (EKS E40), and that the same seed gives the same order.
+func TestOrderIsRandom(t *testing.T) {
 	order := func(seed uint64) []string {
 		n := &notes{}
 		m := startManaged(t, awscloud.EKSOptions{Drainer: n, Seed: seed}, func(s *awscloud.NodegroupSpec) {
@@ -339,9 +339,9 @@ func TestOrderIsDrawn(t *testing.T) {
 	}
 }
 
-// TestWidth checks that as many nodes are drained at the same time as may be unavailable, and that a failure names them all (EKS
+// TestParallelDrains checks that as many nodes are drained at the same time as may be unavailable, and that a failure names them all (EKS
 // E40).
-func TestWidth(t *testing.T) {
+func TestParallelDrains(t *testing.T) {
 	m := startManaged(t, awscloud.EKSOptions{DrainLimit: 500 * time.Millisecond}, func(s *awscloud.NodegroupSpec) { s.MaxUnavailable = 2 })
 	m.BlockDrains()
 	must(m.begin(nil))(t)

@@ -564,7 +564,7 @@ func TestGroupOfAnOperatorIsNotChanged(t *testing.T) {
 	wantCode(t, err, "AccessDenied")
 }
 
-func TestPeripheralDescriptions(t *testing.T) {
+func TestOtherDescriptions(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, nil, func(s *awscloud.GroupSpec) {
 		s.WarmPool = &at.WarmPoolConfiguration{MinSize: aws.Int32(2), PoolState: at.WarmPoolStateStopped}

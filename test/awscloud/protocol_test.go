@@ -113,7 +113,7 @@ func TestQueryProtocolRoundTrip(t *testing.T) {
 	}
 }
 
-func TestQueryProtocolTellsEmptyFromAbsent(t *testing.T) {
+func TestQueryProtocolDistinguishesEmptyFromAbsent(t *testing.T) {
 	var answer *as.DescribeAutoScalingGroupsOutput
 	cfg, sent := answering(t, "text/xml", func(url.Values) []byte {
 		return encodeQuery("DescribeAutoScalingGroups", "ns", "id", answer)

@@ -152,7 +152,7 @@ func (c *Cluster) markAuditLog(ctx context.Context, userAgent string) error {
 		SetHeader("User-Agent", userAgent).Do(ctx).Error()
 }
 
-// decodeAudit decodes whole lines, without the marks of earlier calls.
+// decodeAudit decodes whole lines. It omits requests that are not yet answered, and the marks of earlier calls.
 func decodeAudit(log []byte) ([]Event, error) {
 	var events []Event
 	for line := range bytes.Lines(log) {

@@ -65,7 +65,7 @@ func oneLine(event string) string {
 	return string(append(out, '\n'))
 }
 
-func TestDecodeAuditLeavesOut(t *testing.T) {
+func TestDecodeAuditOmitsOtherEvents(t *testing.T) {
 	for name, line := range map[string]string{
 		"requests not yet answered": `{"stage":"ResponseStarted","verb":"watch"}`,
 		"marks":                     `{"stage":"ResponseComplete","verb":"get","userAgent":"audit-marker/1"}`,

@@ -41,7 +41,7 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 }
 
 // A stage reads every annotation of the package's documentation.
-func TestStagesKnowTheAnnotations(t *testing.T) {
+func TestStagesReadTheAnnotations(t *testing.T) {
 	for _, annotation := range []string{
 		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
 		AnnotationCrashLoop, AnnotationCrashOn, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,

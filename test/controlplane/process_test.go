@@ -29,7 +29,7 @@ func TestLastLines(t *testing.T) {
 	}
 }
 
-func TestEndedProcessTellsWhy(t *testing.T) {
+func TestErrorOfAnExitedProcess(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip(err)

@@ -37,8 +37,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeedThatIsWrong checks that the cluster does not start with a wrong object.
-func TestSeedThatIsWrong(t *testing.T) {
+// TestStartFailsWithAWrongSeed checks that the cluster does not start with a wrong object.
+func TestStartFailsWithAWrongSeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipping: -short starts no control plane")
 	}

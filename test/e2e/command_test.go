@@ -15,7 +15,7 @@ import (
 )
 
 // commandLimit is the time limit for any step of a test. It is longer than the two minutes for which the disruption controller
-// counts a pod as disrupted although it is not, if the controller is late (see addWorkloads).
+// counts a pod as disrupted although it is not, if the controller is late (see add).
 const commandLimit = 4 * time.Minute
 
 // event is one line of --progress=json.

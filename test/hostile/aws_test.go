@@ -57,7 +57,7 @@ func services() map[string]func(context.Context, aws.Config) error {
 	}
 }
 
-func TestTheCloudsWords(t *testing.T) {
+func TestAnswersWithAWSErrors(t *testing.T) {
 	codes := map[int]string{
 		http.StatusInternalServerError: "InternalFailure", http.StatusServiceUnavailable: "ServiceUnavailable",
 		http.StatusTooManyRequests: "Throttling", http.StatusUnauthorized: "InvalidClientTokenId",
@@ -107,7 +107,7 @@ func TestRequestsToTheCloudPass(t *testing.T) {
 	}
 }
 
-func TestWhatChangesTheCloud(t *testing.T) {
+func TestChanges(t *testing.T) {
 	form := func(values string) *http.Request {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/?"+values, nil)
 		if err != nil {
@@ -139,7 +139,7 @@ func TestWhatChangesTheCloud(t *testing.T) {
 	}
 }
 
-func TestAnAnswerOfTheCloudIsLost(t *testing.T) {
+func TestAnswerOfTheCloudIsLost(t *testing.T) {
 	o := plain(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<SetDesiredCapacityResponse></SetDesiredCapacityResponse>")
 	})

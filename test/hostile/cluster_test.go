@@ -25,7 +25,7 @@ func all(h hostile.Harm) hostile.Plan {
 	return hostile.Plan{Harms: []hostile.Harm{h}}
 }
 
-func TestWithoutHarmAFrontIsNotNoticed(t *testing.T) {
+func TestFrontWithoutHarmPassesRequests(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	if err := client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(path).Param("x", "1").Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestWithoutHarmAFrontIsNotNoticed(t *testing.T) {
 	}
 }
 
-func TestAFrontIsForItsOwnClients(t *testing.T) {
+func TestFrontRefusesOtherClients(t *testing.T) {
 	o, front, _ := before(t, hostile.Plan{})
 	config := rest.CopyConfig(configOf(t, front))
 	config.BearerToken = "another"
@@ -63,8 +63,8 @@ func TestAFrontIsForItsOwnClients(t *testing.T) {
 	}
 }
 
-// TestAFrontAsksWhichTokensAreGood uses a token that becomes invalid during the test.
-func TestAFrontAsksWhichTokensAreGood(t *testing.T) {
+// TestFrontChecksTokens uses a token that becomes invalid during the test.
+func TestFrontChecksTokens(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	good := true
 	front.Admit(func(string) bool { return good })
@@ -77,7 +77,7 @@ func TestAFrontAsksWhichTokensAreGood(t *testing.T) {
 	}
 }
 
-func TestAnswersInTheServersPlace(t *testing.T) {
+func TestFrontAnswersInsteadOfTheServer(t *testing.T) {
 	cases := map[int]func(error) bool{
 		http.StatusInternalServerError: apierrors.IsInternalError,
 		http.StatusServiceUnavailable:  apierrors.IsServiceUnavailable,
@@ -167,7 +167,7 @@ func TestPredicates(t *testing.T) {
 	}
 }
 
-func TestACloseLeavesNothing(t *testing.T) {
+func TestCloseRemovesEverything(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{})
 	front.Close()
 	if err := ask(t, client, "GET", path); err == nil {

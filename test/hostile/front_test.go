@@ -60,7 +60,7 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-func TestHarmIsForWhatItIsFor(t *testing.T) {
+func TestHarmHitsOnlySelectedRequests(t *testing.T) {
 	_, _, client := before(t, hostile.Plan{Harms: []hostile.Harm{
 		{Share: 1, To: hostile.Write, Status: http.StatusServiceUnavailable},
 		{Share: 1, To: hostile.Read, Status: http.StatusConflict},
@@ -73,7 +73,7 @@ func TestHarmIsForWhatItIsFor(t *testing.T) {
 	}
 }
 
-func TestAnotherPlan(t *testing.T) {
+func TestObeyReplacesThePlan(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{})
 	if err := ask(t, client, "GET", path); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestWatchesAreCut(t *testing.T) {
 	}
 }
 
-func TestOutOfReach(t *testing.T) {
+func TestDown(t *testing.T) {
 	const down = 300 * time.Millisecond
 	front, client := events(t, hostile.Plan{})
 	lines := watch(t, front, client)
@@ -184,7 +184,7 @@ func TestOutOfReach(t *testing.T) {
 	}
 }
 
-func TestAfterAWrite(t *testing.T) {
+func TestAfter(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	hooked := make(chan int, 1)
 	var answered atomic.Bool
@@ -221,7 +221,7 @@ func TestAfterAWrite(t *testing.T) {
 	}
 }
 
-func TestALostAnswer(t *testing.T) {
+func TestLose(t *testing.T) {
 	o, front, client := before(t, hostile.Plan{})
 	front.Number(func(r *http.Request) bool { return r.Method == http.MethodPatch })
 	front.Lose(2)
@@ -238,8 +238,8 @@ func TestALostAnswer(t *testing.T) {
 	}
 }
 
-// TestNumberedWritesReachTheServer checks that a write is not counted if the front refuses it in place of the server.
-func TestNumberedWritesReachTheServer(t *testing.T) {
+// TestLoseCountsOnlyWritesThatReachTheServer checks that a write is not counted if the front refuses it in place of the server.
+func TestLoseCountsOnlyWritesThatReachTheServer(t *testing.T) {
 	_, front, client := before(t, hostile.Plan{Harms: []hostile.Harm{
 		{Share: 1, To: func(r *http.Request) bool { return r.Method == http.MethodPut }, Status: http.StatusInternalServerError},
 	}})
@@ -252,8 +252,8 @@ func TestNumberedWritesReachTheServer(t *testing.T) {
 	}
 }
 
-// TestWhatTheServerAccepts checks that the hook gets no reads and no writes that the server or the front refuses.
-func TestWhatTheServerAccepts(t *testing.T) {
+// TestTookGetsOnlyAcceptedWrites checks that the hook gets no reads and no writes that the server or the front refuses.
+func TestTookGetsOnlyAcceptedWrites(t *testing.T) {
 	_, kubeconfig := secure(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut {
 			http.Error(w, "it has changed", http.StatusConflict)

@@ -32,7 +32,7 @@ func TestSharesAddUp(t *testing.T) {
 	}
 }
 
-func TestHarmDoesNotDependOnWhatElseIsAsked(t *testing.T) {
+func TestHarmDoesNotDependOnOtherRequests(t *testing.T) {
 	one, same, other := Plan{Seed: 1}, Plan{Seed: 1}, Plan{Seed: 2}
 	differ := 0
 	for i := range 100 {

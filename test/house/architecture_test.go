@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestArchitectureHasTheImports checks that the table of packages lists the imports of each package.
-func TestArchitectureHasTheImports(t *testing.T) {
+// TestArchitectureListsImports checks that the table of packages lists the imports of each package.
+func TestArchitectureListsImports(t *testing.T) {
 	imported := map[string]map[string]bool{}
 	for _, src := range sources(t) {
 		if src.isTest() || !under(src.path, "pkg") && !under(src.path, "cmd") {

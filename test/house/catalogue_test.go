@@ -22,9 +22,9 @@ func catalogueRow(r *preflight.Rule) string {
 	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
 }
 
-// TestPageHasTheCatalogue checks that --explain and docs/rules.md say the same. With -update it adds the missing rows to the
+// TestRulesPageMatchesTheCatalogue checks that --explain and docs/rules.md say the same. With -update it adds the missing rows to the
 // page.
-func TestPageHasTheCatalogue(t *testing.T) {
+func TestRulesPageMatchesTheCatalogue(t *testing.T) {
 	file := filepath.Join(root(t), rulesPage)
 	text, err := os.ReadFile(file)
 	if err != nil {

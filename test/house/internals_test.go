@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestInternalsNameWhatIsThere checks that the pages of docs/internals name each function with the file that contains it.
-func TestInternalsNameWhatIsThere(t *testing.T) {
+// TestInternalsNameExistingDeclarations checks that the pages of docs/internals name each function with the file that contains it.
+func TestInternalsNameExistingDeclarations(t *testing.T) {
 	pages := map[string]struct {
 		folder string // of files that are named without a folder
 		least  int    // the page names at least so many declarations

@@ -69,7 +69,7 @@ func roleFaults(name, text string) []string {
 	return []string{name + ": it has a role of its own: refer to docs/permissions"}
 }
 
-func TestRolesStandOnlyInPermissions(t *testing.T) {
+func TestRolesAreOnlyInPermissions(t *testing.T) {
 	top, seen := root(t), 0
 	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
 		rel, relErr := filepath.Rel(top, name)
@@ -151,9 +151,9 @@ func TestRoleRule(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreWhatIsCalled compares the published IAM policies with the calls in the code. They must allow exactly the called
+// TestPoliciesMatchCalledActions compares the published IAM policies with the calls in the code. They must allow exactly the called
 // actions.
-func TestPoliciesAreWhatIsCalled(t *testing.T) {
+func TestPoliciesMatchCalledActions(t *testing.T) {
 	granted := map[string]string{}
 	for _, file := range []string{"aws-read.json", "aws-operate.json", "aws-simulate.json"} {
 		text, err := os.ReadFile(filepath.Join(root(t), "docs/permissions", file))

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestPredicatesAreStill checks that a function whose name asks a question changes nothing that its caller can see.
-func TestPredicatesAreStill(t *testing.T) {
+// TestPredicatesHaveNoSideEffects checks that a function whose name asks a question changes nothing that its caller can see.
+func TestPredicatesHaveNoSideEffects(t *testing.T) {
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root(t)}, "./pkg/...", "./cmd/...")
 	if err != nil {
 		t.Fatal(err)
@@ -37,8 +37,8 @@ func TestPredicatesAreStill(t *testing.T) {
 	}
 }
 
-// TestPredicatesThatActAreFound checks what the rule finds, and what does not count as a change.
-func TestPredicatesThatActAreFound(t *testing.T) {
+// TestPredicatesWithSideEffectsAreFound checks what the rule finds, and what does not count as a change.
+func TestPredicatesWithSideEffectsAreFound(t *testing.T) {
 	const head = "package p\ntype part struct{ n int }\ntype box struct { n int; m map[string]int; p part; q *part }\nfunc (b *box) put(n int) { b.n = n }\nfunc look(b *box) int { return b.n }\n"
 	for body, want := range map[string]string{
 		`func (b *box) isA() bool { b.n = 1; return true }`:                          "assigns b.n",

@@ -14,9 +14,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy, rule and flag. Each of them is a new folder
+// TestRecipesAreComplete builds the product with a made-up provider, strategy, rule and flag. Each of them is a new folder
 // or file, and lines in the files that its recipe names. Other files do not change.
-func TestRecipesAreAllThatIsNeeded(t *testing.T) {
+func TestRecipesAreComplete(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the product")
 	}

@@ -44,8 +44,8 @@ func TestJSONReference(t *testing.T) {
 	}
 }
 
-// TestJSONReferenceSaysAll checks that each field of each document has a comment.
-func TestJSONReferenceSaysAll(t *testing.T) {
+// TestJSONReferenceIsComplete checks that each field of each document has a comment.
+func TestJSONReferenceIsComplete(t *testing.T) {
 	files, err := reference.Generate(root(t))
 	if err != nil {
 		t.Fatal(err)

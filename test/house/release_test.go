@@ -133,9 +133,9 @@ archives:
 	}
 }
 
-// TestBotsTemplateIsTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
+// TestBotsTemplateGivesTheManifest fills in .krew.yaml as krew-release-bot does, with the version of krew.yaml, and compares the
 // result with krew.yaml.
-func TestBotsTemplateIsTheManifest(t *testing.T) {
+func TestBotsTemplateGivesTheManifest(t *testing.T) {
 	krew := read(t, "krew.yaml")
 	var m manifest
 	if err := yaml.Unmarshal([]byte(krew), &m); err != nil {

@@ -108,7 +108,7 @@ func roomFaults(src source, table map[string]room) []string {
 	return faults
 }
 
-func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
+func TestPackagesImportOnlyAllowedPackages(t *testing.T) {
 	for _, src := range sources(t) {
 		if !src.isTest() {
 			report(t, roomFaults(src, rooms()))

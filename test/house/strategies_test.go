@@ -34,7 +34,7 @@ func strategyFaults(src source) (faults []string) {
 	return faults
 }
 
-func TestStrategiesAreAskedForTraits(t *testing.T) {
+func TestStrategiesAreComparedByTraits(t *testing.T) {
 	for _, src := range sources(t) {
 		report(t, strategyFaults(src))
 	}

@@ -169,7 +169,7 @@ func named(text string) []string {
 	return names
 }
 
-func TestRecipesNameWhatIsThere(t *testing.T) {
+func TestRecipesNameExistingFiles(t *testing.T) {
 	names := named(read(t, "CONTRIBUTING.md"))
 	if len(names) == 0 {
 		t.Fatal("CONTRIBUTING.md names no file: nothing would be checked")

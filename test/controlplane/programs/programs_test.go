@@ -148,9 +148,9 @@ func TestVersionIsStamped(t *testing.T) {
 	}
 }
 
-// TestFlagsAreThoseOfTheMakefile checks that builds use the Makefile's flags. Otherwise packages that the product and the control
+// TestBuildUsesTheMakefilesFlags checks that builds use the Makefile's flags. Otherwise packages that the product and the control
 // plane share are compiled twice.
-func TestFlagsAreThoseOfTheMakefile(t *testing.T) {
+func TestBuildUsesTheMakefilesFlags(t *testing.T) {
 	root, err := Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -166,8 +166,8 @@ func TestFlagsAreThoseOfTheMakefile(t *testing.T) {
 	}
 }
 
-// TestOutstandingIsWhatIsCompiled lists the packages before a build and after it.
-func TestOutstandingIsWhatIsCompiled(t *testing.T) {
+// TestOutstandingListsPackagesToCompile lists the packages before a build and after it.
+func TestOutstandingListsPackagesToCompile(t *testing.T) {
 	g := helloGoal(t)
 	left := func() map[string]int64 {
 		t.Helper()
