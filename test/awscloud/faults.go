@@ -54,7 +54,7 @@ func usualFault(code string) (status int, message string) {
 
 // faultPlan stores the pending faults, in the order in which they were added.
 type faultPlan struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending []Fault
 	problem CredentialProblem
 }

@@ -37,7 +37,7 @@ type hostQueue struct {
 	retry time.Duration // between two attempts
 	wake  chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	queue []nodeCall
 	errs  []error
 }

@@ -165,8 +165,8 @@ func (c *Cloud) regionFor(name string) *region {
 	return newRegion(c.opts, newHostQueue(nil, 0), time.Now())
 }
 
-// credentialScope reads service and region from a signature of version 4: "AWS4-HMAC-SHA256
-// Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …". It does not verify the signature.
+// credentialScope reads service and region from a signature of version 4, without verifying the signature:
+// "AWS4-HMAC-SHA256 Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …".
 func credentialScope(authorization string) (service, region string, ok bool) {
 	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
 	if !ok {

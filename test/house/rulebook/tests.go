@@ -82,8 +82,8 @@ func (r *Rule) add(t Test) {
 	}
 }
 
-// citations returns the ids that a test cites as a whole, and the ids at the beginning of its cases' names: "E33 user data", "E41
-// E42 as EKS".
+// citations returns the ids that a test cites as a whole, and the ids at the beginning of its cases' names:
+// "E33 user data", "E41 E42 as EKS".
 func citations(file *ast.File, f *ast.FuncDecl) (whole, cases []string) {
 	caseName := regexp.MustCompile(`^"((?:[A-Z]+[0-9]{1,3} )+)[^"]`)
 	for _, c := range file.Comments {

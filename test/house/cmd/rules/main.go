@@ -1,6 +1,6 @@
 // Command rules prints the rules of docs/rules.md for upgrades by EKS and GKE and for check, each with the tests and the mutants
-// that cite it. It returns an error if a rule lacks tests or mutants, unless the page says that the rule is not this tool's. With
-// -check it also returns an error if a rule's tests pass although its mutants are planted.
+// that cite it. It returns an error if a rule lacks tests or mutants, unless the page says that the tool does not have to follow
+// the rule. With -check it also returns an error if a rule's tests pass although its mutants are planted.
 package main
 
 import (
