@@ -62,7 +62,7 @@ func TestAutoscaledLaunchesNoReplacement(t *testing.T) {
 		t.Fatalf("the idle node is not removed; it waits for %q", step.Status.Waiting)
 	}
 	if owed := step.Record.Ledger.Contribution(); owed != 0 {
-		t.Errorf("the books owe the group %d nodes", -owed)
+		t.Errorf("the ledger has %d nodes to launch", -owed)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestAutoscaledRebuilt(t *testing.T) {
 	step := s.rest()
 	books := step.Record.Ledger.Books()
 	if owed := step.Record.Ledger.Contribution(); owed != 0 || books.MaxFrom != 2 || books.MaxTo != 4 {
-		t.Errorf("it owes %d nodes, and the raise is from %d to %d", owed, books.MaxFrom, books.MaxTo)
+		t.Errorf("%d nodes to give back, and the raise is from %d to %d", owed, books.MaxFrom, books.MaxTo)
 	}
 	if until := step.Record.Soak.Until; until.Before(s.Now.Add(71 * time.Hour)) {
 		t.Errorf("it waits until %s", until)

@@ -90,7 +90,7 @@ func (d *decision) countUnavailable() int {
 	return d.countUnavailableExcept(d.rec.CountRemovedInFlight())
 }
 
-// countUnavailableExcept returns the same, less excused of the nodes that the upgrade removed.
+// countUnavailableExcept returns the same number, but does not count excused of the removed nodes as missing.
 func (d *decision) countUnavailableExcept(excused int) int {
 	switch d.w.Group.Can.Refill {
 	case nodegroup.RefillByUser:

@@ -179,7 +179,7 @@ func (d *decision) watchDaemons() {
 	}
 }
 
-// describeLate returns why a pod of a DaemonSet is late to become ready for good; "" if it is not. The scheduler may
+// describeLate returns why a pod of a DaemonSet is late to become and stay ready; "" if it is not. The scheduler may
 // preempt other pods for a pod that no node takes at first.
 func (d *decision) describeLate(pod *corev1.Pod, before record.DaemonRecord) string {
 	if drain.Ready(pod) {

@@ -268,7 +268,7 @@ func (d *decision) applyRequest() {
 	case record.VerbComplete:
 		d.rec.Soak.CompleteAt(d.w.Now)
 	case record.VerbRollback:
-		if !d.rec.Back { // else it is what was asked for
+		if !d.rec.Back { // otherwise the rollback is running already
 			d.yieldToRequest("a rollback")
 		}
 	case record.VerbAbort:
@@ -451,7 +451,7 @@ func (d *decision) addBlocked(b drain.Blocked) {
 }
 
 // listLongBlocked returns the pods that have been blocked for long, and since when, grouped by the place that placeOf
-// returns. It returns at most most pods of each place; more counts the others.
+// returns. It returns no more than most pods of each place; more counts the others.
 func (d *decision) listLongBlocked(most int, placeOf func(drain.Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
 	for _, b := range d.blocked {
 		place := placeOf(b)

@@ -168,7 +168,7 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 			g.wantStopped(c.why)
 			const retry = `mend them and run kubectl annotate --namespace shop replicaset/web nodeupgrade-retry="$(date)" --overwrite`
 			if told := strings.Contains(g.Record.Message, retry); told != (c.read.Refused != "") {
-				t.Errorf("how to have its pods created at once is told: %t, in %q", told, g.Record.Message)
+				t.Errorf("message names the command to retry: %t: %q", told, g.Record.Message)
 			}
 		})
 	}

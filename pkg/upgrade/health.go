@@ -84,8 +84,8 @@ func (d *decision) examineWorkloads() {
 	}
 }
 
-// isWhole reports whether the workload needs no closer look: all of its pods exist and are ready for good, and more
-// than one is ready. Most workloads are whole most of the time.
+// isWhole reports whether the workload needs no closer look: all of its pods exist and will probably stay ready, and
+// more than one is ready. Most workloads are whole most of the time.
 func (h *workloadHealth) isWhole() bool {
 	b, r := &h.before, h.replicas
 	return r != nil && r.Ready > 1 && r.Ready >= b.Ready && !r.MayBeUnsettled() && h.countMissing() <= 0 &&

@@ -219,7 +219,7 @@ func (d *decision) sampleNodes() []drain.Sample {
 	return samples
 }
 
-// latePod is a pod that is late to be ready, and since when it has been.
+// latePod is a pod that is late to become ready, and the time since which it has been late.
 type latePod struct {
 	uid   types.UID
 	since time.Time

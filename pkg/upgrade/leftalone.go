@@ -50,8 +50,8 @@ func (d *decision) endOfWait(n record.NodeRecord) time.Time {
 	return since.Add(d.rec.Request.BootTimeout.Duration)
 }
 
-// awaitRemovals waits for terminating machines. none is true when there are none. A stop does not wait for
-// a termination that was refused for good: it stays on record for the process that continues.
+// awaitRemovals waits for terminating machines. none is true if there are none. A stop does not wait for a termination
+// that was refused permanently: it stays on record for the process that continues.
 func (d *decision) awaitRemovals() (none bool) {
 	none = true
 	for _, n := range d.rec.Nodes {

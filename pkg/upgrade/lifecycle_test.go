@@ -514,10 +514,10 @@ func TestDrainTimeoutPausesBehindOtherNodes(t *testing.T) {
 		s.next()
 	}
 	if got := s.Notes.Yielded["old-a-2"]; got != 10*time.Minute {
-		t.Errorf("the second node has %s put by, want 10m0s", got)
+		t.Errorf("the second node is credited with %s, want 10m0s", got)
 	}
 	if got := s.Notes.Yielded["old-a-1"]; got != 0 {
-		t.Errorf("the first node has %s put by: none of ours is before it", got)
+		t.Errorf("the first node is credited with %s, although no node was started before it", got)
 	}
 	s.pass(5 * time.Minute)
 	if step := s.next(); step.Record.Stopping != record.PodEvictionFailure || !strings.Contains(step.Record.Message, "old-a-1") {

@@ -66,7 +66,7 @@ func TestAnotherProcessLowersMax(t *testing.T) {
 				t.Errorf("%q: %s", got.Stopping, got.Message)
 			}
 			if raised := actionsOf(step, "raise the group's max"); c.want == record.Paused && len(raised) > 0 {
-				t.Errorf("%v is done against the one who lowered it", raised)
+				t.Errorf("%v raises the maximum that another process lowered", raised)
 			}
 		})
 	}

@@ -13,9 +13,9 @@ import (
 // Notes are what one Step remembers for the next. A crash may lose them: they only make messages exact and waiting
 // times fair.
 type Notes struct {
-	// BlockedSince is since when each pod or node has been blocked, by pod UID or node name.
+	// BlockedSince holds the times since which pods or nodes have been blocked, by pod UID or node name.
 	BlockedSince map[string]time.Time
-	// LastReadySince is since when a pod has waited as the last ready pod of its workload, by UID.
+	// LastReadySince holds the times since which pods have waited as the last ready pod of their workload, by UID.
 	LastReadySince map[string]time.Time
 	// Yielded is how long each node was blocked only by other nodes of this run. Its drain timeout does not run during
 	// that time.
@@ -30,20 +30,21 @@ type Notes struct {
 	NodeNames map[string]string
 	// Pending are the outdated nodes that were not started when the notes were taken.
 	Pending []string
-	// Lacking are the workloads that have fewer ready pods than before; true for those with none.
+	// Lacking are the workloads that have fewer ready pods than before. The value is true if a workload has none.
 	Lacking map[string]bool
-	// DoubtfulSince is since when a workload has had fewer pods than before while it is not known whether a user scaled
-	// it.
+	// DoubtfulSince holds the times since which workloads have had fewer pods than before while it is not known whether
+	// a user scaled them.
 	DoubtfulSince map[string]time.Time
 	// Evicting are, by pod UID, the workloads of pods whose eviction has no answer yet.
 	Evicting map[types.UID]string
-	// MissingSince is since when a workload has had fewer pods than it should have, by NAMESPACE/KIND/NAME. By
-	// "NAMESPACE/DaemonSet/NAME on NODE", it is since when a current node has had no pod of the DaemonSet.
+	// MissingSince holds the times since which workloads have had fewer pods than they should have, by
+	// NAMESPACE/KIND/NAME. Under "NAMESPACE/DaemonSet/NAME on NODE", it holds the time since which a current node has
+	// had no pod of the DaemonSet.
 	MissingSince map[string]time.Time
 	// CreatableSince is the time since which no other pod prevents the creation of the workload's missing
 	// pods, by NAMESPACE/KIND/NAME.
 	CreatableSince map[string]time.Time
-	// Unhealthy is since when a workload has not recovered, by NAMESPACE/KIND/NAME.
+	// Unhealthy holds the workloads that do not recover, by NAMESPACE/KIND/NAME.
 	Unhealthy map[string]Spell
 	// Coming contains, by NAMESPACE/KIND/NAME, the new pod of the workload that is starting.
 	Coming map[string]Coming
@@ -51,16 +52,16 @@ type Notes struct {
 	Late map[types.UID]Late
 	// Retries are the requests that have not had their effect yet, by Action.Key.
 	Retries map[string]Retry
-	// OlderSince is since when the cloud has shown only operations that are older than one it showed before.
+	// OlderSince is the time since which the cloud has shown only operations that are older than one it showed before.
 	OlderSince time.Time
 	// Addresses are, for each started node, the addresses of its pods that leave it, and the last time at which each
 	// pod was seen and was not ending.
 	Addresses map[string]map[string]time.Time
-	// DrainingSince is since when a target has been seen draining, by its key.
+	// DrainingSince holds the times since which targets have been seen draining, by their keys.
 	DrainingSince map[string]time.Time
-	// ExcludedSince is since when a node in drain has been seen excluded from load balancers, by name.
+	// ExcludedSince holds the times since which nodes in drain have been seen excluded from load balancers, by name.
 	ExcludedSince map[string]time.Time
-	// UnreadSince is since when an empty node has waited for load balancers to be read; zero if none waits.
+	// UnreadSince is the time since which an empty node has waited for load balancers to be read; zero if none waits.
 	UnreadSince time.Time
 	// PausingSince is when a pause was first seen while the cloud's operation was not seen yet.
 	PausingSince time.Time
@@ -73,9 +74,9 @@ type Notes struct {
 	At time.Time
 }
 
-// Spell is since when a workload has not recovered. Since is when Pod, the first late pod, became late. When that pod
-// is ready and another is late, Pod is the other pod, and Since is when the other became late. Each pod restarts the
-// time at most once, because pods may crash in turn.
+// Spell is the time during which a workload has not recovered. Since is when Pod, the first late pod, became late. When
+// that pod is ready and another is late, Pod is the other pod, and Since is when the other became late. Each pod
+// restarts the time at most once, because pods may crash in turn.
 type Spell struct {
 	Since time.Time
 	// Pod is the UID of the late pod with which the time started; "" if the pod was not created.

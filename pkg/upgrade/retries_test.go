@@ -48,7 +48,7 @@ func TestRetriedRequestsAreNamed(t *testing.T) {
 			case refused.IsZero():
 				t.Fatal("nothing was refused")
 			case told.IsZero() || told.Sub(refused) > 30*time.Second:
-				t.Errorf("it was told at %s, and refused at %s", told, refused)
+				t.Errorf("named at %s, refused at %s", told, refused)
 			case !strings.Contains(d.record.Message, detail):
 				t.Errorf("it ended %q and does not say why: %q", d.record.Result, d.record.Message)
 			}

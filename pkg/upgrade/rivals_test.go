@@ -104,7 +104,7 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	s.answer(terminate, nodegroup.OutcomeMoved, "gone")
 	s.next()
 	if got := s.Record.Ledger.Contribution(); got != 0 {
-		t.Errorf("contribution %d, want 0: it was somebody else", got)
+		t.Errorf("contribution %d, want 0: another process terminated it", got)
 	}
 }
 

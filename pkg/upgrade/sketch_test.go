@@ -83,8 +83,8 @@ func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	spec.Nodes = append(spec.Nodes, node)
 }
 
-// addWorkload distributes the pods of a workload among the nodes in turn, under a budget that allows allow of them to
-// be missing. If allow is negative, there is no budget.
+// addWorkload distributes the pods of a workload among the nodes in turn. allow is how many of them its budget allows
+// to be missing; if it is negative, there is no budget.
 func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	for i := range replicas {
 		spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", name, i),

@@ -13,10 +13,10 @@ import (
 type Step struct {
 	// Notes go into the next World.
 	Notes Notes
-	// Record is to be stored before the actions when Persist is true.
+	// Record must be stored before the actions start, if Persist is true.
 	Record  record.Record
 	Persist bool
-	// Actions to be in flight now; those that are already are not repeated here.
+	// Actions are the actions to start. They do not include actions that are in flight already.
 	Actions []nodegroup.Action
 	// Blocked lists the obstacles that keep nodes from going on. They are data, never errors.
 	Blocked []drain.Blocked

@@ -193,7 +193,7 @@ func TestTargetsOutlastAProcess(t *testing.T) {
 	s.pass(time.Second)
 	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "10.0.0.7", Draining: true}}
 	if step := s.next(); !strings.Contains(step.Status.Waiting, "10.0.0.7") {
-		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+		t.Errorf("waits for %q with actions %v", step.Status.Waiting, step.Actions)
 	}
 	s.Targets.List = nil
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
@@ -230,7 +230,7 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 	s.pass(10 * time.Minute)
 	s.Notes = upgrade.Notes{}
 	if step := s.next(); step.Status.Waiting != "load balancers to be read" {
-		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+		t.Errorf("waits for %q with actions %v", step.Status.Waiting, step.Actions)
 	}
 	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "i-old-a-1"}}
 	s.pass(310*time.Second - 1)
@@ -264,7 +264,7 @@ func TestTargetsOfAnUncordonedNode(t *testing.T) {
 	s.pass(time.Second)
 	s.Targets.Observed = s.Now
 	if step = s.next(); !strings.Contains(step.Status.Waiting, "i-old-a-1 is still to be taken out, 5m9s left at most") {
-		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+		t.Errorf("waits for %q with actions %v", step.Status.Waiting, step.Actions)
 	}
 }
 

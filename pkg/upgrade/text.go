@@ -27,7 +27,7 @@ const mostNamed = 3
 // abbreviateNames returns the first few names and the number of the others.
 func abbreviateNames(names []string) string { return abbreviateTo(mostNamed, names) }
 
-// abbreviateTo returns the first names, at most most, and the number of the others.
+// abbreviateTo returns the first names, no more than most, and the number of the others.
 func abbreviateTo(most int, names []string) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")

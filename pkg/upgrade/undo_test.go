@@ -321,7 +321,7 @@ func TestRollbackReplacesInstancesWithoutNodes(t *testing.T) {
 	s.pass(time.Minute)
 	step := s.next()
 	if known, want := step.Record.Ledger.Books().Known, []string{bare.Instance.ID, "old-a-1"}; !slices.Equal(known, want) {
-		t.Errorf("known before the way back are %v, want %v", known, want)
+		t.Errorf("known before the rollback: %v, want %v", known, want)
 	}
 	s.remove("new-a-1")
 	s.Group.Desired = 2

@@ -118,10 +118,10 @@ func TestRollbackBeginsAgainAndAbortDoesNot(t *testing.T) {
 	rec := halfway(record.Interrupted, "workers:7", "workers:8")
 	back, aborting := upgrade.RollingBack(&rec, rec.Previous, start), rec.Aborting()
 	if !back.Back || back.Phase != record.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
-		t.Errorf("the way back is not begun anew: %+v", back)
+		t.Errorf("the rollback does not begin again: %+v", back)
 	}
 	if back.Target != rec.Previous || back.Previous != rec.Target || back.Request.To != "7" {
-		t.Errorf("the way back goes from %s to %s (--to=%s)", back.Previous.Name, back.Target.Name, back.Request.To)
+		t.Errorf("the rollback goes from %s to %s (--to=%s)", back.Previous.Name, back.Target.Name, back.Request.To)
 	}
 	if aborting.Stopping != record.Aborted || aborting.Target != rec.Target || aborting.Phase != rec.Phase {
 		t.Errorf("aborting is %+v", aborting)

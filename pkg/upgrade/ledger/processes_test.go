@@ -15,13 +15,13 @@ func TestSuspendProcesses(t *testing.T) {
 	ours, decided := ledger.SuspendProcesses(v)
 	wantDecision(t, decided, ledger.Decision{Poll: true, Actions: actions(nodegroup.Quiesce{Processes: []string{"AZRebalance"}})})
 	if !slices.Equal(ours, []string{"AZRebalance"}) {
-		t.Errorf("ours are %v", ours)
+		t.Errorf("the upgrade suspended %v", ours)
 	}
 	v.Suspended, v.Group.Suspended = ours, v.Group.Quiesce
 	ours, decided = ledger.SuspendProcesses(v)
 	wantDecision(t, decided, ledger.Decision{Done: true})
 	if !slices.Equal(ours, v.Suspended) {
-		t.Errorf("then ours are %v", ours)
+		t.Errorf("then the upgrade suspended %v", ours)
 	}
 }
 

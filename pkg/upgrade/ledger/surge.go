@@ -82,8 +82,8 @@ func (k *Keeper) nothingComes() bool {
 // ShouldShrink reports whether the termination of an outdated node shrinks the group. If launches name a zone, it
 // always does, and a launch replaces the node in its own zone: a group that replaces nodes by itself does so in the
 // zone with the fewest nodes. Otherwise it does only once no more nodes are left than were added. A group at its
-// minimum cannot shrink and replaces the node by itself. A group that its own cloud upgrades never shrinks then: the
-// cloud gives back the added nodes when all nodes are replaced (EKS E60).
+// minimum cannot shrink and replaces the node by itself. In a group that its own cloud upgrades no termination shrinks
+// the group: the cloud gives back the added nodes when all nodes are replaced (EKS E60).
 func (k Keeper) ShouldShrink(zone string) bool {
 	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.Limits.Refilled || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
 }

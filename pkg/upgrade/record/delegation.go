@@ -20,13 +20,13 @@ type Delegation struct {
 	// NotBefore is when the newest operation of earlier attempts began, by the cloud's clock. Operations that began
 	// earlier do not belong to this attempt, even if the cloud shows them again after a gap.
 	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Draining is since when a node's drain has been seen, by node.
+	// Draining holds the times since which drains have been seen, by node.
 	Draining map[string]time.Time `json:"draining,omitempty"`
-	// Blocked is since when pods have been blocked, by namespace/name. It lists only those that have been blocked for a
-	// minute.
+	// Blocked holds the times since which pods have been blocked, by namespace/name. It lists only those that have been
+	// blocked for a minute.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
-	// Unjoined is since when a current machine has been seen without a node, by instance ID. It keeps machines that are
-	// gone.
+	// Unjoined holds the times since which current machines have been seen without a node, by instance ID. It keeps
+	// machines that are gone.
 	Unjoined map[string]time.Time `json:"unjoined,omitempty"`
 	// LaunchFailure is the last reason why a machine could not be launched since the operation began.
 	LaunchFailure string `json:"launchFailure,omitempty"`

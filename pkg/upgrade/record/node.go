@@ -93,8 +93,8 @@ type NodeRecord struct {
 	Landed     bool      `json:"landed,omitempty"`
 	// Added is true for a new node that the upgrade gives back. It never counts as removed.
 	Added bool `json:"added,omitempty"`
-	// Blocked is since when pods of the node have been blocked, by namespace/name. It lists only those that have been
-	// blocked for a minute, for status commands on other machines.
+	// Blocked holds the times since which pods of the node have been blocked, by namespace/name. It lists only those
+	// that have been blocked for a minute, for status commands on other machines.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
 	// BlockedMore counts the pods that have been blocked for as long and are not named in Blocked.
 	BlockedMore int `json:"blockedMore,omitempty"`

@@ -32,8 +32,8 @@ type Record struct {
 	// Phase and when it began.
 	Phase      Phase     `json:"phase"`
 	PhaseBegan time.Time `json:"phaseBegan"`
-	// Previous is the revision that a rollback goes back to. Target is the revision that the group is moved to. In a
-	// rollback they are exchanged.
+	// Previous is the complete revision that a rollback goes back to. Target is the revision that the group is moved
+	// to. A rollback exchanges them.
 	Previous nodegroup.Revision `json:"previous"`
 	Target   nodegroup.Revision `json:"target"`
 	// Pointed is the revision that the group pointed at before the upgrade, if that is not Previous. An abort points
@@ -83,8 +83,8 @@ type Record struct {
 	Soak Soak `json:"soak,omitzero"`
 	// Workloads are the workloads whose pods left nodes, by NAMESPACE/KIND/NAME. The map is replaced, never changed.
 	Workloads map[string]WorkloadRecord `json:"workloads,omitempty"`
-	// Unhealthy is since when workloads have not recovered, by NAMESPACE/KIND/NAME. It lists only those that have not
-	// for a minute, for status commands on other machines. The map is replaced, never changed.
+	// Unhealthy holds the times since which workloads have not recovered, by NAMESPACE/KIND/NAME. It lists only those
+	// that have not for a minute, for status commands on other machines. The map is replaced, never changed.
 	Unhealthy map[string]time.Time `json:"unhealthy,omitempty"`
 	// Turn is the zone whose nodes are replaced now, if zones take turns.
 	Turn string `json:"turn,omitempty"`

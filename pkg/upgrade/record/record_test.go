@@ -70,14 +70,14 @@ func TestReopened(t *testing.T) {
 			}
 			for _, name := range []string{"draining", "forcing"} {
 				if anew := got.Nodes[name].Deadline.IsZero(); anew != c.anew {
-					t.Errorf("node %s has its time anew: %t, want %t", name, anew, c.anew)
+					t.Errorf("node %s has a new drain timeout: %t, want %t", name, anew, c.anew)
 				}
 			}
 			if !reflect.DeepEqual(got.Nodes["removing"], nodes["removing"]) || !reflect.DeepEqual(got.Nodes["empty"], nodes["empty"]) {
 				t.Errorf("nodes past their drain changed: %+v", got.Nodes)
 			}
 			if forcing := got.Nodes["forcing"].State == record.NodeForcing; forcing == c.anew {
-				t.Errorf("a node with its time anew is forced: %t", forcing)
+				t.Errorf("a node with a new drain timeout is forced: %t", forcing)
 			}
 		})
 	}

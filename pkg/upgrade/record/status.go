@@ -98,7 +98,7 @@ type NodeStatus struct {
 	// counted only once the node was started.
 	Pods    int `json:"pods"`
 	Staying int `json:"staying"`
-	// Silent is since when the kubelet of a started node has not reported, and what to do; "" if it reports. Until it
+	// Silent says since when the kubelet of a started node has not reported, and what to do; "" if it reports. Until it
 	// does, pods on the node do not end.
 	Silent string `json:"silent,omitempty"`
 }
