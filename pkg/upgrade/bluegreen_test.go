@@ -265,8 +265,8 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 	}
 }
 
-// G56: an abort during the soak keeps both the outdated and the new nodes; a rollback does not. A rollback itself can
-// only go one way.
+// G56: an abort during the soak keeps both the outdated and the new nodes; a rollback does not. During a rollback an
+// abort does not keep both.
 func TestAbortKeepsBoth(t *testing.T) {
 	d := newBlueGreen(t, 3)
 	if d.run(start.Add(time.Second)); upgrade.KeepsBoth(&d.record) {

@@ -351,8 +351,8 @@ func TestPodsThatWereScaledAway(t *testing.T) {
 	}
 }
 
-// TestPodsThatNoNodeTakes: if no node of the kind would take a pod, no further node is started at once. If a pod waits
-// for room, that happens when no node is on its way.
+// TestPodsThatNoNodeTakes: no further node is started if no node of the kind would take a pod, or if a pod waits for
+// room and no new node is expected.
 func TestPodsThatNoNodeTakes(t *testing.T) {
 	device := func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}

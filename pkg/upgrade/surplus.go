@@ -148,8 +148,8 @@ func (d *decision) keepInstance(name string, n record.NodeRecord) {
 	delete(d.rec.Nodes, name)
 }
 
-// keepSurvivingSurge ends the giving back that a stop began: new nodes that still exist are kept. It reports whether
-// the outcome is known for all of them.
+// keepSurvivingSurge keeps new nodes that a stop was giving back and that still exist. It reports whether the outcome
+// is known for all of them.
 func (d *decision) keepSurvivingSurge() bool {
 	d.driveReturns()
 	for _, n := range d.rec.Nodes {

@@ -342,7 +342,7 @@ func (d *decision) countLacking() int {
 // launchesAhead reports whether the upgrade does not wait until new nodes are usable.
 func (d *decision) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
 
-// maxCandidates is how many of the next nodes are compared when one may start.
+// maxCandidates is how many of the next nodes are compared when one may start. See docs/internals/eviction-order.md.
 const maxCandidates = 32
 
 // listCandidates returns the pending members that may be started now, the best first. Members that do not serve come

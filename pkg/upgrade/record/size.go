@@ -209,7 +209,7 @@ const (
 	LongBlocked = time.Minute
 	// MostBlocked is how many blocked pods of a node the record names; it counts the others.
 	MostBlocked = 5
-	// MostUnhealthy is how many workloads that have not recovered for as long the record names.
+	// MostUnhealthy is the largest number of unhealthy workloads that the record names.
 	MostUnhealthy = 20
 	// MostBlockedOfGroup is how many blocked pods the record names of a group that its own cloud upgrades.
 	MostBlockedOfGroup = 20
