@@ -68,7 +68,9 @@ func TestDocsShowCommandsThatParse(t *testing.T) {
 // parseShown parses a command as the root would, up to a pipe, a redirection or a comment.
 func parseShown(text string) error {
 	words := strings.Fields(text)[2:]
-	if end := slices.IndexFunc(words, func(w string) bool { return slices.Contains([]string{"|", ">", ">>", "#", "||", "&&", ";", "…", "..."}, w) }); end >= 0 {
+	if end := slices.IndexFunc(words, func(w string) bool {
+		return slices.Contains([]string{"|", ">", ">>", "#", "||", "&&", ";", "…", "..."}, w)
+	}); end >= 0 {
 		words = words[:end]
 	}
 	for i := range words {
