@@ -86,6 +86,9 @@ func parseShown(text string) error {
 
 func parseFlagsOf(cmd *cobra.Command, args []string) error {
 	err := cmd.ParseFlags(args)
+	if level := cmd.Flags().Lookup("v"); level != nil && level.Changed {
+		defer func() { _ = level.Value.Set("0") }() // it is the level of the whole process
+	}
 	if err != nil && (strings.Contains(err.Error(), "unknown") || strings.Contains(err.Error(), "no such")) {
 		return err
 	}
