@@ -130,7 +130,7 @@ func TestHelpNamesThePlugin(t *testing.T) {
 // TestConnectionFlagsAreApart holds kubectl's own flags to being understood everywhere and listed
 // once.
 func TestConnectionFlagsAreApart(t *testing.T) {
-	help, _, _ := invoke(t, "--help")
+	help, _, _ := invoke(t, "upgrade", "--help")
 	options, _, code := invoke(t, "options")
 	if code != exitDone {
 		t.Errorf("exit code %d", code)
