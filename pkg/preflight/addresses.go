@@ -33,7 +33,7 @@ func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nod
 		}
 		found = append(found, Finding{
 			Rule: ruleAddresses, Severity: Warn, Object: "zone " + zone,
-			Message: fmt.Sprintf("needs up to %d addresses for new nodes and their pods, and has %d free in its subnets", needed, free[zone]),
+			Message: fmt.Sprintf("needs up to %d addresses for new nodes and their pods, but its subnets have only %d free", needed, free[zone]),
 			Remedy:  describeAddressRemedy(r),
 		})
 	}
@@ -41,9 +41,9 @@ func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nod
 }
 
 func describeAddressRemedy(r *record.Request) string {
-	const free = "free addresses: until then new nodes or their pods wait"
+	const free = "free addresses: until then new nodes or their pods stay Pending"
 	if r.Strategy.Traits().TakesWidth {
-		return fmt.Sprintf("add fewer at a time with --max-surge, which is %d, or %s", r.Surge, free)
+		return fmt.Sprintf("lower --max-surge, which is %d, or %s", r.Surge, free)
 	}
 	return free
 }

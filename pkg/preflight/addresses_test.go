@@ -27,11 +27,11 @@ func TestCheckAddresses(t *testing.T) {
 		subnets  []nodegroup.Subnet
 		says     string
 	}{
-		"NG004 nodes and their pods":        {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 5)}, "zone a: needs up to 6 addresses for new nodes and their pods, and has 5 free in its subnets: add fewer at a time with --max-surge, which is 2, or free addresses"},
+		"NG004 nodes and their pods":        {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 5)}, "zone a: needs up to 6 addresses for new nodes and their pods, but its subnets have only 5 free: lower --max-surge, which is 2, or free addresses"},
 		"NG004 each gets one beside it":     {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", own, 6)}, "needs up to 7 addresses"},
 		"NG004 pods have addresses else":    {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", overlay, 2)}, "needs up to 3 addresses"},
-		"NG004 two subnets of a zone":       {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 3), subnet("a", overlay, 2)}, "has 5 free"},
-		"NG004 the zone that lacks them":    {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", own, 7), subnet("b", own, 0)}, "zone b: needs up to 1 addresses for new nodes and their pods, and has 0 free in its subnets: free addresses"},
+		"NG004 two subnets of a zone":       {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 3), subnet("a", overlay, 2)}, "have only 5 free"},
+		"NG004 the zone that lacks them":    {4, record.BlueGreen, []nodegroup.Subnet{subnet("a", own, 7), subnet("b", own, 0)}, "zone b: needs up to 1 addresses for new nodes and their pods, but its subnets have only 0 free: free addresses"},
 		"as many as are needed":             {2, record.Surge, []nodegroup.Subnet{subnet("a", own, 6)}, ""},
 		"nothing is added":                  {0, record.Surge, []nodegroup.Subnet{subnet("a", own, 0)}, ""},
 		"the group replaces what has ended": {2, record.ShortLived, []nodegroup.Subnet{subnet("a", own, 0)}, ""},

@@ -15,11 +15,11 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 	r := &w.Request
 	switch managed := w.Group.Managed; {
 	case managed != nil && managed.AddFirst != "":
-		return "have " + nodegroup.InfoOf(w.Group.Provider).Manager.Name + " add nodes first with " + managed.AddFirst
+		return "make " + nodegroup.InfoOf(w.Group.Provider).Manager.Name + " add nodes first: run " + managed.AddFirst
 	case !r.Strategy.Traits().TakesWidth || !w.Group.Can.Resize:
 		return ""
 	case r.Surge == 0: // --update-strategy=minimal sets 0, too
-		return fmt.Sprintf("add nodes first with --max-surge=%d or more, without --update-strategy=minimal", max(1, nodes))
+		return fmt.Sprintf("add nodes first with --max-surge=%d or more (not together with --update-strategy=minimal)", max(1, nodes))
 	default:
 		return fmt.Sprintf("add more nodes first with --max-surge=%d or more", nodes)
 	}
@@ -28,9 +28,9 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 // adviseNarrower returns advice to drain fewer nodes concurrently.
 func adviseNarrower(w *upgrade.World) string {
 	if m := w.Group.Managed; m != nil && m.ChangeWidth != "" {
-		return "drain fewer at a time with " + m.ChangeWidth
+		return "drain fewer nodes at a time: run " + m.ChangeWidth
 	}
-	return "drain fewer at a time"
+	return "drain fewer nodes at a time"
 }
 
 // obeysFlags reports whether the flags about drains have an effect. A cloud that drains nodes itself uses its own rules, and
@@ -45,16 +45,16 @@ const waitCompleted = drain.Label + "=wait-completed"
 // adviseWaiting returns advice to wait for pods that end by themselves.
 func adviseWaiting(r *record.Request, pods, them string) string {
 	if !obeysFlags(r) {
-		return "begin the upgrade after the end of its work"
+		return "start the upgrade after its work has finished"
 	}
-	return fmt.Sprintf("label %s %s to have %s waited for, within --drain-timeout", pods, waitCompleted, them)
+	return fmt.Sprintf("label %s %s: the drain then waits for %s, up to --drain-timeout", pods, waitCompleted, them)
 }
 
 // adviseEnoughTime returns advice to check the time limit of a node's drain.
 func adviseEnoughTime(r *record.Request) string {
-	remedy := fmt.Sprintf("see that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
+	remedy := fmt.Sprintf("check that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
 	if obeysFlags(r) {
-		remedy += ", which --drain-timeout says"
+		remedy += " (--drain-timeout)"
 	}
 	return remedy
 }

@@ -31,37 +31,37 @@ func balancerRules() []Rule {
 	return []Rule{
 		{
 			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findUngated),
-			Text:   "A load balancer of AWS sends to pods by their address, and some of them have no readiness gate of it. A new pod then counts as ready before the load balancer knows it, and a drain may take the last pod away that it sends to. In a namespace that has the label for gates it is a warning.",
+			Text:   "An AWS load balancer sends requests to the IP addresses of pods, and some of these pods have no readiness gate. Kubernetes then counts a new pod as ready before the load balancer sends to it, so a drain may evict the last pod that the load balancer sends to. The finding is a warning if the namespace has the label that adds readiness gates.",
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Pod readiness gate\"; aws-load-balancer-controller#1719",
 		},
 		{
 			ID: "LB002", Severity: Warn, find: perTemplate(findOldGate),
-			Text:   "A pod has a readiness gate of version 1 of the ALB Ingress Controller. Version 2 does not know it, so no one sets it and new pods never become ready.",
+			Text:   "A pod has a readiness gate of version 1 of the ALB Ingress Controller. Version 2 does not set it, so new pods never become ready.",
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Migrate v1 to v2\"",
 		},
 		{
 			ID: "LB003", Severity: Error, find: perPod(allPods, findUnmetGate),
-			Text:   "All containers of a pod are ready, and for 5 min one of its readiness gates has not been met. The pod is not ready, and budgets let no other leave in its stead; pods that the upgrade moves may fare the same.",
+			Text:   "All containers of a pod are ready, but one of its readiness gates has not been met for 5 min. The pod is therefore not ready, and its budget may refuse the eviction of other pods. The same may happen to the pods that the upgrade moves.",
 			Source: "KEP-580; kubernetes.io, \"Pod Lifecycle\"",
 		},
 		{
 			ID: "LB004", Severity: Warn, Reads: []string{"services", "mutatingwebhookconfigurations"}, find: findGateGap,
-			Text:   "The webhook that adds readiness gates to pods has failurePolicy Ignore, and a drain may take all pods of the AWS Load Balancer Controller at once. Pods that are made meanwhile get no gate. With the policy Fail they are refused, which is WH001.",
+			Text:   "The webhook that adds readiness gates to pods has failurePolicy Ignore, and a drain may evict all pods of the AWS Load Balancer Controller at the same time. Pods that are created during that time get no gate. With failurePolicy Fail such pods would be refused: see WH001.",
 			Source: "aws-load-balancer-controller, helm/…/webhook.yaml (Ignore since v2.11.1)",
 		},
 		{
 			ID: "LB005", Severity: Note, Reads: []string{"services", "mutatingwebhookconfigurations"}, More: balancerKinds(), find: perTemplate(findLeftOut),
-			Text:   "A namespace has the label for readiness gates, and the objectSelector of the webhook that adds them leaves out pods that a load balancer of AWS sends to by their address.",
+			Text:   "A namespace has the label that adds readiness gates, but the webhook's objectSelector excludes some of its pods. An AWS load balancer sends requests to the IP addresses of these pods.",
 			Source: "aws-load-balancer-controller, helm/…/values.yaml (objectSelector)",
 		},
 		{
 			ID: "LB007", Severity: Note, Reads: []string{"services", "ingresses"}, find: findOldIngresses,
-			Text:   "An Ingress was last applied as extensions/v1beta1 or networking.k8s.io/v1beta1, which Kubernetes 1.22 removed. Its file can no longer be applied, which shows when someone mends it.",
+			Text:   "An Ingress was last applied as extensions/v1beta1 or networking.k8s.io/v1beta1, which Kubernetes 1.22 removed. The next kubectl apply of its file will fail.",
 			Source: "kubernetes.io, \"Deprecated API Migration Guide\" (v1.22)",
 		},
 		{
 			ID: "LB008", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: findHastyNodes,
-			Text:   "A load balancer sends to nodes and, by an annotation, waits longer for a node's connections than --settle leaves between a node's last pod and its end. Connections through the node to pods elsewhere are cut off. A delay that is not set is not looked at, nor one of a target group that the upgrade follows.",
+			Text:   "A load balancer sends requests to nodes, and an annotation sets a deregistration delay that is longer than --settle. The node is terminated before the delay is over, so connections through it to pods on other nodes are cut off. The rule checks neither the default delay nor target groups that the upgrade watches.",
 			Source: "kubernetes#90823, #111691; docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 	}
@@ -85,7 +85,7 @@ func findUngated(s *Scene, w *Workload) *Finding {
 	if target == "" || ungated == 0 {
 		return nil
 	}
-	who := "they have"
+	who := "its pods have"
 	switch all := len(w.Pods); {
 	case ungated == 1 && all > 1:
 		who = fmt.Sprintf("1 of its %d pods has", all)
@@ -95,13 +95,13 @@ func findUngated(s *Scene, w *Workload) *Finding {
 	message := target + " sends to the pods' addresses, and " + who + " no readiness gate: a new pod counts as ready before the load balancer sends to it"
 	if namespaceLabels(s, w.Namespace)[gateLabel] == "enabled" {
 		return &Finding{
-			Severity: Warn, Message: message + "; its namespace has the label " + gateLabel + ", so they were made before that, or were passed over",
-			Remedy: "make the pods again with kubectl rollout restart, and see that they have the gate",
+			Severity: Warn, Message: message + "; its namespace has the label " + gateLabel + ", so these pods are older than the label, or the webhook skipped them",
+			Remedy: "create the pods again with kubectl rollout restart, and check that they have the gate",
 		}
 	}
 	return &Finding{
 		Message: message,
-		Remedy:  fmt.Sprintf("label the namespace %s=enabled: pods that are made from then on have the gate, those that the upgrade moves among them", gateLabel),
+		Remedy:  fmt.Sprintf("label the namespace %s=enabled: pods that are created after that have the gate, also those that the upgrade moves", gateLabel),
 		Mend:    patchCommand(mergePatch, "namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
 	}
 }
@@ -111,8 +111,8 @@ func findOldGate(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for _, gate := range pod.Spec.ReadinessGates {
 		if strings.HasPrefix(string(gate.ConditionType), oldGatePrefix) {
 			return &Finding{
-				Message: fmt.Sprintf("its readiness gate %s is of version 1 of the ALB Ingress Controller, and version 2 never sets it", gate.ConditionType),
-				Remedy:  fmt.Sprintf("take it out of the pod template, and label the namespace %s=enabled to have gates of version 2", gateLabel),
+				Message: fmt.Sprintf("its readiness gate %s belongs to version 1 of the ALB Ingress Controller, and version 2 never sets it", gate.ConditionType),
+				Remedy:  fmt.Sprintf("remove it from the pod template, and label the namespace %s=enabled to get the gates of version 2", gateLabel),
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func findUnmetGate(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		}
 		if state != "" && s.World.Now.Sub(since) >= gatePatience {
 			return &Finding{
-				Message: fmt.Sprintf("its readiness gate %s %s, so it is not ready though its containers are", gate.ConditionType, state),
+				Message: fmt.Sprintf("its readiness gate %s %s, so it is not ready although its containers are", gate.ConditionType, state),
 				Remedy:  describeGateRemedy(string(gate.ConditionType)),
 			}
 		}
@@ -160,11 +160,11 @@ func areContainersReady(pod *corev1.Pod) bool {
 func describeGateRemedy(gate string) string {
 	switch {
 	case strings.HasPrefix(gate, oldGatePrefix):
-		return "take the gate out of the pod template: version 1 of the ALB Ingress Controller set it"
+		return "remove the gate from the pod template: only version 1 of the ALB Ingress Controller set it"
 	case strings.HasPrefix(gate, gatePrefix):
-		return "see why the load balancer takes the pod for unhealthy: its health check's path and port, and security groups"
+		return "find out why the load balancer's health check fails: check its path, its port and the security groups"
 	default:
-		return "see that what is to set it runs"
+		return "check that the controller that sets it is running"
 	}
 }
 
@@ -180,7 +180,7 @@ func findGateGap(s *Scene) []Finding {
 		if lonely := describeLoneliness(s, w); lonely != "" {
 			found = append(found, Finding{
 				Workload: w.String(), Object: hook.config,
-				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are made while none is there get no readiness gate", lonely, hook.Name),
+				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are created while it has no ready pod get no readiness gate", lonely, hook.Name),
 				Remedy:  "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1",
 				Mend:    mendLoneliness(w),
 			})
@@ -196,8 +196,8 @@ func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("%s sends to the pods' addresses, and the objectSelector of webhook %s leaves them out: they have no readiness gate", target, gateHook),
-		Remedy:  "give the pods the labels that the objectSelector asks for, unless they are left out on purpose",
+		Message: fmt.Sprintf("%s sends to the pods' addresses, but the objectSelector of webhook %s excludes them: they have no readiness gate", target, gateHook),
+		Remedy:  "give the pods the labels that the objectSelector selects, unless they are excluded on purpose",
 	}
 }
 
@@ -252,7 +252,7 @@ func findHastyNodes(s *Scene) []Finding {
 		}
 		found = append(found, Finding{
 			Workload: workloadBehind(s, object), Object: nameObject(kind, object),
-			Message: fmt.Sprintf("its load balancer sends to nodes and waits %s for a node's connections, and a node is terminated %s after its last pod has left", describeSpan(delay), describeSpan(settle)),
+			Message: fmt.Sprintf("its load balancer sends to nodes and keeps a node's connections for %s, but a node is terminated %s after its last pod has left", describeSpan(delay), describeSpan(settle)),
 			Remedy:  adviseSettle(&s.World.Request, delay),
 		})
 	}

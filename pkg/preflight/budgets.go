@@ -21,31 +21,28 @@ const budgetKind = "poddisruptionbudgets"
 func closedBudgetRules() []Rule {
 	rules := []Rule{
 		closedBudgetRule("PDB001", (*closedBudget).mendStrict,
-			"A budget needs every pod that it covers, so it can never allow an eviction: minAvailable is no less than the replicas, or maxUnavailable is 0.",
+			"A budget needs every pod that it covers, so it never allows an eviction: minAvailable equals or exceeds the number of replicas, or maxUnavailable is 0.",
 			"pkg/controller/disruption/disruption.go"),
 		upgradeRule("PDB002", Block,
-			"More than one budget covers a pod. The eviction API refuses such pods for ever, however open the budgets are.",
+			"More than one budget covers a pod. The eviction API always refuses to evict such a pod, even if both budgets allow it.",
 			"pkg/registry/core/pod/storage/eviction.go; kubernetes#75957"),
 		upgradeRule("PDB003", Block,
-			"The disruption controller cannot compute a budget (SyncFailed), most often since a pod of it belongs to a controller that is gone. Until then the budget stays closed.",
+			"The disruption controller cannot compute a budget (SyncFailed), most often because a pod that it covers belongs to a controller that was deleted. The budget allows no eviction until that is fixed.",
 			"disruption.go, getExpectedScale"),
 		closedBudgetRule("PDB004", (*closedBudget).mendUncounted,
-			"A budget counts no pods, so it allows none to go. "+
-				"With maxUnavailable or a percentage it counts only pods of controllers; pods without one do not open it.",
+			"A budget counts no pods, so it allows no eviction. With maxUnavailable or a percentage, a budget counts only pods that have a controller.",
 			"disruption.go, getExpectedPodCount"),
 		closedBudgetRule("PDB005", (*closedBudget).mendUncounted,
-			"A budget with maxUnavailable or a percentage covers pods of a controller without a scale: a Job, a DaemonSet, many a custom resource. "+
-				"It cannot be computed and stays closed.",
+			"A budget with maxUnavailable or a percentage covers pods of a controller without the scale subresource: a Job, a DaemonSet or some custom resources. Kubernetes cannot compute such a budget, so it never allows an eviction.",
 			"disruption.go, getScaleController"),
 		upgradeRule("PDB006", Block,
-			"A budget is closed, and one of its pods is faulty (its image is not pulled, its container crashes, no node takes it) or has not been ready for more than 5 min, on whichever node. "+
-				"Its healthy pods are not evicted until that pod is repaired. A pod that has been unready for less time, or that a controller is about to make, is only noted: the upgrade waits for it.",
+			"A budget allows no eviction, because one of its pods is faulty (its image cannot be pulled, its container crashes or no node fits it) or has not been ready for more than 5 min. That pod may be on any node. The healthy pods are not evicted until it is repaired. A pod that has been unready for less time, or that is not created yet, is only an info: the upgrade waits for it.",
 			"disruption.go; eviction.go, unhealthyPodEvictionPolicy"),
 		closedBudgetRule("PDB007", (*closedBudget).mendUnhealthy,
-			"A budget needs no healthy pod and none is healthy. Even then its unready pods are not evicted, unless its unhealthyPodEvictionPolicy is AlwaysAllow.",
+			"A budget needs no healthy pod, and no pod is healthy. Its unready pods are not evicted even so, unless unhealthyPodEvictionPolicy is AlwaysAllow.",
 			"eviction.go, unhealthyPodEvictionPolicy"),
 		closedBudgetRule("PDB009", (*closedBudget).mendSingle,
-			"A budget over a single replica needs that one, so it can never be evicted. With --move=surge the only pod of a Deployment that can surge leaves without an eviction.",
+			"A budget covers a workload with a single replica and needs that replica, so the pod can never be evicted. With --move=surge the only pod of a Deployment that can surge is moved without an eviction.",
 			"disruption.go; kubernetes#66811"),
 	}
 	for i := range rules {
@@ -59,37 +56,32 @@ func budgetRules() []Rule {
 	return []Rule{
 		{
 			ID: "PDB008", Severity: Error, Reads: []string{budgetKind}, find: perBudget(findUnprocessedBudget),
-			Text: "The disruption controller has not processed a budget that is older than a minute. " +
-				"Evictions of its pods are refused until it has, and are for ever where kube-controller-manager does not run.",
+			Text:   "The disruption controller has not processed a budget that is older than a minute. The API server refuses evictions of its pods until the controller has processed it. If kube-controller-manager does not run, that never happens.",
 			Source: "eviction.go, checkAndDecrement",
 		},
 		{
 			ID: "PDB010", Severity: Error, Reads: []string{"services", budgetKind}, find: perWorkload(findUnguarded),
-			Text: "No budget covers a workload of several replicas behind a service, and more than half of its pods have to leave. " +
-				"Each drain evicts all that it finds, whether or not those before are ready again elsewhere, so for a while no pod may be left.",
+			Text:   "No budget covers a workload with several replicas behind a service, and more than half of its pods must leave their nodes. Each drain evicts all pods on its node, even if pods that were evicted earlier are not ready again. For a while no pod may be ready.",
 			Source: "kubernetes.io, Disruptions",
 		},
 		{
 			ID: "PDB011", Severity: Warn, Reads: []string{budgetKind}, find: findMistypedBudgets,
-			Text: "A budget covers no pod, and its selector is that of a workload without a budget but for a slip: " +
-				"the value under another key (run for app), or with another case, separator or a letter more or less. The workload is drained as if there was no budget.",
+			Text:   "A budget covers no pod, and its selector is nearly the same as the labels of a workload without a budget. The likely cause is a typing error: another key (run for app), another case or separator, or one letter too many or too few. The workload is drained as if it had no budget.",
 			Source: "kubernetes#48307",
 		},
 		{
 			ID: "PDB012", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findRoundedShare),
-			Text: "A budget's percentage is no whole number of its pods. Both minAvailable and maxUnavailable are rounded up, " +
-				"so the one needs more and the other spares more than one may think.",
+			Text:   "A budget's percentage is not a whole number of pods. Kubernetes rounds both minAvailable and maxUnavailable up: minAvailable then needs more pods, and maxUnavailable allows more pods to be missing, than the percentage suggests.",
 			Source: "disruption.go, getExpectedPodCount",
 		},
 		{
 			ID: "PDB013", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findOperatorsBudget),
-			Text:   "An operator writes a budget (Rook, Longhorn, KubeVirt, CloudNativePG, Strimzi and others). It opens and closes it as it sees fit, and undoes changes by hand.",
+			Text:   "An operator (Rook, Longhorn, KubeVirt, CloudNativePG, Strimzi or another) manages a budget. The operator decides when the budget allows evictions, and it reverts manual changes.",
 			Source: "rook.io, ceph-managed-disruptionbudgets; cloudnative-pg.io, kubernetes_upgrade",
 		},
 		{
 			ID: "PDB014", Severity: Warn, Reads: []string{budgetKind}, find: perBudget(findStaleDisruptions),
-			Text: "A budget still counts an eviction of more than two minutes ago as under way. " +
-				"The disruption controller takes such entries off after two minutes: it does not run, or it lags.",
+			Text:   "A budget still counts an eviction as in progress after more than two minutes. The disruption controller removes such entries after two minutes, so it is not running or is slow.",
 			Source: "disruption.go, DeletionTimeout",
 		},
 	}
@@ -129,13 +121,13 @@ func findUnprocessedBudget(s *Scene, budget *drain.Budget) *Finding {
 	if st.ObservedGeneration >= budget.Generation || !isOld || drain.SyncFailure(st) != nil {
 		return nil
 	}
-	message := fmt.Sprintf("its generation %d is not processed by the disruption controller, which has seen %d", budget.Generation, st.ObservedGeneration)
+	message := fmt.Sprintf("the disruption controller has not processed its generation %d yet, only %d", budget.Generation, st.ObservedGeneration)
 	if st.ObservedGeneration == 0 {
 		message = "the disruption controller has never processed it, so none of its pods can be evicted"
 	}
 	return &Finding{
 		Message: message,
-		Remedy:  "unless it was changed just now, see that kube-controller-manager runs, and what its disruption controller logs",
+		Remedy:  "unless it was changed just now, check that kube-controller-manager is running, and read the disruption controller's log",
 	}
 }
 
@@ -149,7 +141,7 @@ func findUnguarded(_ *Scene, w *Workload) *Finding {
 	}
 	service := w.Services[0]
 	return &Finding{
-		Message: fmt.Sprintf("no budget covers it, and %d of its %d pods behind Service %s/%s have to leave", len(w.Leaving), len(w.Pods), service.Namespace, service.Name),
+		Message: fmt.Sprintf("no budget covers it, and %d of its %d pods behind Service %s/%s must leave their nodes", len(w.Leaving), len(w.Pods), service.Namespace, service.Name),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1",
 		Mend:    w.createBudget(),
 	}
@@ -167,7 +159,7 @@ func (w *Workload) createBudget() string {
 
 // findRoundedShare implements rule PDB012.
 func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
-	share, what := budget.Spec.MaxUnavailable, "lets %d be missing"
+	share, what := budget.Spec.MaxUnavailable, "allows %d missing"
 	if share == nil {
 		share, what = budget.Spec.MinAvailable, "needs %d"
 	}
@@ -181,7 +173,7 @@ func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("of %s %s "+what+", since percentages are rounded up", countThings(pods, "pod"), describeLimit(budget), up),
+		Message: fmt.Sprintf("of %s %s "+what+", because percentages are rounded up", countThings(pods, "pod"), describeLimit(budget), up),
 		Remedy:  fmt.Sprintf("write the number if %d was meant", down),
 	}
 }
@@ -193,8 +185,8 @@ func findOperatorsBudget(_ *Scene, budget *drain.Budget) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: operator + " writes this budget and may close it while one of its pods is away",
-		Remedy:  "leave it as it is, and drain one node, or the nodes of one zone, at a time",
+		Message: operator + " manages this budget and may allow no eviction while one of its pods is missing",
+		Remedy:  "keep the budget as it is, and drain one node, or the nodes of one zone, at a time",
 	}
 }
 
@@ -239,8 +231,8 @@ func findStaleDisruptions(s *Scene, budget *drain.Budget) *Finding {
 	}
 	slices.Sort(stale)
 	return &Finding{
-		Message: fmt.Sprintf("it has counted the eviction of %s as under way for %s", strings.Join(stale, ", "), oldest.Round(time.Second)),
-		Remedy:  "see that kube-controller-manager runs, and what its disruption controller logs",
+		Message: fmt.Sprintf("it has counted the eviction of %s as in progress for %s", strings.Join(stale, ", "), oldest.Round(time.Second)),
+		Remedy:  "check that kube-controller-manager is running, and read the disruption controller's log",
 	}
 }
 
@@ -252,6 +244,6 @@ func describeLimit(budget *drain.Budget) string {
 	case budget.Spec.MinAvailable != nil:
 		return "minAvailable: " + budget.Spec.MinAvailable.String()
 	default:
-		return "minAvailable: 1, which it is where nothing is said"
+		return "minAvailable: 1 (the default)"
 	}
 }

@@ -21,26 +21,22 @@ func capacityRules() []Rule {
 	return []Rule{
 		{
 			ID: "CAP001", Severity: Block, Tried: true, find: findLackOfRoom,
-			Text: "The pods of as many outdated nodes as are drained at once ask for more CPU, memory or pods than is free on the nodes that stay and on those that are added first. " +
-				"The rest of them finds no node. It is a sum: pods that fit in sum may still fit on no node. Where an autoscaler serves the group, and where no node is added first, it is a warning. Where only taints keep the pods from nodes with room, it names them.",
+			Text:   "The nodes that stay and the nodes that are added first have too little free CPU or memory, or too few free pod slots, for the pods of the nodes that are drained at the same time. Some of these pods will stay Pending. The rule adds up requests: pods that fit in total may still fit on no single node. The finding is a warning if an autoscaler serves the group, or if no node is added first. If only taints keep the pods from nodes with room, it names these taints.",
 			Source: "GKE node pool upgrade strategies; EKS phases",
 		},
 		{
 			ID: "CAP002", Severity: Error, find: findEmptyZones,
-			Text: "A zone has outdated nodes with pods, no other node that takes pods, and none is added there before they are drained. " +
-				"Pods that are bound to the zone, by a volume or by a rule of spread, find no node there.",
+			Text:   "A zone has outdated nodes with pods and no other node that takes pods, and no node is added there before the drain. Pods that are bound to the zone, by a volume or by a spread constraint, stay Pending.",
 			Source: "EKS phases",
 		},
 		{
 			ID: "CAP004", Severity: Error, find: perTemplate(findTooSmallNodes),
-			Text: "A pod that must leave asks for more of a resource than any node has that stays, and than those have that are added: CPU, memory, ephemeral storage, huge pages or an extended resource such as a GPU. " +
-				"It stays Pending even if nothing else runs there.",
+			Text:   "A pod that must leave requests more of a resource than any node that stays or is added has: CPU, memory, ephemeral storage, huge pages or an extended resource such as a GPU. The pod stays Pending even if a node is empty.",
 			Source: "plugins/noderesources/fit.go; karpenter#1563, k8s-device-plugin#291",
 		},
 		{
 			ID: "CAP003", Severity: Warn, find: findUnusableMembers,
-			Text: "A node of the group is not ready, or was cordoned by another actor. It takes no pods, " +
-				"and it counts as unavailable, so that fewer nodes or none are drained until it is back.",
+			Text:   "A node of the group is not ready, or a user or another process cordoned it. It takes no pods and counts as unavailable, so fewer nodes (or none) are drained until it is back.",
 			Source: "rancher#25946, kops#11367",
 		},
 	}
@@ -69,31 +65,31 @@ func findLackOfRoom(s *Scene) []Finding {
 	if len(lacking) == 0 {
 		return nil
 	}
-	which := "which leave at once"
+	which := "which are drained at the same time"
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
-		which = "for which nothing is known to add others"
+		which = "which only you can replace"
 	}
 	f := Finding{
-		Message: fmt.Sprintf("the pods of %s, %s, ask for %s, counting the nodes that stay (%d) and those added first (%d)",
+		Message: fmt.Sprintf("the pods of %s, %s, request %s; nodes that stay: %d, nodes added first: %d",
 			countThings(drained, "node"), which, strings.Join(lacking, " and "), staying, added),
-		Remedy: "add nodes first, drain fewer at a time or lower what pods request",
+		Remedy: "add nodes first, drain fewer nodes at a time or lower the pods' requests",
 	}
 	if more := adviseSurge(s.World, added+1); more != "" {
-		f.Remedy = more + ", " + adviseNarrower(s.World) + " or lower what pods request"
+		f.Remedy = more + ", " + adviseNarrower(s.World) + " or lower the pods' requests"
 	}
 	if open, all := s.sumFree(rooms, placement.allows); all > staying {
 		taints := strings.Join(s.refusingTaints(), ", ")
 		if open.add(more); len(needed.describeLack(open)) == 0 {
-			f.Message = fmt.Sprintf("the pods of %s, %s, have room only with the nodes (%d) whose taints they do not tolerate: %s", countThings(drained, "node"), which, all-staying, taints)
-			f.Remedy = "take the taints off, have the pods tolerate them, or " + f.Remedy
+			f.Message = fmt.Sprintf("the pods of %s, %s, fit only on %s with taints that they do not tolerate: %s", countThings(drained, "node"), which, countThings(all-staying, "node"), taints)
+			f.Remedy = "remove the taints, add tolerations to the pods, or " + f.Remedy
 		} else {
-			f.Message += fmt.Sprintf(", and not those whose taints the pods do not tolerate (%d): %s", all-staying, taints)
+			f.Message += fmt.Sprintf("; nodes with taints that the pods do not tolerate: %d (%s)", all-staying, taints)
 		}
 	}
 	switch {
 	case s.World.Group.Autoscaler.Serves:
 		f.Severity = Warn
-		f.Remedy = "see that the autoscaler may add nodes, or " + f.Remedy
+		f.Remedy = "check that the autoscaler may add nodes, or " + f.Remedy
 	case added == 0: // pods may wait for the nodes that replace the drained ones
 		f.Severity = Warn
 	}
@@ -252,7 +248,7 @@ func findEmptyZones(s *Scene) []Finding {
 		if why != "" {
 			found = append(found, Finding{
 				Object:  "zone " + zone,
-				Message: fmt.Sprintf("all of its nodes are outdated, and %s, so pods that are bound to it find no node (%d must move)", why, moving[zone]),
+				Message: fmt.Sprintf("all of its nodes are outdated, and %s: pods that are bound to the zone stay Pending (%d must move)", why, moving[zone]),
 				Remedy:  remedy,
 			})
 		}
@@ -268,7 +264,7 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	case !g.Can.Resize:
 		return "the group adds none", "add a node there before the upgrade"
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
-		return "the group launches in no zone but " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
+		return "the group launches nodes only in " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
 	case s.World.Request.Surge == 0:
 		return "none is added before they are drained", either(adviseSurge(s.World, 1), "add a node there before the upgrade")
 	default:
@@ -310,8 +306,8 @@ func findTooSmallNodes(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		return nil // it fits, or only labels and taints keep it away
 	}
 	return &Finding{
-		Message: "no node that stays or is added is large enough for its pods, even if it were empty (" + why + "), so that they stay Pending",
-		Remedy:  "add larger nodes first, or lower what it requests",
+		Message: "no node that stays or is added is large enough for its pods, even when empty (" + why + "), so they stay Pending",
+		Remedy:  "add larger nodes first, or lower its requests",
 	}
 }
 
@@ -327,10 +323,10 @@ func findUnusableMembers(s *Scene) []Finding {
 		switch isOurs := node.Annotations[nodemark.AnnotationRun] != ""; {
 		case !nodegroup.IsNodeReady(node):
 			f.Message = "it is not ready, so it takes no pods and counts as unavailable"
-			f.Remedy = "repair it, or end its machine"
+			f.Remedy = "repair it, or terminate its instance"
 		case node.Spec.Unschedulable && !isOurs:
-			f.Message = "another actor cordoned it, so it takes no pods and counts as unavailable"
-			f.Remedy = "see who did, and uncordon it unless there is a reason"
+			f.Message = "a user or another process cordoned it, so it takes no pods and counts as unavailable"
+			f.Remedy = "find out why, and uncordon it if the reason no longer holds"
 			f.Mend = shell.Command("kubectl uncordon", node.Name)
 		default:
 			continue

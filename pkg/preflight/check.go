@@ -226,7 +226,7 @@ func checkMachines(w *upgrade.World) []Finding {
 		if other, twice := nodes[id]; twice {
 			return []Finding{{
 				Rule: "NG003", Severity: Refuse, Object: "nodes " + other + " and " + m.Node.Name, Message: "both have the provider ID " + id,
-				Remedy: "delete the one whose kubelet is gone with kubectl delete node",
+				Remedy: "run kubectl delete node for the one whose kubelet no longer runs",
 			}}
 		}
 		nodes[id] = m.Node.Name
@@ -304,23 +304,23 @@ func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	policy.EvictUnmanaged = true // another rule reports unmanaged pods
 	switch reason := drain.Judge(pod, policy, false).Reason; {
 	case reason == "" && policy.IgnoreWishes:
-		f.Message = fmt.Sprintf("its owner asks for another drain (%s), and %s evicts it like any other", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager.Name)
+		f.Message = fmt.Sprintf("its owner asks for special treatment (%s), but %s evicts it like any other pod", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager.Name)
 		f.Remedy = adviseWaiting(&w.Request, "it", "it")
 	case reason == drain.ReasonSkipped:
-		f.Message = "it stays and goes down with its node, as its label " + drain.Label + " asks"
-		f.Remedy = "take the label off to have it evicted"
+		f.Message = "it stays and is terminated with its node, as its label " + drain.Label + " asks"
+		f.Remedy = "remove the label so that it is evicted"
 	case reason == drain.ReasonCompletes:
 		obstacle := drain.Obstacle{Kind: drain.Completing}
 		f.Blocker, f.Message, f.Remedy = describeBlocker(object, obstacle), obstacle.String(), obstacle.Remedy()
 	case reason == "" && drain.WishOf(pod) == drain.UnknownWish:
-		f.Message = fmt.Sprintf("its label %s is %q, which asks for nothing: it is evicted like any other", drain.Label, pod.Labels[drain.Label])
-		f.Remedy = "use skip or wait-completed"
+		f.Message = fmt.Sprintf("its label %s has the unknown value %q: it is evicted like any other pod", drain.Label, pod.Labels[drain.Label])
+		f.Remedy = "set it to skip or wait-completed"
 	case reason == drain.ReasonDoNotDisrupt:
 		obstacle := drain.Obstacle{Kind: drain.DoNotDisrupt}
-		f.Blocker, f.Message, f.Remedy = describeBlocker(object, obstacle), "it waits for its end, as its annotation "+drain.Protection(pod)+" asks", obstacle.Remedy()
+		f.Blocker, f.Message, f.Remedy = describeBlocker(object, obstacle), "the drain waits until it has finished, as its annotation "+drain.Protection(pod)+" asks", obstacle.Remedy()
 	case reason == "" && drain.Protection(pod) != "":
-		f.Message = "its owner asks autoscalers not to disrupt it (" + drain.Protection(pod) + "), and it is evicted like any other"
-		f.Remedy = "pass --respect-do-not-disrupt to wait for its end"
+		f.Message = "its owner asks autoscalers not to disrupt it (" + drain.Protection(pod) + "), but it is evicted like any other pod"
+		f.Remedy = "pass --respect-do-not-disrupt to wait until it has finished"
 	default:
 		return nil
 	}
@@ -346,7 +346,7 @@ func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	}
 	f := Finding{
 		Rule: RuleForeignJob, Severity: Warn, Node: node, Object: nameObject("pod", pod),
-		Message: fmt.Sprintf("it ends by itself (restartPolicy %s), and its controller of kind %s need not make it again: its eviction may end its work for good", pod.Spec.RestartPolicy, drain.OwnerKind(pod)),
+		Message: fmt.Sprintf("it runs to completion (restartPolicy %s), and its controller of kind %s may not create it again: an eviction may lose its work for good", pod.Spec.RestartPolicy, drain.OwnerKind(pod)),
 		Remedy:  adviseWaiting(&w.Request, "it", "it"),
 	}
 	if obeysFlags(&w.Request) {
@@ -362,7 +362,7 @@ func describeBlocker(object string, obstacle drain.Obstacle) string {
 // describeObstacle describes an obstacle before any pod was evicted.
 func describeObstacle(obstacle drain.Obstacle) string {
 	if obstacle.Kind == drain.Returns {
-		return "it tolerates the whole fence, so its controller may bring it back to the node"
+		return "it tolerates the cordon and the fence's taint, so its controller may put it on the drained node again"
 	}
 	return obstacle.String()
 }

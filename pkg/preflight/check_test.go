@@ -275,9 +275,9 @@ func annotated(key, value string) func(*corev1.Pod) {
 // drain waits for it.
 func TestWishesSayWhatHappens(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
-		"skip":           {"stays and goes down with its node", ""},
+		"skip":           {"stays and is terminated with its node", ""},
 		"wait-completed": {"waits for completion", "pod shop/web-0 (completion)"},
-		"later":          {`is "later", which asks for nothing`, ""},
+		"later":          {`has the unknown value "later"`, ""},
 	}
 	for value, c := range cases {
 		t.Run(value, func(t *testing.T) {
@@ -296,7 +296,7 @@ func TestCloudDrainsIgnoreWishes(t *testing.T) {
 		w := podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old")
 		w.Group.Provider, w.Request.Strategy = "aws", record.Delegated
 		found := preflight.CheckUpgrade(w, preflight.Facts{})
-		want := "its owner asks for another drain (" + drain.Label + "=" + value + "), and EKS evicts it like any other"
+		want := "its owner asks for special treatment (" + drain.Label + "=" + value + "), but EKS evicts it like any other pod"
 		if len(found) != 1 || found[0].Message != want || found[0].Blocker != "" || strings.Contains(found[0].Remedy, "label") {
 			t.Errorf("%s: got %+v", value, found)
 		}
@@ -308,7 +308,7 @@ func TestCloudDrainsIgnoreWishes(t *testing.T) {
 func TestProtectionSaysWhatHappens(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},
-		true:  {"waits for its end", "pod shop/web-0 (do-not-disrupt)"},
+		true:  {"waits until it has finished", "pod shop/web-0 (do-not-disrupt)"},
 	} {
 		w := podCase{pod: []func(*corev1.Pod){annotated(drain.AnnotationSafeToEvict, "false")}}.world("old")
 		w.Request.RespectDoNotDisrupt = respect

@@ -26,19 +26,19 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 	switch failure := drain.SyncFailure(&budget.Status); {
 	// The disruption controller never processes a budget whose first computation fails.
 	case failure != nil && (isNever || obstacle.Kind == drain.BudgetPending):
-		f.Message = fmt.Sprintf("PDB %s stays closed, since the disruption controller cannot compute it: %s", obstacle.Budget, failure.Message)
+		f.Message = fmt.Sprintf("PDB %s allows no eviction, because the disruption controller cannot compute it: %s", obstacle.Budget, failure.Message)
 		f.Rule, f.Remedy = tellSyncFailure(failure.Message, pod)
 	case isNever && isCountingNone(budget):
-		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods of controllers that are to have some"
+		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods that have a controller"
 	case isNever && budget.Status.ExpectedPods == 1:
-		f.Rule, f.Remedy = "PDB009", offerMove(w, pod)+"run 2 replicas and let the budget spare one of them, or pass --on-timeout=force"
+		f.Rule, f.Remedy = "PDB009", offerMove(w, pod)+"run 2 replicas and set maxUnavailable: 1 in the budget, or pass --on-timeout=force"
 		if _, why := w.Movable.FindDeployment(pod); w.Request.Move == record.MoveBySurge && why != "" {
-			f.Message += "; --move=surge does not move it, since " + why
+			f.Message += "; --move=surge cannot move it, because " + why
 		}
 	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
 		covers.tellUnready(budget, pod, f)
 		f.Rule = "PDB007"
-		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, and still stays closed to unready pods while none is healthy", obstacle.Budget)
+		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, but it does not allow the eviction of unready pods while no pod is healthy", obstacle.Budget)
 		f.Remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow, repair its pods or pass --on-timeout=force"
 	case obstacle.Kind == drain.BudgetUnhealthy || obstacle.Kind == drain.BudgetSpent:
 		covers.tellUnready(budget, pod, f)
@@ -53,7 +53,7 @@ func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	if !isMovable || w.Request.Move == record.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
 	}
-	return "pass --move=surge to bring another pod up first, "
+	return "pass --move=surge to start another pod first, "
 }
 
 // tellSyncFailure returns rule PDB003 or PDB005 by the message of the disruption controller
@@ -61,11 +61,11 @@ func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 func tellSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
 	switch {
 	case strings.Contains(message, "does not implement the scale subresource"), drain.OwnerKind(pod) == "Job":
-		return "PDB005", "write minAvailable as a number of pods: percentages and maxUnavailable ask the pods' controllers for a scale, which this kind does not have"
+		return "PDB005", "write minAvailable as a number of pods: percentages and maxUnavailable need the scale of the pods' controller, and this kind has none"
 	case strings.Contains(message, "found no controllers for pod"):
-		return "PDB003", "delete that pod, whose controller is gone, or take it out of the budget by its labels"
+		return "PDB003", "delete that pod, whose controller was deleted, or change its labels so that the budget does not cover it"
 	default:
-		return "PDB003", "mend what the message says, or write minAvailable as a number of pods, for which no controller is asked"
+		return "PDB003", "fix the cause in the message, or write minAvailable as a number of pods, which needs no controller"
 	}
 }
 
@@ -152,7 +152,7 @@ func (c *closedBudget) mendStrict(f *Finding) {
 func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
 	switch operator := operatorOf(c.budget); {
 	case operator != "":
-		f.Remedy = "change " + operator + ", which writes the budget, or wait until that opens it"
+		f.Remedy = "change the settings of " + operator + ", which manages the budget, or wait until it allows an eviction"
 	case !c.workload.IsScaled():
 		f.Remedy, f.Mend = c.needOneLess()
 		f.Remedy += " or pass --on-timeout=force"
@@ -169,7 +169,7 @@ func (c *closedBudget) mendUncounted(f *Finding) {
 		return
 	}
 	f.Remedy, f.Mend = c.needOneLess()
-	f.Remedy += ", since only a number counts pods whose controller tells no scale"
+	f.Remedy += ", because only a number counts pods whose controller has no scale"
 }
 
 // needOneLess returns the remedy that makes the budget need one pod fewer than it covers, as a

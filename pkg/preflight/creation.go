@@ -44,16 +44,16 @@ func RemedyOfRefusal(refusal string) string {
 		return fmt.Sprintf("raise ResourceQuota %s, or remove pods that count against it", used[1])
 	}
 	for _, known := range []struct{ says, remedy string }{
-		{"violates PodSecurity", "lower the namespace's level pod-security.kubernetes.io/enforce, or give the pods a securityContext that it allows"},
-		{"failed quota", "say in the pod template what the quota asks for, or give the namespace a LimitRange with defaults"},
+		{"violates PodSecurity", "lower the namespace's label pod-security.kubernetes.io/enforce, or give the pods a securityContext that its level allows"},
+		{"failed quota", "set the requests or limits that the quota counts in the pod template, or give the namespace a LimitRange with defaults"},
 		{"error looking up service account", "create the ServiceAccount again"},
 		{"no PriorityClass with name", "create the PriorityClass again, or name another in the pod template"},
-		{"failed calling webhook", "see that the webhook's pods run, or set its failurePolicy to Ignore"},
-		{"denied the request", "change in the pod template what the webhook denies"},
+		{"failed calling webhook", "check that the webhook's pods are running, or set its failurePolicy to Ignore"},
+		{"denied the request", "change the part of the pod template that the webhook denies"},
 	} {
 		if strings.Contains(refusal, known.says) {
 			return known.remedy
 		}
 	}
-	return "change in the pod template what the API server refuses"
+	return "change the part of the pod template that the API server refuses"
 }

@@ -27,9 +27,9 @@ func TestRefusedCreations(t *testing.T) {
 		"quota that asks":        {refusal: `pods "web-x" is forbidden: failed quota: q: must specify limits.cpu for: c`, remedy: "LimitRange"},
 		"ServiceAccount":         {refusal: `pods "web-x" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`, remedy: "create the ServiceAccount again"},
 		"PriorityClass":          {refusal: `pods "web-x" is forbidden: no PriorityClass with name high was found`, remedy: "create the PriorityClass again"},
-		"webhook is down":        {refusal: `Internal error occurred: failed calling webhook "x": failed to call webhook: Post "https://x": dial tcp: connection refused`, remedy: "the webhook's pods run"},
-		"webhook denies":         {refusal: `admission webhook "x" denied the request: no`, remedy: "what the webhook denies"},
-		"another reason":         {refusal: `pods "web-x" is forbidden: no`, remedy: "in the pod template"},
+		"webhook is down":        {refusal: `Internal error occurred: failed calling webhook "x": failed to call webhook: Post "https://x": dial tcp: connection refused`, remedy: "the webhook's pods are running"},
+		"webhook denies":         {refusal: `admission webhook "x" denied the request: no`, remedy: "that the webhook denies"},
+		"another reason":         {refusal: `pods "web-x" is forbidden: no`, remedy: "of the pod template"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := preflight.IsCreatedLater(c.refusal, c.first); got != c.later {

@@ -72,20 +72,20 @@ func judgePolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
 	var found []Finding
 	if len(policy.Strategies) > 0 || strings.HasSuffix(policy.APIVersion, "/v1alpha1") {
 		found = append(found, Finding{
-			Message: "the descheduler's policy is of version v1alpha1, which deschedulers from v0.31 on do not read",
+			Message: "the descheduler's policy has version v1alpha1, which deschedulers since v0.31 cannot read",
 			Remedy:  "write its strategies as profiles with pluginConfig, in descheduler/v1alpha2",
 		})
 	}
 	unfit, hard := policy.listUnfit(), policy.listHardOnly()
 	if len(unfit) > 0 {
 		found = append(found, Finding{
-			Message: strings.Join(unfit, ", ") + " evicts pods without a look whether another node takes them, and fenced nodes take none",
+			Message: strings.Join(unfit, ", ") + " evicts pods without checking that another node fits them, and fenced nodes take no pods",
 			Remedy:  "set nodeFit: true, or stop the descheduler until the upgrade is over",
 		})
 	}
 	if isSoft && len(hard) > 0 {
 		found = append(found, Finding{
-			Message: strings.Join(hard, ", ") + " leaves ScheduleAnyway constraints alone, which pods on outdated nodes have, so that they stay uneven after the upgrade",
+			Message: strings.Join(hard, ", ") + " ignores ScheduleAnyway constraints, which pods on outdated nodes have: these pods stay unevenly spread after the upgrade",
 			Remedy:  "set constraints: [DoNotSchedule, ScheduleAnyway] (in v1alpha1 includeSoftConstraints: true)",
 		})
 	}

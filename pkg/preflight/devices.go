@@ -15,8 +15,7 @@ func deviceRules() []Rule {
 	return []Rule{
 		{
 			ID: "POD014", Severity: Error, Reads: []string{"resourceclaims"}, find: perWorkload(findSharedDevice),
-			Text: "Pods share a ResourceClaim whose devices are on an outdated node alone. It stays allocated there while any of them runs: the pod in the place of one that left stays Pending " +
-				"until the last one has left, and a budget that waits for it keeps the others.",
+			Text:   "Pods share a ResourceClaim whose devices are only on an outdated node. The claim stays allocated there while any of the pods runs. The replacement of an evicted pod stays Pending until all of them have left the node, and a budget may refuse to evict the others until the replacement is ready.",
 			Source: "plugins/dynamicresources; pkg/controller/resourceclaim; kubernetes#141274",
 		},
 	}
@@ -40,8 +39,8 @@ func findSharedDevice(s *Scene, w *Workload) *Finding {
 				continue
 			}
 			return &Finding{
-				Message: fmt.Sprintf("its %d pods share ResourceClaim %s, whose device is on outdated node %s: it stays there while any of them runs, so that a pod in the place of one that left stays Pending", users, name, pod.Spec.NodeName),
-				Remedy:  "scale it to 0 and back once the node is fenced, or give each pod a claim of its own with resourceClaimTemplateName",
+				Message: fmt.Sprintf("its %d pods share ResourceClaim %s, whose device is on outdated node %s: the claim stays allocated there while any of them runs, so the replacement of an evicted pod stays Pending", users, name, pod.Spec.NodeName),
+				Remedy:  "scale it to 0 and back after the node is fenced, or give each pod its own claim with resourceClaimTemplateName",
 			}
 		}
 	}

@@ -45,23 +45,23 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 	moving := listMovingPods(members, policy)
 	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
 		return record.AutoscaledBlueGreen, fmt.Sprintf(
-			"pod %s/%s belongs to a job that is to run to its end: its node waits for it, nodes without work go early, and neither a new node nor a rollback is immediate",
+			"pod %s/%s belongs to a job that must run to completion. Its node waits for the job, and nodes without work are removed early. New nodes and a rollback take longer",
 			moving[i].Namespace, moving[i].Name)
 	}
 	if len(moving) > 0 {
 		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(drain.GracePeriod(a), drain.GracePeriod(b)) })
 		if grace := drain.GracePeriod(slowest); grace > longestSurge {
 			return record.BlueGreen, fmt.Sprintf(
-				"pod %s/%s may take %s to shut down, and a surge is for pods that need an hour at most: the old nodes stay for a quick rollback, and are paid for meanwhile",
-				slowest.Namespace, slowest.Name, grace)
+				"pod %s/%s may take %s to shut down, and a surge upgrade suits pods that need at most an hour. The old nodes stay for a quick rollback, and cost money until they are deleted",
+				slowest.Namespace, slowest.Name, describeSpan(grace))
 		}
 	}
 	if i := slices.IndexFunc(moving, isProtected); i >= 0 {
 		return record.BlueGreen, fmt.Sprintf(
-			"pod %s/%s is not to be disrupted (%s), and a surge is for pods that may be: the old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to end by themselves",
+			"pod %s/%s must not be disrupted (%s), and a surge upgrade disrupts pods. The old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to finish on their own",
 			moving[i].Namespace, moving[i].Name, drain.Protection(moving[i]))
 	}
-	return record.Surge, "all pods can stop within an hour, and blue-green would pay for a second node beside each"
+	return record.Surge, "all pods can stop within an hour, and blue-green would double the number of nodes that you pay for"
 }
 
 // isProtected reports whether the pod must not be disrupted. Pods in kube-system do not count: many autoscalers have such an

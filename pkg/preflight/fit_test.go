@@ -36,13 +36,13 @@ func TestFitStrategy(t *testing.T) {
 		says              string
 	}{
 		"G07 an hour is enough":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: record.Surge, says: "within an hour"},
-		"G07 more than an hour":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: record.BlueGreen, says: "pod shop/web may take 2h0m0s"},
+		"G07 more than an hour":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: record.BlueGreen, says: "pod shop/web may take 120 min"},
 		"a pod that does not move":                                   {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: record.Surge, says: "within an hour"},
 		"a pod on a node that is current":                            {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: record.Surge, says: "within an hour"},
 		"G07 a job that has run for long":                            {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"G07 a job that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("Job"), protected}, want: record.AutoscaledBlueGreen, says: "nodes without work go early"},
+		"G07 a job that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("Job"), protected}, want: record.AutoscaledBlueGreen, says: "nodes without work are removed early"},
 		"G07 a job of another kind":                                  {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: record.BlueGreen, says: "pod shop/web is not to be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
+		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: record.BlueGreen, says: "pod shop/web must not be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
 		"G07 a job not to be disturbed, and nothing that adds nodes": {pod: []func(*corev1.Pod){owned("Job"), protected}, unserved: true, want: record.BlueGreen, says: "--batch=0"},
 		"a pod of the cluster's own that is not to be disturbed":     {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected, system}, want: record.Surge, says: "within an hour"},
 		"G07 a Workflow":                                             {pod: []func(*corev1.Pod){owned("Workflow"), once, running(61 * time.Minute)}, want: record.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},

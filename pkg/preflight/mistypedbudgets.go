@@ -116,7 +116,7 @@ func describeSlips(budget *policyv1.PodDisruptionBudget, w *Workload, slips []sl
 	}
 	return Finding{
 		Object: fmt.Sprintf("PDB %s/%s", budget.Namespace, budget.Name), Workload: w.String(),
-		Message: fmt.Sprintf("it covers no pod: it selects %s, and the pods of %s carry %s and have no budget", strings.Join(typed, ","), w, strings.Join(meant, ",")),
+		Message: fmt.Sprintf("it covers no pod: it selects %s, but the pods of %s have the labels %s and no budget", strings.Join(typed, ","), w, strings.Join(meant, ",")),
 		Remedy:  "select " + strings.Join(meant, ","),
 		Mend:    patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
 	}

@@ -24,15 +24,12 @@ func namespaceRules() []Rule {
 	return []Rule{
 		{
 			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: findRefusingQuotas,
-			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does, or counts CPU or memory for which a container of the pods states no request or limit. " +
-				"Pods that run stay, and the one in the place of a pod that leaves is refused. Quotas that are used up are found with --move=surge only: without it the next pod is made once the one before is gone. " +
-				"A LimitRange may state what a container does not; none is looked at.",
+			Text:   "A ResourceQuota of the namespace allows less than is already used, for example because it was lowered or added later. Or it counts CPU or memory for which a container has no request or limit. Running pods stay, but the replacement of an evicted pod is refused. A quota that is used up exactly is reported only with --move=surge: otherwise the new pod is created after the old one is gone. The rule does not read LimitRanges, which may supply the missing requests.",
 			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209; pkg/quota/v1/evaluator/core/pods.go, Constraints",
 		},
 		{
 			ID: "NS002", Severity: Error, Reads: []string{"namespaces"}, find: findRefusedPods,
-			Text: "The namespace enforces a level of pod security by its label, and the workload's pods do not meet it, as those do not that were there before the label. Pods that run stay, and the one in the place of a pod that leaves is refused. " +
-				"Exemptions in the API server's configuration are not known.",
+			Text:   "The namespace's label enforces a pod security level that the workload's pods do not meet, for example because the pods are older than the label. Running pods stay, but the replacement of an evicted pod is refused. The rule does not know exemptions in the API server's configuration.",
 			Source: "k8s.io/pod-security-admission; kubernetes.io, Pod Security Admission",
 		},
 	}
@@ -117,14 +114,14 @@ func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Find
 		return nil
 	}
 	f := &Finding{
-		Message: fmt.Sprintf("%s is exceeded: the pod in the place of one that leaves is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; ")),
+		Message: fmt.Sprintf("%s is exceeded: the replacement of an evicted pod is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; ")),
 		Remedy:  fmt.Sprintf("raise its %s or more before the upgrade", strings.Join(raised, ", its ")),
 		Mend:    patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": change}}),
 		beside:  len(full) == len(exceeded),
 	}
 	if f.beside {
-		f.Message = fmt.Sprintf("%s has no room for a pod more: the new pod, which --move=surge has come before the old one leaves, is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
-		f.Remedy += ", or leave --move=surge out"
+		f.Message = fmt.Sprintf("%s has no room for another pod: --move=surge creates the new pod before the old one leaves, and it is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
+		f.Remedy += ", or remove --move=surge"
 	}
 	return f
 }
@@ -168,8 +165,8 @@ func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	}
 	what := strings.Join(unstated, "; ")
 	return &Finding{
-		Message: fmt.Sprintf("%s counts what the pods do not state, %s: the pod in the place of one that leaves is refused, unless a LimitRange of the namespace states it", nameObject("ResourceQuota", quota), what),
-		Remedy:  fmt.Sprintf("state %s in their template, or have a LimitRange state it", what),
+		Message: fmt.Sprintf("%s counts values that the pods do not set, %s: the replacement of an evicted pod is refused, unless a LimitRange of the namespace sets them", nameObject("ResourceQuota", quota), what),
+		Remedy:  fmt.Sprintf("set %s in the pod template or in a LimitRange", what),
 	}
 }
 
@@ -292,9 +289,9 @@ func findRefusedPods(s *Scene) []Finding {
 			return nil
 		}
 		return &Finding{
-			Message: fmt.Sprintf("namespace %s enforces the pod security level %s, which its pods do not meet, so that the one in the place of a pod that leaves is refused: %s",
+			Message: fmt.Sprintf("namespace %s enforces the pod security level %s, which its pods do not meet: the replacement of an evicted pod is refused: %s",
 				w.Namespace, enforced.Enforce.Level, result.ForbiddenDetail()),
-			Remedy: fmt.Sprintf("change its pod template as that level asks, or set the namespace's label %s to a level that its pods meet", podsecurity.EnforceLevelLabel),
+			Remedy: fmt.Sprintf("change its pod template to meet that level, or set the namespace's label %s to a level that its pods meet", podsecurity.EnforceLevelLabel),
 		}
 	})(s)
 }

@@ -47,8 +47,8 @@ func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		volume := &pod.Spec.Volumes[i]
 		if terms := s.termsOf(pod, volume); s.isOfOutdatedHost(terms) && !s.isReachable(terms, pod) {
 			return &Finding{
-				Message: "its volume " + volume.Name + " lies on its node's disk, so that the pod in its place stays Pending",
-				Remedy:  "once its data is stored elsewhere and its node is fenced, delete its claim and then the pod, so that it gets a new volume",
+				Message: "its volume " + volume.Name + " is on its node's disk, so its replacement stays Pending",
+				Remedy:  "copy its data elsewhere; after its node is fenced, delete its claim and then the pod, so that it gets a new volume",
 			}
 		}
 		if isDataPath(volume.HostPath) {
@@ -60,8 +60,8 @@ func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	}
 	return &Finding{
 		Severity: Warn,
-		Message:  "it uses " + strings.Join(paths, ", ") + " of its node (hostPath), and finds another directory on the next one",
-		Remedy:   "move what must last to a PersistentVolumeClaim",
+		Message:  "it uses " + strings.Join(paths, ", ") + " of its node (hostPath), and that directory has other content on the next node",
+		Remedy:   "move data that must be kept to a PersistentVolumeClaim",
 	}
 }
 
@@ -113,9 +113,9 @@ func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 			continue
 		}
 		return &Finding{
-			Message: fmt.Sprintf("its volume %s is in zone %s, where no node stays that may run it, and where the group adds none",
+			Message: fmt.Sprintf("its volume %s is in zone %s, where no suitable node stays and the group adds none",
 				pod.Spec.Volumes[i].Name, strings.Join(zones, ", ")),
-			Remedy: "have the group launch there too, or restore the volume from a snapshot in another zone",
+			Remedy: "add a subnet of that zone to the group, or restore the volume from a snapshot in another zone",
 		}
 	}
 	return nil
@@ -134,24 +134,24 @@ func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		if at < 0 && w.Kind == "StatefulSet" { // the StatefulSet creates its claims again
 			return &Finding{
 				Message: fmt.Sprintf("its claim %s no longer exists: the next pod gets a new, empty volume or stays Pending", source.ClaimName),
-				Remedy:  "create the claim, for the volume that the pod has",
+				Remedy:  "create the claim again for the volume that the pod uses",
 			}
 		}
 		if at < 0 {
 			return &Finding{
-				Message: fmt.Sprintf("its claim %s no longer exists, so that the pod in its place stays Pending", source.ClaimName),
-				Remedy:  "create the claim, for the volume that the pod has",
+				Message: fmt.Sprintf("its claim %s no longer exists, so its replacement stays Pending", source.ClaimName),
+				Remedy:  "create the claim again for the volume that the pod uses",
 			}
 		}
 		switch claim := s.Claims[at]; {
 		case claim.DeletionTimestamp != nil:
 			return &Finding{
-				Message: fmt.Sprintf("its claim %s is being deleted, and goes as soon as the pod has left: the pod in its place does not find the data", claim.Name),
-				Remedy:  "store the data elsewhere, and set the volume's persistentVolumeReclaimPolicy to Retain",
+				Message: fmt.Sprintf("its claim %s is being deleted and disappears when the pod leaves: its replacement does not find the data", claim.Name),
+				Remedy:  "copy the data elsewhere, and set the volume's persistentVolumeReclaimPolicy to Retain",
 			}
 		case claim.Status.Phase == corev1.ClaimLost:
 			return &Finding{
-				Message: fmt.Sprintf("its claim %s has lost its volume, so that the pod in its place stays Pending", claim.Name),
+				Message: fmt.Sprintf("its claim %s has lost its volume, so its replacement stays Pending", claim.Name),
 				Remedy:  "restore the volume, or name another claim in the pod template",
 			}
 		}
@@ -190,7 +190,7 @@ func (s *Scene) isGrowingIn(zones []string) bool {
 func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	if name := w.namedNode(); s.outdated[name] {
 		return &Finding{
-			Message: "its pod template names node " + name + ", which is outdated: without the scheduler, which the fence keeps away, its pods start there again and again until the node is gone",
+			Message: "its pod template names node " + name + ", which is outdated: its pods bypass the scheduler and the fence, and start there again until the node is gone",
 			Remedy:  "remove spec.nodeName from the pod template", Mend: w.patchTemplate(fields{"nodeName": nil}),
 		}
 	}
@@ -206,8 +206,8 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	if len(w.Budgets) == 0 && slices.ContainsFunc(after, placementOf(withoutHost(pod)).allows) {
 		return &Finding{
 			Severity: Warn,
-			Message:  "it is pinned to outdated hosts by name: their drains do not wait for it, and the pod in its place stays Pending",
-			Remedy:   "do nothing if its operator makes one for each new node, or select by a label that new nodes have too",
+			Message:  "it is pinned to outdated hosts by name: the drain goes on, and its replacement stays Pending",
+			Remedy:   "do nothing if its operator creates one for each new node; otherwise select by a label that new nodes have too",
 		}
 	}
 	var unmet []string
@@ -220,7 +220,7 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	}
 	if len(unmet) > 0 {
 		return &Finding{
-			Message: "its node selector " + strings.Join(unmet, ", ") + " matches outdated nodes only, so that the pod in its place stays Pending",
+			Message: "its node selector " + strings.Join(unmet, ", ") + " matches outdated nodes only, so its replacement stays Pending",
 			Remedy:  "select by a label that new nodes have too", Mend: w.patchTemplate(fields{"nodeSelector": change}),
 		}
 	}
@@ -229,7 +229,7 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 		what, match = "node selector and required node affinity", "match"
 	}
 	return &Finding{
-		Message: "its " + what + " (" + strings.Join(keysOf(pod, required), ", ") + ") " + match + " outdated nodes only, so that the pod in its place stays Pending",
+		Message: "its " + what + " (" + strings.Join(keysOf(pod, required), ", ") + ") " + match + " outdated nodes only, so its replacement stays Pending",
 		Remedy:  "allow nodes by labels that new ones have too",
 	}
 }

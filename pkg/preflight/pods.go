@@ -18,48 +18,42 @@ func podRules() []Rule {
 	return []Rule{
 		{
 			ID: "POD002", Severity: Note, find: perTemplate(findScratch),
-			Text: "Pods have emptyDir volumes, whose content is lost when they leave their node. It is a warning for a StatefulSet without any claim, which seems to keep its data there. " +
-				"Volumes with medium: Memory and pods of Jobs are left out.",
+			Text:   "Pods have emptyDir volumes, whose content is lost when the pods leave their node. The finding is a warning for a StatefulSet without any claim, which probably keeps its data there. Volumes with medium: Memory and pods of Jobs do not count.",
 			Source: "filters.go: kubectl drain refuses such pods without --delete-emptydir-data; cluster-api#12920",
 		},
 		{
 			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findLocalVolume),
-			Text: "A pod's volume lies on the disk of an outdated node, so that the pod in its place stays Pending for ever. " +
-				"A hostPath to data is a warning: the pod starts elsewhere, and finds another directory. Directories of the system, as /etc and /var/run, are left out.",
+			Text:   "A pod's volume is on the disk of an outdated node, so its replacement stays Pending for ever. A hostPath with data is a warning: the pod starts on another node, where the directory has other content. System directories such as /etc and /var/run do not count.",
 			Source: "redpanda#10409, kubernetes#91141",
 		},
 		{
 			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findZonedVolume),
-			Text:   "A pod's volume is in a zone where no node stays that may run the pod, and where the group adds none: the pod stays Pending.",
+			Text:   "A pod's volume is in a zone where no node that can run the pod stays, and where the group adds none. The pod stays Pending.",
 			Source: "courtlistener#3245",
 		},
 		{
 			ID: "POD015", Severity: Block, Reads: []string{"persistentvolumeclaims"}, find: perPod(leavingPods, findLostClaim),
-			Text: "A pod's PersistentVolumeClaim is gone, is being deleted or has lost its volume. Only the running pod keeps what is left of it: the pod in its place stays Pending, " +
-				"or gets an empty volume, and what the volume holds is gone where its reclaim policy is Delete.",
+			Text:   "A pod's PersistentVolumeClaim is gone, is being deleted or has lost its volume, and only the running pod still keeps the volume. Its replacement stays Pending or gets an empty volume. If the reclaim policy is Delete, the volume's data is lost.",
 			Source: "kubernetes.io, Persistent Volumes, Storage Object in Use Protection; pkg/controller/volume/pvcprotection",
 		},
 		{
 			ID: "POD006", Severity: Error, find: perPod(leavingPods, findStuckPod),
-			Text: "A pod was to be gone two minutes ago, and is not: finalizers keep it, or its kubelet cannot end it. The drain of its node waits for it. " +
-				"Finalizers of pods that are not being deleted are left alone.",
+			Text:   "A deleted pod still exists two minutes after its grace period: finalizers keep it, or its kubelet cannot stop it. The drain of its node waits for it. Finalizers of pods that are not being deleted do not count.",
 			Source: "kubernetes.io, Finalizers; pod_lifecycle",
 		},
 		{
 			ID: "POD009", Severity: Warn, Reads: []string{"jobs"}, find: perWorkload(findJobLoss),
-			Text: "A Job would fail since its evicted pods count towards its backoffLimit, which they do without a podFailurePolicy that ignores DisruptionTarget; " +
-				"or one of its pods has run for more than an hour, and that work is lost.",
+			Text:   "A Job would fail, because its evicted pods count towards its backoffLimit unless a podFailurePolicy ignores DisruptionTarget. Or one of its pods has run for more than an hour, and an eviction loses that work.",
 			Source: "kubernetes.io, Handling retriable and non-retriable pod failures; k8s.io#5538",
 		},
 		{
 			ID: "POD010", Severity: Block, Tried: true, More: []string{"deployments", "statefulsets"}, find: perTemplate(findOldSelection),
-			Text: "A pod's node selector or required node affinity matches outdated nodes only, as one by hostname, image or version of the launch template does: the pod in its place stays Pending. Or the template of its Deployment or StatefulSet names an outdated node (spec.nodeName), and its pods start there again, past the fence. " +
-				"A pod that is pinned by hostname alone and that no budget covers is a warning: its drain goes on, and an operator may make another for each new node. New nodes are taken to have the labels of the group's current ones or, where there are none, of the outdated ones without those of host and version.",
+			Text:   "A pod's node selector or required node affinity matches outdated nodes only, for example by hostname, image or launch template version. Its replacement stays Pending. Or the template of its Deployment or StatefulSet names an outdated node (spec.nodeName): its pods bypass the fence and start there again. The finding is a warning if the pod is pinned only by hostname and no budget covers it: the drain goes on, and an operator may create a pod for each new node. The rule assumes that new nodes have the labels of the group's current nodes or, if there are none, those of the outdated nodes without the labels of host and version.",
 			Source: "pkg/scheduler/framework/plugins/nodeaffinity",
 		},
 		{
 			ID: "POD011", Severity: Warn, find: perTemplate(findGang),
-			Text:   "Pods are scheduled as a group, all or none, by spec.schedulingGroup (alpha in 1.36). An eviction takes one of them, and the others do no work until it is placed again.",
+			Text:   "Pods are scheduled as a group, all or none, by spec.schedulingGroup (alpha in 1.36). An eviction removes one of them, and the others cannot work until its replacement is scheduled.",
 			Source: "k8s.io/api/core/v1, PodSchedulingGroup",
 		},
 	}
@@ -82,8 +76,8 @@ func findScratch(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 		return nil
 	}
 	f := &Finding{
-		Message: "what is in its emptyDir " + strings.Join(names, ", ") + " is lost when a pod leaves its node",
-		Remedy:  "leave it if these are scratch files, and keep what must last in a PersistentVolumeClaim",
+		Message: "the content of its emptyDir " + strings.Join(names, ", ") + " is lost when a pod leaves its node",
+		Remedy:  "do nothing if these are temporary files; otherwise keep the data in a PersistentVolumeClaim",
 	}
 	if w.Kind == "StatefulSet" && !isClaiming {
 		f.Severity, f.Remedy = Warn, "give it volumeClaimTemplates if this is its data"
@@ -104,8 +98,8 @@ func findStuckPod(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	f := &Finding{
-		Message: fmt.Sprintf("it was deleted and is overdue for %d min", int(overdue.Minutes())),
-		Remedy:  "see on its node why the kubelet does not end it; kubectl delete --force only forgets it",
+		Message: fmt.Sprintf("it was deleted, and its grace period ended %d min ago", int(overdue.Minutes())),
+		Remedy:  "find out on its node why the kubelet does not stop it; kubectl delete --force removes only the API object",
 	}
 	if len(pod.Finalizers) > 0 {
 		f.Message += ", kept by finalizer " + strings.Join(pod.Finalizers, ", ")
@@ -132,7 +126,7 @@ func findJobLoss(s *Scene, w *Workload) *Finding {
 		return f
 	}
 	return &Finding{
-		Message: fmt.Sprintf("a pod of it has run for %s, and an eviction loses what it has not stored", strings.TrimSuffix(longest.Round(time.Minute).String(), "0s")),
+		Message: fmt.Sprintf("one of its pods has run for %s, and an eviction loses the work that is not saved", strings.TrimSuffix(longest.Round(time.Minute).String(), "0s")),
 		Remedy:  adviseWaiting(&s.World.Request, "its pods", "them"),
 	}
 }
@@ -152,7 +146,7 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 		}
 		return &Finding{
 			Message: "with backoffLimitPerIndex 0 an index fails when its pod is evicted",
-			Remedy:  "wait for its end, or make it again with a podFailurePolicy that ignores DisruptionTarget",
+			Remedy:  "wait until it has finished, or create it again with a podFailurePolicy that ignores DisruptionTarget",
 		}
 	}
 	limit := defaultBackoffLimit
@@ -164,8 +158,8 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("the eviction of %s fails it: its backoffLimit is %d, and %d failed before", countThings(evicted, "pod"), limit, failed),
-		Remedy:  fmt.Sprintf("raise backoffLimit to %d, or make it again with a podFailurePolicy that ignores DisruptionTarget", limit+evicted),
+		Message: fmt.Sprintf("the eviction of %s makes it fail: its backoffLimit is %d, and %d failed before", countThings(evicted, "pod"), limit, failed),
+		Remedy:  fmt.Sprintf("raise backoffLimit to %d, or create it again with a podFailurePolicy that ignores DisruptionTarget", limit+evicted),
 		Mend:    patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
 	}
 }
@@ -195,7 +189,7 @@ func findGang(_ *Scene, _ *Workload, model *corev1.Pod) *Finding {
 		name = " " + *model.Spec.SchedulingGroup.PodGroupName
 	}
 	return &Finding{
-		Message: "its pods are scheduled together as group" + name + ", and an eviction takes one of them alone",
-		Remedy:  "stop it before the upgrade and start it again afterwards, or wait for its end",
+		Message: "its pods are scheduled together as group" + name + ", and an eviction removes only one of them",
+		Remedy:  "stop it before the upgrade and start it again afterwards, or wait until it has finished",
 	}
 }

@@ -25,27 +25,27 @@ func probeRules() []Rule {
 	return []Rule{
 		{
 			ID: "PRB001", Severity: Error, Reads: []string{"services"}, find: perTemplate(findUnprobed),
-			Text:   "No container that a Service sends to has a readinessProbe or startupProbe, and the pod has no readiness gate. A new pod counts as ready as soon as it runs: it gets requests, and budgets let the next pod leave, before it can answer. Services whose ports are all for metrics do not count.",
+			Text:   "No container that a Service sends to has a readinessProbe or startupProbe, and the pod has no readiness gate. A new pod counts as ready as soon as it runs. It gets requests before it can answer, and budgets already allow the next eviction. Services whose ports are all for metrics do not count.",
 			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"; disruption.go, countHealthyPods",
 		},
 		{
 			ID: "PRB002", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findHastyRollout),
-			Text:   "A load balancer of AWS sends to a Deployment's pods by their address, they have no readiness gate, and minReadySeconds is 0. A rollout does not wait until the load balancer knows new pods. minReadySeconds is no help in a drain: budgets do not look at it.",
+			Text:   "An AWS load balancer sends requests to the IP addresses of a Deployment's pods, which have no readiness gate, and minReadySeconds is 0. A rollout does not wait until the load balancer sends to new pods. In a drain minReadySeconds does not help, because budgets ignore it.",
 			Source: "disruption.go (no minReadySeconds); kubernetes.io, \"Deployments\"",
 		},
 		{
 			ID: "PRB003", Severity: Note, find: perTemplate(findTightLiveness),
-			Text:   "A container's livenessProbe asks the same as its readinessProbe and gives up sooner. When pods that stay have more to do during a drain, they are killed instead of being spared requests for a while.",
+			Text:   "A container's livenessProbe makes the same check as its readinessProbe and gives up sooner. A pod that is overloaded during a drain is then killed, instead of getting no requests for a while.",
 			Source: "kubernetes.io, \"Liveness, Readiness, and Startup Probes\"",
 		},
 		{
 			ID: "PRB004", Severity: Warn, find: perWorkload(findRestarting),
-			Text:   "A container is in CrashLoopBackOff, or was restarted 5 times and at least once for each day of its pod. Between restarts the kubelet waits 10 s to 5 min, so a pod that moves may take that long to be ready, and budgets hold the drain up meanwhile.",
+			Text:   "A container is in CrashLoopBackOff, or was restarted at least 5 times and on average at least once a day. The kubelet waits 10 s to 5 min between restarts, so a pod that moves may take that long to be ready. Budgets delay the drain until then.",
 			Source: "kubernetes.io, \"Pod Lifecycle\" (restart back-off is reset after 10 min without a restart)",
 		},
 		{
 			ID: "PRB005", Severity: Note, Reads: []string{"services"}, find: perTemplate(findOtherPort),
-			Text:   "A container's readinessProbe asks on a port that no Service of the pod sends to, so the pod may be ready while that port does not answer yet. A port whose name says that it is for such questions (health, probe, ready, admin, management, status, metrics) is not meant.",
+			Text:   "A container's readinessProbe checks a port that no Service sends to, so the pod may be ready before the Service's port answers. A port whose name shows that it is for checks (health, probe, ready, admin, management, status, metrics) does not count.",
 			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"",
 		},
 	}
@@ -127,12 +127,12 @@ func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 	c := serving[0]
 	f := &Finding{
-		Message: fmt.Sprintf("%s sends to container %s, which has no readinessProbe: a new pod gets requests before it can answer, and the drain takes it for ready", nameObject("Service", serviceBefore(w, c)), c.Name),
-		Remedy:  "give it a readinessProbe that succeeds once it answers requests",
+		Message: fmt.Sprintf("%s sends to container %s, which has no readinessProbe: a new pod gets requests before it can answer, and the drain counts it as ready", nameObject("Service", serviceBefore(w, c)), c.Name),
+		Remedy:  "add a readinessProbe that succeeds when it can answer requests",
 	}
 	for _, port := range servedPorts(w.Services, c) {
 		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
-			f.Remedy = fmt.Sprintf("give it a readinessProbe: httpGet of a page that needs what requests need, or at least tcpSocket on port %d", port.ContainerPort)
+			f.Remedy = fmt.Sprintf("add a readinessProbe: httpGet of a page with the same dependencies as requests, or at least tcpSocket on port %d", port.ContainerPort)
 			f.Mend = w.patchTemplate(changeContainer(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
 			break
 		}
@@ -147,8 +147,8 @@ func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("minReadySeconds is 0 and there is no readiness gate: a rollout takes old pods away before the load balancer of %s sends to new ones", target),
-		Remedy:  fmt.Sprintf("have gates (LB001), which also hold in drains, or set minReadySeconds to %d, which holds in rollouts alone", wholeSeconds(deregistrationLag)),
+		Message: fmt.Sprintf("minReadySeconds is 0 and there is no readiness gate: a rollout deletes old pods before the load balancer of %s sends to new ones", target),
+		Remedy:  fmt.Sprintf("add readiness gates (LB001), which also help in drains, or set minReadySeconds to %d, which helps in rollouts only", wholeSeconds(deregistrationLag)),
 		Mend:    patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
 	}
 }
@@ -163,9 +163,9 @@ func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		}
 		failures := int(math.Ceil(2 * patienceOf(ready).Seconds() / float64(cmp.Or(live.PeriodSeconds, 10))))
 		return &Finding{
-			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s ask the same (%s), and the first kills it after %s while the second spares it requests after %s",
+			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s make the same check (%s): the first kills it after %s, and the second stops requests only after %s",
 				c.Name, describeProbe(live), describeSpan(patienceOf(live)), describeSpan(patienceOf(ready))),
-			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or have it ask for less", failures),
+			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or use a cheaper check", failures),
 			Mend:   w.patchTemplate(changeContainer(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
 		}
 	}
@@ -214,8 +214,8 @@ func findRestarting(s *Scene, w *Workload) *Finding {
 		state = " and is in " + restartBackOff
 	}
 	return &Finding{
-		Message: fmt.Sprintf("container %s was restarted %d times%s (in %d of %d pods): a restart may take 5 min, so a pod that moves may be ready late or never", most.Name, most.RestartCount, state, pods, len(w.Pods)),
-		Remedy:  "see why it ends with kubectl logs --previous, and mend that before the upgrade",
+		Message: fmt.Sprintf("container %s was restarted %d times%s (in %d of %d pods): a restart may take 5 min, so a pod that moves may become ready late or never", most.Name, most.RestartCount, state, pods, len(w.Pods)),
+		Remedy:  "find out why it exits with kubectl logs --previous, and fix that before the upgrade",
 	}
 }
 
@@ -239,9 +239,9 @@ func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 			continue
 		}
 		return &Finding{
-			Message: fmt.Sprintf("the readinessProbe of container %s asks on port %d, and %s sends to port %d: it may be ready while that port does not answer",
+			Message: fmt.Sprintf("the readinessProbe of container %s checks port %d, but %s sends to port %d: the pod may be ready before that port answers",
 				c.Name, wanted, nameObject("Service", serviceBefore(w, c)), served[0].ContainerPort),
-			Remedy: fmt.Sprintf("ask on port %d, or see that port %d answers only when that one does", served[0].ContainerPort, wanted),
+			Remedy: fmt.Sprintf("check port %d, or make sure that port %d answers only when that port does", served[0].ContainerPort, wanted),
 		}
 	}
 	return nil

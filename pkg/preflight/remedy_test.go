@@ -112,10 +112,10 @@ func checkAdvice(t *testing.T, where, remedy string, flag []int, settings upgrad
 		t.Errorf("%s: the test does not know --%s", where, name)
 		return
 	}
-	if strings.HasSuffix(remedy[:flag[0]], "leave ") || strings.HasSuffix(remedy[:flag[0]], "without ") { // the remedy names a flag that was passed
+	if strings.HasSuffix(remedy[:flag[0]], "leave ") || strings.HasSuffix(remedy[:flag[0]], "not together with ") { // the remedy names a flag that was passed
 		return
 	}
-	if strings.Contains(remedy, "without --update-strategy=minimal") {
+	if strings.Contains(remedy, "not together with --update-strategy=minimal") {
 		settings.UpdateStrategy = ""
 	}
 	if name == "on-timeout" && value == string(record.Force) && w.Request.OnTimeout == record.Force {

@@ -18,21 +18,17 @@ func replicaRules() []Rule {
 	return []Rule{
 		{
 			ID: "REP001", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findOnlyReplica),
-			Text: "A Deployment, ReplicaSet or StatefulSet of one replica is behind a service. " +
-				"From its eviction until its replacement is ready no one answers. It is an error where clients come from outside the cluster: " +
-				"by an Ingress, a TargetGroupBinding or a service of type LoadBalancer or NodePort. Services whose ports are all for metrics do not count.",
+			Text:   "A Deployment, ReplicaSet or StatefulSet with one replica is behind a service. From the pod's eviction until its replacement is ready, requests fail. The finding is an error if clients come from outside the cluster: through an Ingress, a TargetGroupBinding or a service of type LoadBalancer or NodePort. Services whose ports are all for metrics do not count.",
 			Source: "kubernetes#66811, kubernetes#114877",
 		},
 		{
 			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findOneNode),
-			Text: "All ready replicas of a workload are on one outdated node, and no budget has them leave one after the other: " +
-				"the drain of that node takes them all at once.",
+			Text:   "All ready replicas of a workload are on one outdated node, and no budget makes them leave one after the other. The drain of that node evicts all of them at the same time.",
 			Source: "kubernetes#31487, kubernetes#48307",
 		},
 		{
 			ID: "REP003", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findOneBatch),
-			Text: "All ready replicas of a workload are on several outdated nodes of one zone where the cluster has more zones, " +
-				"or, without a budget, on so few nodes that all of them may be drained at once. Pods that ask for their zone by a nodeSelector do not count, nor what TSC004 finds.",
+			Text:   "All ready replicas of a workload are on several outdated nodes of one zone, although the cluster has more zones. Or they have no budget and are on so few nodes that all of these may be drained at the same time. Pods with a nodeSelector for their zone do not count, nor do findings of TSC004.",
 			Source: "this project; kubernetes.io, Pod Topology Spread Constraints",
 		},
 	}
@@ -44,10 +40,10 @@ func findOnlyReplica(s *Scene, w *Workload) *Finding {
 	if !w.IsScaled() || w.Replicas() != 1 || service == nil || isMovedFirst(s.World, w.Model()) {
 		return nil
 	}
-	f := &Finding{Message: fmt.Sprintf("it has one replica, and no one answers for %s from its eviction until the next pod is ready", nameObject("Service", service))}
+	f := &Finding{Message: fmt.Sprintf("it has one replica: requests to %s fail from its eviction until the next pod is ready", nameObject("Service", service))}
 	if entrance := w.findEntrance(); entrance != "" {
 		f.Severity = Error
-		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: no one answers from its eviction until the next pod is ready", entrance)
+		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: requests fail from its eviction until the next pod is ready", entrance)
 	}
 	f.Remedy, f.Mend = w.addReplica()
 	return f
@@ -101,7 +97,7 @@ func (w *Workload) addReplica() (remedy, mend string) {
 	case hasClaim(w.Model()):
 		return "run a second replica if its volume can be mounted twice" + budget + quiet, ""
 	case w.isRecreated():
-		return "run a second replica if two may run side by side, which its strategy Recreate speaks against" + budget + quiet, ""
+		return "run a second replica if two may run side by side, although its strategy is Recreate" + budget + quiet, ""
 	}
 	mend = w.patchSecondReplica()
 	if create := w.createBudget(); mend != "" && budget != "" && create != "" {
@@ -168,7 +164,7 @@ func findOneNode(s *Scene, w *Workload) *Finding {
 	node := at.nodes.UnsortedList()[0]
 	return &Finding{
 		Node:    node,
-		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, node),
+		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain evicts them at the same time", at.pods, node),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
 		Mend:    w.createBudget(),
 	}
@@ -182,7 +178,7 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 	}
 	if window := s.World.Request.Window; len(at.nodes) <= window && len(w.Budgets) == 0 {
 		return &Finding{
-			Message: fmt.Sprintf("all of its %d ready pods are on %d nodes, %d nodes may be drained at once and no budget covers it", at.pods, len(at.nodes), window),
+			Message: fmt.Sprintf("all of its %d ready pods are on %d nodes, %d nodes may be drained at the same time, and no budget covers it", at.pods, len(at.nodes), window),
 			Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, or drain one node at a time",
 			Mend:    w.createBudget(),
 		}
@@ -199,7 +195,7 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
 	}
 	if asksForZones(w.Model()) {
-		f.Remedy = "delete all but one of them before the upgrade, one after the other: the scheduler looks at what spreads them over zones only when it places a pod"
+		f.Remedy = "delete all of them except one before the upgrade, one after the other: the scheduler spreads pods over zones only when it places them"
 	}
 	return f
 }

@@ -18,20 +18,17 @@ func rolloutRules() []Rule {
 	return []Rule{
 		{
 			ID: "STR001", Severity: Warn, Reads: []string{"deployments", "services"}, find: perWorkload(findNoSurge),
-			Text: "A Deployment behind a service ends its pods before it starts others: its strategy is Recreate, or it has one replica and maxSurge 0. " +
-				"Then no kubectl rollout restart moves its pods from outdated nodes without a gap.",
+			Text:   "A Deployment behind a service stops its pods before it starts others: its strategy is Recreate, or it has one replica and maxSurge 0. A kubectl rollout restart then cannot move its pods from outdated nodes without a gap.",
 			Source: "pkg/controller/deployment/rolling.go, recreate.go",
 		},
 		{
 			ID: "STR003", Severity: Error, Reads: []string{"deployments"}, find: perWorkload(findUnfinishedRollout),
-			Text: "A Deployment's rollout is in progress, is paused half way or has failed, so that the upgrade would move pods of two versions at once and count on new ones that may never be ready. " +
-				"One that is paused with all pods of one version is only noted.",
+			Text:   "A Deployment's rollout is in progress, paused half-way or failed. The upgrade would move pods of two versions and would wait for new pods that may never become ready. A paused rollout whose pods all have one version is only an info.",
 			Source: "pkg/controller/deployment/progress.go; pkg/apis/apps, DeploymentConditionType",
 		},
 		{
 			ID: "STR004", Severity: Note, Reads: []string{"deployments", "services"}, find: perWorkload(findWideRollout),
-			Text: "A Deployment behind a service lets a rollout take half of its replicas or more down at once: with few replicas a maxUnavailable of 1 or 50% does. " +
-				"The default of 25% rounds down to none below four replicas, and maxSurge up to one.",
+			Text:   "A Deployment behind a service allows a rollout to stop half of its replicas or more at the same time: with few replicas, maxUnavailable 1 or 50% is enough for that. The default of 25% is safe: below four replicas it rounds maxUnavailable down to 0 and maxSurge up to 1.",
 			Source: "pkg/controller/deployment/util/deployment_util.go, ResolveFenceposts",
 		},
 	}
@@ -60,7 +57,7 @@ func findNoSurge(_ *Scene, w *Workload) *Finding {
 	}
 	if w.isRecreated() {
 		return &Finding{
-			Message: fmt.Sprintf("its strategy Recreate ends %s before another one starts", nameShare(w.Replicas(), w.Replicas())),
+			Message: fmt.Sprintf("its strategy Recreate stops %s before another one starts", nameShare(w.Replicas(), w.Replicas())),
 			Remedy:  "use RollingUpdate with maxSurge 1 if an old and a new pod may run side by side, or announce the gap",
 		}
 	}
@@ -68,8 +65,8 @@ func findNoSurge(_ *Scene, w *Workload) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: "with maxSurge 0 its only pod ends before another one starts",
-		Remedy:  "set maxSurge 1 and maxUnavailable 0, and move it with kubectl rollout restart once its node is fenced",
+		Message: "with maxSurge 0 its only pod stops before another one starts",
+		Remedy:  "set maxSurge 1 and maxUnavailable 0, and move it with kubectl rollout restart after its node is fenced",
 		Mend:    w.patchRollout(1, 0),
 	}
 }
@@ -103,13 +100,13 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 	old := max(0, int(status.Replicas-status.UpdatedReplicas))
 	progress := fmt.Sprintf("%d of %s new, %d old", status.UpdatedReplicas, countThings(replicas, "pod"), old)
 	if status.ObservedGeneration < w.Deployment.Generation {
-		progress = "its controller has not looked at the last change yet"
+		progress = "its controller has not processed the last change yet"
 	}
 	isUnfinished := status.ObservedGeneration < w.Deployment.Generation || int(status.UpdatedReplicas) < replicas || old > 0
 	switch {
 	case failsToProgress(status):
 		return &Finding{
-			Message: "its rollout does not get on: " + progress + fmt.Sprintf(", %d available", status.AvailableReplicas),
+			Message: "its rollout makes no progress: " + progress + fmt.Sprintf(", %d available", status.AvailableReplicas),
 			Remedy:  "repair it, or go back with " + command("undo"),
 		}
 	case w.Deployment.Spec.Paused:
@@ -118,7 +115,7 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 			Mend: patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
 		}
 		if !isUnfinished {
-			f.Severity, f.Message = Note, "it is paused, so that a change which its pods need during the upgrade is not rolled out"
+			f.Severity, f.Message = Note, "its rollouts are paused: if its pods need a change during the upgrade, it is not rolled out"
 			f.Remedy = "resume it with " + command("resume")
 		}
 		return f
@@ -146,8 +143,8 @@ func findWideRollout(_ *Scene, w *Workload) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("a rollout may take %s down at once", nameShare(unavailable, replicas)),
-		Remedy:  "set maxSurge and maxUnavailable to 25%, which adds a pod first and takes at most a quarter down",
+		Message: fmt.Sprintf("a rollout may make %s unavailable", nameShare(unavailable, replicas)),
+		Remedy:  "set maxSurge and maxUnavailable to 25%, which adds a pod first and stops at most a quarter",
 		Mend:    w.patchRollout("25%", "25%"),
 	}
 }

@@ -49,8 +49,7 @@ func VolumeRules() []Rule {
 func PlanRules() []Rule {
 	return []Rule{{
 		ID: ruleAddresses, Severity: Warn, OfPlans: true,
-		Text: "A zone's subnets have fewer free addresses than the nodes that may be added there take, with their pods where these have addresses of the subnets. " +
-			"New nodes or their pods wait until some are free.",
+		Text:   "A zone's subnets have fewer free addresses than new nodes in that zone need. Their pods count too if pods get addresses from the subnets. New nodes or their pods stay Pending until addresses are free.",
 		Source: "GKE G41",
 	}}
 }
@@ -84,11 +83,11 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 			continue
 		}
 		if why := s.WhyUnread(rule.Reads...); why != "" {
-			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: " + why})
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not checked: " + why})
 			continue
 		}
 		if why := s.WhyUnread(rule.More...); why != "" {
-			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "looked at in part: " + why})
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "checked in part: " + why})
 		}
 		for _, f := range rule.find(s) {
 			f.Rule, f.Severity = rule.ID, cmp.Or(f.Severity, rule.Severity)

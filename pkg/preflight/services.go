@@ -24,7 +24,7 @@ func CheckServices(members []nodegroup.Member, r *record.Request, services []*co
 		}
 		found = append(found, Finding{
 			Rule: "LB006", Severity: Warn, Object: "Service " + service.Namespace + "/" + service.Name,
-			Message: fmt.Sprintf("with externalTrafficPolicy: Local it is reached only on nodes with its pods, and %d of those may be drained at once", min(nodes, r.Window)),
+			Message: fmt.Sprintf("with externalTrafficPolicy: Local only nodes with its pods accept requests, and %d of these nodes may be drained at the same time", min(nodes, r.Window)),
 			Remedy:  "drain one node at a time, or set the policy to Cluster until the upgrade is over",
 		})
 	}

@@ -26,8 +26,8 @@ func TestCheckServices(t *testing.T) {
 		policy   corev1.ServiceExternalTrafficPolicy
 		says     string
 	}{
-		"LB006 two at once":              {2, record.Surge, 3, true, map[string]string{"app": "web"}, local, "2 of those may be drained at once"},
-		"LB006 no more than there are":   {20, record.Surge, 3, true, map[string]string{"app": "web"}, local, "3 of those may be drained at once"},
+		"LB006 two at once":              {2, record.Surge, 3, true, map[string]string{"app": "web"}, local, "2 of these nodes may be drained at the same time"},
+		"LB006 no more than there are":   {20, record.Surge, 3, true, map[string]string{"app": "web"}, local, "3 of these nodes may be drained at the same time"},
 		"one at a time":                  {1, record.Surge, 3, true, map[string]string{"app": "web"}, local, ""},
 		"pods on one node":               {2, record.Surge, 1, true, map[string]string{"app": "web"}, local, ""},
 		"pods on nodes that stay":        {2, record.Surge, 3, false, map[string]string{"app": "web"}, local, ""},

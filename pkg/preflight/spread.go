@@ -19,39 +19,32 @@ func spreadRules() []Rule {
 	return []Rule{
 		{
 			ID: "TSC001", Severity: Warn, Reads: []string{"services"}, find: perTemplate(findUnspread),
-			Text: "Two or more replicas that a service selects have neither a topology spread constraint nor a pod anti-affinity of their own, " +
-				"so they may all be on one node or in one zone, and one drain takes most of them. A constraint whose selector matches other pods does not count.",
+			Text:   "Two or more replicas behind a service have neither a topology spread constraint nor a pod anti-affinity. They may all be on one node or in one zone, so one drain may evict most of them. A constraint whose selector matches only other pods does not count.",
 			Source: "kubernetes.io, Pod Topology Spread Constraints; kubernetes#31487",
 		},
 		{
 			ID: "TSC002", Severity: Error, find: perTemplate(findEmptyDomains),
-			Text: "A spread constraint with DoNotSchedule and without nodeTaintsPolicy: Honor counts drained nodes as empty ones, so that the other nodes or zones may not " +
-				"have more than maxSkew pods, and at some moment of the upgrade that is too few: pods stay Pending. So does a minDomains of more nodes or zones than are left. " +
-				"It is silent where the nodes that stay and those that are added first have room.",
+			Text:   "A spread constraint with DoNotSchedule and without nodeTaintsPolicy: Honor counts drained nodes as empty. The other nodes or zones may then have at most maxSkew pods each, which is too few at some moment of the upgrade: pods stay Pending. A minDomains that is larger than the number of nodes or zones left has the same effect. There is no finding if the nodes that stay and the nodes that are added first have room.",
 			Source: "podtopologyspread/common.go, filtering.go; kubernetes#106127, kubernetes#107464, karpenter#2257",
 		},
 		{
 			ID: "TSC003", Severity: Error, find: perTemplate(findTooFewApart),
-			Text: "A required pod anti-affinity keeps the replicas on a node or in a zone each, and at some moment of the upgrade there are fewer of these than replicas, " +
-				"those that are added first included: pods stay Pending until another node comes up.",
+			Text:   "A required pod anti-affinity allows one replica per node or zone. At some moment of the upgrade there are fewer nodes or zones than replicas, even with the nodes that are added first. Pods then stay Pending until another node comes up.",
 			Source: "kops#16417",
 		},
 		{
 			ID: "TSC004", Severity: Warn, find: perTemplate(findSkew),
-			Text: "A node or zone with outdated nodes has more of the pods than an even spread would give it, and the skew is more than a DoNotSchedule constraint allows. " +
-				"The scheduler looks at a constraint only when it places a pod, so scaling in may leave them uneven, and the drain takes more of them at once. Nodes without any of the pods do not count.",
+			Text:   "A node or zone with outdated nodes has more of a workload's pods than a DoNotSchedule constraint allows. The scheduler checks a constraint only when it places a pod, so pods may be uneven after scaling in. The drain then evicts more of them at the same time. Nodes without any of the pods do not count.",
 			Source: "kubernetes.io, Pod Topology Spread Constraints, known limitations; kubernetes#48307",
 		},
 		{
 			ID: "TSC005", Severity: Note, Reads: []string{"configmaps"}, find: findPolicies,
-			Text: "A descheduler's policy is of version v1alpha1, which v0.31 removed, evicts without nodeFit, which looks for a node that takes the pod first, or leaves alone " +
-				"the soft spread constraints that pods on outdated nodes have.",
+			Text:   "A descheduler's policy has version v1alpha1, which v0.31 removed. Or it evicts pods without nodeFit, which first checks that another node fits the pod. Or it ignores the soft spread constraints that pods on outdated nodes have.",
 			Source: "descheduler#851, descheduler#1375; its README",
 		},
 		{
 			ID: "TSC006", Severity: Note, find: perTemplate(findMixedVersions),
-			Text: "A spread constraint of a Deployment with DoNotSchedule counts pods of old and new versions together, since its matchLabelKeys lack pod-template-hash: " +
-				"after a rollout the new ones may be spread unevenly.",
+			Text:   "A Deployment's spread constraint with DoNotSchedule counts pods of old and new versions together, because its matchLabelKeys lack pod-template-hash. After a rollout the new pods may be spread unevenly.",
 			Source: "kubernetes.io, Pod Topology Spread Constraints, matchLabelKeys",
 		},
 	}
@@ -66,7 +59,7 @@ func findUnspread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 		key = corev1.LabelHostname
 	}
 	f := &Finding{
-		Message: fmt.Sprintf("nothing spreads its %d replicas, so that one drain may take most of them", w.Replicas()),
+		Message: fmt.Sprintf("no constraint spreads its %d replicas, so one drain may evict most of them", w.Replicas()),
 		Remedy:  fmt.Sprintf("add a topologySpreadConstraint with maxSkew 1 and topologyKey %s", key),
 	}
 	selector := w.podSelector()
@@ -143,7 +136,7 @@ func findEmptyDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 			return s.describeNowhere(&c)
 		}
 		return &Finding{
-			Message: fmt.Sprintf("its spread constraint on %s counts drained nodes as empty, which leaves room for %s per %s: during the upgrade %s, and some stay Pending",
+			Message: fmt.Sprintf("its spread constraint on %s counts drained nodes as empty and allows only %s per %s: during the upgrade %s, so some stay Pending",
 				c.TopologyKey, countThings(int(c.MaxSkew), "pod"), nameDomain(c.TopologyKey), crowd.describe(c.TopologyKey)),
 			Remedy: "set nodeTaintsPolicy: Honor in the constraint, so that fenced nodes do not count",
 			Mend:   w.patchConstraint(model, c.TopologyKey, fields{"nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
@@ -156,7 +149,7 @@ func findEmptyDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 // constraint alone can fix that.
 func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
 	return &Finding{
-		Message: fmt.Sprintf("no node that it may run on stays, and none is added before the first is drained: its pods stay Pending until one is, and its spread constraint on %s then keeps some of them from it", c.TopologyKey),
+		Message: fmt.Sprintf("no suitable node stays, and none is added before the first drain: its pods stay Pending until a node is added, and its spread constraint on %s keeps some of them from that node", c.TopologyKey),
 		Remedy:  cmp.Or(adviseSurge(s.World, 1), "add a node that takes them before the upgrade") + ", and set nodeTaintsPolicy: Honor in the constraint",
 	}
 }
@@ -174,7 +167,7 @@ func findTooFewDomains(s *Scene, w *Workload, model *corev1.Pod, c *corev1.Topol
 	}
 	place := nameDomain(c.TopologyKey)
 	return &Finding{
-		Message: fmt.Sprintf("its spread constraint on %s has minDomains %d, and only %s will have nodes, which leaves room for %s in each: during the upgrade %s, and some stay Pending",
+		Message: fmt.Sprintf("its spread constraint on %s has minDomains %d, but only %s will have nodes, so it allows only %s in each: during the upgrade %s, so some stay Pending",
 			c.TopologyKey, *c.MinDomains, countThings(left, place), countThings(int(c.MaxSkew), "pod"), crowd.describe(c.TopologyKey)),
 		Remedy: fmt.Sprintf("add a node in another %s first, or set minDomains: %d and nodeTaintsPolicy: Honor in the constraint", place, left),
 		Mend:   w.patchConstraint(model, c.TopologyKey, fields{"minDomains": left, "nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
@@ -221,7 +214,7 @@ func findTooFewApart(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 			continue
 		}
 		f := &Finding{
-			Message: fmt.Sprintf("its required anti-affinity allows one pod per %s: during the upgrade %s, and some stay Pending", nameDomain(term.TopologyKey), crowd.describe(term.TopologyKey)),
+			Message: fmt.Sprintf("its required anti-affinity allows one pod per %s: during the upgrade %s, so some stay Pending", nameDomain(term.TopologyKey), crowd.describe(term.TopologyKey)),
 			Remedy:  "make it a preferred anti-affinity",
 			Mend:    w.preferApart(model),
 		}
@@ -268,7 +261,7 @@ func (s *Scene) findSkewOf(w *Workload, c *corev1.TopologySpreadConstraint) *Fin
 	thing := nameDomain(c.TopologyKey)
 	return &Finding{
 		Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, countThings(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
-		Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or have the descheduler's %s do it", most, spreadPlugin),
+		Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or let the descheduler's %s do that", most, spreadPlugin),
 	}
 }
 
@@ -282,7 +275,7 @@ func findMixedVersions(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 		}
 		keys := append(slices.Clone(c.MatchLabelKeys), appsv1.DefaultDeploymentUniqueLabelKey)
 		return &Finding{
-			Message: fmt.Sprintf("its spread constraint on %s counts pods of an old version too, so that a rollout may leave the new ones uneven", c.TopologyKey),
+			Message: fmt.Sprintf("its spread constraint on %s also counts pods of the old version, so the new pods may be spread unevenly after a rollout", c.TopologyKey),
 			Remedy:  fmt.Sprintf("set matchLabelKeys: [%s] in the constraint", strings.Join(keys, ", ")),
 			Mend:    w.patchConstraint(model, c.TopologyKey, fields{"matchLabelKeys": keys}),
 		}

@@ -14,8 +14,7 @@ func statefulRolloutRules() []Rule {
 	return []Rule{
 		{
 			ID: "STR005", Severity: Warn, Reads: []string{"statefulsets"}, find: perWorkload(findPendingTemplate),
-			Text: "A StatefulSet has a template that some of its pods do not have yet. With updateStrategy OnDelete each eviction rolls it out, so that the upgrade of nodes upgrades the workload, too. " +
-				"With a partition the pods before it keep the template that they have, so that the upgrade moves pods of two versions at once.",
+			Text:   "Some pods of a StatefulSet do not have its newest template yet. With updateStrategy OnDelete an evicted pod comes back with the newest template, so the node upgrade also upgrades the workload. With a partition, the pods below it keep their old template, so the upgrade moves pods of two versions.",
 			Source: "pkg/controller/statefulset/stateful_set_utils.go, newVersionedStatefulSetPod; cloud-on-k8s#1173",
 		},
 	}
@@ -42,13 +41,13 @@ func findPendingTemplate(_ *Scene, w *Workload) *Finding {
 		return nil
 	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		return &Finding{
-			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s that must leave lack its newest template (%s): each eviction rolls it out", countThings(old, "pod"), status.UpdateRevision),
-			Remedy:  "roll it out before the upgrade, a pod at a time, or take it back with " + undo,
+			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s that must leave lack its newest template (%s): each eviction rolls that template out", countThings(old, "pod"), status.UpdateRevision),
+			Remedy:  "roll it out before the upgrade, a pod at a time, or undo it with " + undo,
 		}
 	case partitionOf(strategy) > 0:
 		return &Finding{
-			Message: fmt.Sprintf("its rollout stops at partition %s: %s that must leave keep the old template, beside others of the newest (%s)", strconv.Itoa(partitionOf(strategy)), countThings(old, "pod"), status.UpdateRevision),
-			Remedy:  "finish the rollout before the upgrade, or take it back with " + undo,
+			Message: fmt.Sprintf("its rollout stops at partition %s: %s that must leave keep the old template, while others have the newest (%s)", strconv.Itoa(partitionOf(strategy)), countThings(old, "pod"), status.UpdateRevision),
+			Remedy:  "finish the rollout before the upgrade, or undo it with " + undo,
 		}
 	default:
 		return nil

@@ -14,14 +14,12 @@ func systemRules() []Rule {
 	return []Rule{
 		{
 			ID: "SYS001", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findWeakDNS),
-			Text: "The cluster's DNS has a single replica, all ready ones on one outdated node, or no budget. " +
-				"While none of its pods is ready no name resolves in the cluster, new nodes and the pods that move included.",
+			Text:   "The cluster's DNS has a single replica, has all ready replicas on one outdated node, or has no budget. While none of its pods is ready, no name resolves in the cluster. That also affects new nodes and the pods that move.",
 			Source: "kubeadm#1672, kubeadm#1657",
 		},
 		{
 			ID: "SYS002", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findWeakController),
-			Text: "A controller that the upgrade needs (cluster-autoscaler, Karpenter, the AWS Load Balancer Controller, a CSI driver's controller) has to leave an outdated node " +
-				"and has a single replica, all ready ones on one node, or no budget. What it does for the pods that move waits until it is back.",
+			Text:   "A controller that the upgrade needs (cluster-autoscaler, Karpenter, the AWS Load Balancer Controller, a CSI driver's controller) must leave an outdated node, and has a single replica, all ready replicas on one node, or no budget. Its work for the pods that move is delayed until it is ready again.",
 			Source: "this project; kubernetes-sigs/aws-load-balancer-controller#1719",
 		},
 	}
@@ -77,11 +75,11 @@ func describeController(w *Workload) (name, work string) {
 	}
 	switch {
 	case has("cluster-autoscaler"):
-		return "cluster-autoscaler", "no node is added for pods that wait"
+		return "cluster-autoscaler", "no node is added for Pending pods"
 	case has("karpenter"):
-		return "Karpenter", "no node is added for pods that wait"
+		return "Karpenter", "no node is added for Pending pods"
 	case has("aws-load-balancer-controller"):
-		return "the AWS Load Balancer Controller", "no pod is registered with a target group or taken off one"
+		return "the AWS Load Balancer Controller", "no pod is registered with a target group or deregistered"
 	case drain.TierOf(w.Model(), drain.Facts{}) == drain.Storage:
 		return "the CSI driver's controller", "no volume is attached or detached"
 	default:

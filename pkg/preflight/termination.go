@@ -31,38 +31,37 @@ func terminationRules() []Rule {
 	return []Rule{
 		{
 			ID: "TERM001", Severity: Error, find: perTemplate(findCutSleep),
-			Text:   "A preStop hook sleeps as long as terminationGracePeriodSeconds or longer. The grace period runs from the deletion on and takes precedence: the hook is cut off, and the application is killed 2 s after SIGTERM with its requests.",
+			Text:   "A preStop hook sleeps as long as terminationGracePeriodSeconds or longer. The grace period starts with the deletion and includes the hook. The hook is cut off, and the application is killed 2 s after SIGTERM, together with its open requests.",
 			Source: "kuberuntime_container.go, killContainer; kubernetes.io, \"Container Lifecycle Hooks\"",
 		},
 		{
 			ID: "TERM002", Severity: Warn, find: perTemplate(findShortShutdown),
-			Text:   "After its preStop hook's sleep an application has less than 5 s of terminationGracePeriodSeconds left to end in. Requests that take longer are cut off.",
+			Text:   "After its preStop hook's sleep, an application has less than 5 s of terminationGracePeriodSeconds left to shut down. Requests that take longer are cut off.",
 			Source: "kuberuntime_container.go, killContainer",
 		},
 		{
 			ID: "TERM003", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findEarlyEnd),
-			Text: "A load balancer of AWS sends to pods by their address, and their containers have no preStop hook, or one after which they serve on for less than 10 s: a short sleep, or a command such as nginx -s quit that closes their port at once. " +
-				"A pod that ends at SIGTERM is gone before the load balancer has taken note, and clients get 502 or 504. Hooks that run other programs are taken to last long enough.",
+			Text:   "An AWS load balancer sends requests to the IP addresses of pods whose containers have no preStop hook, or a hook that lasts less than 10 s: a short sleep, or a command such as nginx -s quit that closes the port immediately. A pod that exits on SIGTERM is gone before the load balancer stops sending to it, and clients get 502 or 504. The rule assumes that hooks that run other programs last long enough.",
 			Source: "aws-load-balancer-controller#1719, #2366",
 		},
 		{
 			ID: "TERM004", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findLongDeregistration),
-			Text:   "The deregistration delay of a target group of pods, as an annotation or the cloud tells it, is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that no annotation sets and that was not read from the cloud is noted, since it is 300 s by default; one of 300 s that was read is not.",
+			Text:   "The deregistration delay of a target group of pods, read from an annotation or from the cloud, is longer than the pods' terminationGracePeriodSeconds. The load balancer gives open requests that time, but the pod is killed earlier. If no annotation sets the delay and it was not read from the cloud, the finding is an info, because the default is 300 s. A delay of 300 s that was read from the cloud is not reported.",
 			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 		{
 			ID: "TERM005", Severity: Error, find: perTemplate(findLongGrace),
-			Text:   "terminationGracePeriodSeconds is longer than a node's drain may take. A pod that needs all of it makes the upgrade fail, or is cut off by it; which, --on-timeout says.",
+			Text:   "terminationGracePeriodSeconds is longer than a node's drain may take. If a pod needs all of it, --on-timeout decides whether the upgrade fails, deletes the pod or skips the node.",
 			Source: "docs.aws.amazon.com, \"Managed node update behavior\" (15 min); cloud.google.com, \"Node upgrade strategies\" (1 h)",
 		},
 		{
 			ID: "TERM006", Severity: Note, find: perTemplate(findSleepBinary),
-			Text:   "A preStop hook does nothing but run the program sleep, and the cluster's Kubernetes (1.30 or newer) can sleep by itself. In an image without that program or without a shell the hook fails, and SIGTERM comes at once.",
+			Text:   "A preStop hook only runs the program sleep, although the cluster's Kubernetes (1.30 or newer) has a built-in sleep. In an image without that program or without a shell, the hook fails and SIGTERM is sent immediately.",
 			Source: "KEP-3960; kubernetes.io, \"Container Lifecycle Hooks\"",
 		},
 		{
 			ID: "TERM007", Severity: Note, find: perTemplate(findSlowStart),
-			Text:   "A postStart hook sleeps 10 s or longer. No probe of the container runs before it has ended, so each pod that moves takes that much longer to be ready; a container whose hook fails is killed and started again, and its preStop hook is not run.",
+			Text:   "A postStart hook sleeps 10 s or longer. The container's probes do not run until the hook has finished, so each pod that moves takes that much longer to be ready. If the hook fails, the container is killed and started again, without its preStop hook.",
 			Source: "kuberuntime_container.go, startContainer; kubernetes.io, \"Container Lifecycle Hooks\"",
 		},
 	}
@@ -78,7 +77,7 @@ func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s, and terminationGracePeriodSeconds is %d: the hook is cut off, and the container is killed 2 s after SIGTERM",
 			container, describeSpan(sleep), wholeSeconds(grace)),
-		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, the sleep and %s to shut down in", wholeSeconds(graceAround(sleep)), describeSpan(usualShutdown)),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d: the sleep and %s to shut down", wholeSeconds(graceAround(sleep)), describeSpan(usualShutdown)),
 		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
 	}
 }
@@ -91,7 +90,7 @@ func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s of the %s that terminationGracePeriodSeconds allows, which leaves %s to shut down in",
+		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s of the %s that terminationGracePeriodSeconds allows, which leaves %s to shut down",
 			container, describeSpan(sleep), describeSpan(drain.GracePeriod(pod)), describeSpan(left)),
 		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d", wholeSeconds(graceAround(sleep))),
 		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
@@ -139,7 +138,7 @@ func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
 	return &Finding{
 		Message: fmt.Sprintf("%s sends to the pods' addresses, and %s: it may end before the load balancer has stopped sending to it", target, describeEarlyEnd(serving[i])),
-		Remedy: fmt.Sprintf("have it sleep %s in a preStop hook with terminationGracePeriodSeconds %d, unless it continues to serve that long after SIGTERM by itself",
+		Remedy: fmt.Sprintf("use a preStop hook that sleeps %s and set terminationGracePeriodSeconds to %d, unless it already serves that long after SIGTERM",
 			describeSpan(deregistrationLag), wholeSeconds(grace)),
 		Mend: w.patchTemplate(change),
 	}
@@ -157,7 +156,7 @@ func describeEarlyEnd(c *corev1.Container) string {
 	case !known || lasts >= leastLag:
 		return ""
 	case closer != "" && lasts == 0:
-		return fmt.Sprintf("the preStop hook of container %s closes its port at once (%s)", c.Name, closer)
+		return fmt.Sprintf("the preStop hook of container %s closes its port immediately (%s)", c.Name, closer)
 	case closer != "":
 		return fmt.Sprintf("the preStop hook of container %s closes its port after %s (%s)", c.Name, describeSpan(lasts), closer)
 	default:
@@ -227,7 +226,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if target != "" && delay == 0 && !isDelayRead(s, w) && usualDelay > grace {
 		return &Finding{
 			Severity: Note,
-			Message: fmt.Sprintf("the deregistration delay of %s is set by no annotation and was not read: it is %d s by default, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
+			Message: fmt.Sprintf("the deregistration delay of %s is not known: no annotation sets it, and it was not read from the cloud. The default is %d s, but terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
 				target, wholeSeconds(usualDelay), wholeSeconds(grace)),
 			Remedy: fmt.Sprintf("set deregistration_delay.timeout_seconds to %d, if no request takes longer", wholeSeconds(grace)),
 		}
@@ -236,7 +235,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("%s has a deregistration delay of %d s, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
+		Message: fmt.Sprintf("%s has a deregistration delay of %d s, but terminationGracePeriodSeconds is only %d: a request that the load balancer still waits for is cut off when the pod is killed",
 			where, wholeSeconds(delay), wholeSeconds(grace)),
 		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, or the delay to %d", wholeSeconds(delay)+10, wholeSeconds(grace)),
 		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(delay) + 10}),
@@ -286,8 +285,8 @@ func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: "the preStop hook (container " + strings.Join(names, ", ") + ") runs the program sleep, and fails in an image that has none",
-		Remedy:  "write preStop.sleep.seconds, which needs no program",
+		Message: "the preStop hook (container " + strings.Join(names, ", ") + ") runs the program sleep, and fails in an image without it",
+		Remedy:  "use preStop.sleep.seconds, which needs no program",
 		Mend:    w.patchTemplate(fields{"containers": changes}),
 	}
 }
@@ -309,9 +308,9 @@ func findSlowStart(_ *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 			continue
 		}
 		return &Finding{
-			Message: fmt.Sprintf("the postStart hook of container %s sleeps %s, and no probe runs before it ends: each pod that moves is ready that much later",
+			Message: fmt.Sprintf("the postStart hook of container %s sleeps %s, and no probe runs before it has finished: each pod that moves is ready that much later",
 				c.Name, describeSpan(drain.SleepIn(c.Lifecycle.PostStart))),
-			Remedy: "wait for what it needs with a startupProbe or in an init container",
+			Remedy: "replace the hook by a startupProbe or an init container that waits for the dependency",
 		}
 	}
 	return nil

@@ -181,21 +181,21 @@ func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding
 			offerUnready(budget, pod, f)
 		}
 	case unseen > 0:
-		f.Message += fmt.Sprintf(": its controllers have %s that the dump lacks and that the budget does not count as healthy", countThings(unseen, "pod"))
-		f.Remedy = "repair what the dump lacks, or write the dump again"
+		f.Message += fmt.Sprintf(": its controllers report %s that the dump lacks and that the budget does not count as healthy", countThings(unseen, "pod"))
+		f.Remedy = "repair these pods, or write the dump again"
 	case missing > 0:
 		f.Severity = Note
-		f.Message += fmt.Sprintf(": its controllers are about to make %s", countThings(missing, "pod"))
-		f.Remedy = "do nothing if they are made: the upgrade waits for them"
+		f.Message += fmt.Sprintf(": its controllers have still to create %s", countThings(missing, "pod"))
+		f.Remedy = "do nothing if they are created soon: the upgrade waits for them"
 	case isSpent:
 		f.Rule = ""
 	case c.facts.Pods == nil:
 		f.Severity = Warn
-		f.Message += ": which of its pods are not ready is not known, since only pods of outdated nodes were read"
+		f.Message += ": which of its pods are not ready is unknown, because only pods of outdated nodes were read"
 	default:
 		f.Severity = Note
-		f.Message += ": all of its pods are ready, so that its status is about to change"
-		f.Remedy = "see that kube-controller-manager runs if it stays so"
+		f.Message += ": all of its pods are ready, so its status will change soon"
+		f.Remedy = "if that does not change, check that kube-controller-manager is running"
 	}
 }
 
@@ -212,7 +212,7 @@ func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
 	age := max(time.Second, c.world.Now.Sub(drain.UnreadySince(pod)))
 	if len(faulty) > 0 {
 		pod = oldest(faulty)
-		f.Message += fmt.Sprintf(": %s is not ready, since %s", nameObject("pod", pod), drain.DescribeFault(pod))
+		f.Message += fmt.Sprintf(": %s is not ready, because %s", nameObject("pod", pod), drain.DescribeFault(pod))
 	} else {
 		f.Message += fmt.Sprintf(": %s has not been ready for %s", nameObject("pod", pod), duration.HumanDuration(age))
 	}

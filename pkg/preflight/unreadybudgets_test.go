@@ -64,19 +64,19 @@ func TestClosedBudgets(t *testing.T) {
 		says    string
 	}{
 		"all of its pods are ready":                  {others: [][]change{{}, {}}, budget: []func(*policyv1.PodDisruptionBudget){spent}},
-		"one cannot pull its image":                  {others: [][]change{{}, {waiting("ImagePullBackOff")}}, want: "block", says: "pod shop/other-1 is not ready, since container web is in ImagePullBackOff"},
-		"one crashes":                                {others: [][]change{{}, {waiting("CrashLoopBackOff")}}, want: "block", says: "pod shop/other-1 is not ready, since container web is in CrashLoopBackOff"},
+		"one cannot pull its image":                  {others: [][]change{{}, {waiting("ImagePullBackOff")}}, want: "block", says: "pod shop/other-1 is not ready, because container web is in ImagePullBackOff"},
+		"one crashes":                                {others: [][]change{{}, {waiting("CrashLoopBackOff")}}, want: "block", says: "pod shop/other-1 is not ready, because container web is in CrashLoopBackOff"},
 		"one has just been started":                  {others: [][]change{{}, {waiting("ContainerCreating")}}, want: "info", says: "pod shop/other-1 has not been ready for 1s"},
-		"no node takes one":                          {others: [][]change{{}, {refused}}, want: "block", says: "pod shop/other-1 is not ready, since no node takes it: 0/2 nodes are available"},
+		"no node takes one":                          {others: [][]change{{}, {refused}}, want: "block", says: "pod shop/other-1 is not ready, because no node takes it: 0/2 nodes are available"},
 		"one is unready for five minutes":            {others: [][]change{{}, {unreadyFor(5 * time.Minute)}}, want: "info", says: "has not been ready for 5m:"},
 		"one is unready for longer":                  {others: [][]change{{}, {unreadyFor(5*time.Minute + time.Second)}}, want: "block", says: "repair pod shop/other-1"},
-		"a faulty one comes before an older one":     {others: [][]change{{unreadyFor(time.Minute)}, {waiting("ErrImagePull")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "block", says: "pod shop/other-1 is not ready, since container web is in ErrImagePull; 2 of its pods are not ready"},
+		"a faulty one comes before an older one":     {others: [][]change{{unreadyFor(time.Minute)}, {waiting("ErrImagePull")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "block", says: "pod shop/other-1 is not ready, because container web is in ErrImagePull; 2 of its pods are not ready"},
 		"an unready one that leaves":                 {others: [][]change{{}, {}, {unreadyFor(time.Hour), build.Ending(start)}}},
 		"an unready one of another app":              {others: [][]change{{}, {}, {unreadyFor(time.Hour), build.App("api")}}},
-		"one is about to be made":                    {others: [][]change{{}}, scale: 3, want: "info", says: "its controllers are about to make 1 pod"},
-		"one is about to be made, as the budget has": {others: [][]change{{}}, want: "info", says: "its controllers are about to make 1 pod"},
+		"one is about to be made":                    {others: [][]change{{}}, scale: 3, want: "info", says: "its controllers have still to create 1 pod"},
+		"one is about to be made, as the budget has": {others: [][]change{{}}, want: "info", says: "its controllers have still to create 1 pod"},
 		"PDB001 it needs all but one that is to be made": {
-			others: [][]change{{}}, scale: 3, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(2, 2, 2)}, want: "info", says: "its controllers are about to make 1 pod",
+			others: [][]change{{}}, scale: 3, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(2, 2, 2)}, want: "info", says: "its controllers have still to create 1 pod",
 		},
 		"PDB001 it needs the one that is to be made, too": {
 			others: [][]change{{}}, scale: 3, budget: []func(*policyv1.PodDisruptionBudget){needing(3), build.Counts(2, 2, 3)}, want: "block", says: "can never allow a disruption",
@@ -86,9 +86,9 @@ func TestClosedBudgets(t *testing.T) {
 		},
 		"it counts one that ends":    {others: [][]change{{}}, scale: 2, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(3, 2, 2)}},
 		"the dump lacks a ready one": {others: [][]change{{}}, scale: 3, counted: 3, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 3, 3)}, want: "block", says: "can never allow"},
-		"the dump lacks one":         {others: [][]change{{}}, scale: 3, counted: 3, want: "block", says: "its controllers have 1 pod that the dump lacks"},
-		"others were not read":       {others: [][]change{{}, {waiting("ImagePullBackOff")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, ofGroup: true, want: "warning", says: "which of its pods are not ready is not known"},
-		"its status is behind":       {others: [][]change{{}, {}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "info", says: "its status is about to change"},
+		"the dump lacks one":         {others: [][]change{{}}, scale: 3, counted: 3, want: "block", says: "its controllers report 1 pod that the dump lacks"},
+		"others were not read":       {others: [][]change{{}, {waiting("ImagePullBackOff")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, ofGroup: true, want: "warning", says: "which of its pods are not ready is unknown"},
+		"its status is behind":       {others: [][]change{{}, {}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "info", says: "its status will change soon"},
 		"none is needed or healthy":  {others: [][]change{{unreadyFor(time.Second)}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(2, 0, 0)}, want: "info", says: "needs no healthy pod"},
 	}
 	for name, c := range cases {

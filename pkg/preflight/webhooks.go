@@ -23,12 +23,12 @@ func webhookRules() []Rule {
 	return []Rule{
 		{
 			ID: "WH001", Severity: Block, Tried: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
-			Text:   "A webhook with failurePolicy Fail is asked about new pods or evictions, and its Service is not there or has no ready pod, so that none is made or evicted; or a drain may take all of its pods at once. Until it is back pods are neither made nor evicted; if it is asked about its own pods, it does not come back. If it is not, or if it has matchConditions, which are not looked at, it is less than a block.",
+			Text:   "A webhook with failurePolicy Fail is called for new pods or evictions, and its Service does not exist or has no ready pod, or a drain may evict all of its pods at the same time. Until it answers again, pods are neither created nor evicted. If it is also called for its own pods, they cannot come back. The finding is less severe if the webhook is not called for its own pods, or if it has matchConditions, which the rule does not evaluate.",
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},
 		{
 			ID: "WH002", Severity: Note, More: kinds, find: findEvictionWebhooks,
-			Text:   "A webhook is there for evictions alone, as KubeVirt's and Strimzi's Drain Cleaner are: it may deny an eviction and move the pod in its own way. The upgrade counts a denial as in progress and tries again.",
+			Text:   "A webhook handles only evictions, for example KubeVirt's or Strimzi's Drain Cleaner. It may deny an eviction and move the pod in its own way. The upgrade treats a denial as in progress and tries again.",
 			Source: "kubevirt#9585, #5177; strimzi/drain-cleaner",
 		},
 	}
@@ -157,7 +157,7 @@ func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity
 		return service.Namespace == ref.Namespace && service.Name == ref.Name
 	})
 	if i < 0 {
-		return name + " is not there", Block
+		return name + " does not exist", Block
 	}
 	if len(s.Services[i].Spec.Selector) == 0 {
 		return "", "" // its endpoints were written by hand
@@ -177,11 +177,11 @@ func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity
 	}
 	switch {
 	case pods == 0:
-		return "no pod runs behind " + name, Block
+		return name + " has no pod", Block
 	case young == 0:
-		return "no pod behind " + name + " is ready", Block
+		return "no pod of " + name + " is ready", Block
 	default:
-		return "no pod behind " + name + " is ready yet", Error
+		return "no pod of " + name + " is ready yet", Error
 	}
 }
 
@@ -194,21 +194,21 @@ func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severit
 	what := ""
 	switch ofPods, ofEvictions := isAsked(ofPods), isAsked(ofEvictions); {
 	case ofPods && ofEvictions:
-		what = "no pod is made in the place of one that leaves, and none is evicted"
+		what = "no evicted pod is replaced, and no pod is evicted"
 	case ofPods:
-		what = "no pod is made in the place of one that leaves"
+		what = "no evicted pod is replaced"
 	case ofEvictions:
 		what = "no pod is evicted"
 	default:
 		return nil
 	}
 	if len(hook.MatchConditions) > 0 {
-		severity, what = Warn, what+", as far as its matchConditions let requests through"
+		severity, what = Warn, what+", for requests that its matchConditions select"
 	}
 	return &Finding{
 		Severity: severity,
 		Message:  fmt.Sprintf("webhook %s has failurePolicy Fail, and %s: %s", hook.Name, why, what),
-		Remedy:   "see that it runs again or, if it was uninstalled, delete its configuration",
+		Remedy:   "repair it or, if it was uninstalled, delete its configuration",
 	}
 }
 
@@ -222,19 +222,19 @@ func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely st
 	what, end := "", ""
 	switch {
 	case hook.isAskedAbout(s, backing, ofPods):
-		what, end = "new pods, its own among them", "once none is left no pod can be made, not even its own"
-		f.Remedy += "; leave namespace " + backing.Namespace + " out by a namespaceSelector"
+		what, end = "new pods, also its own", "when none is left, no pod can be created, not even its own"
+		f.Remedy += "; exclude namespace " + backing.Namespace + " with a namespaceSelector"
 	case isAsked(ofPods):
-		what, end, f.Severity = "new pods", "no pod is made until it answers again", Error
+		what, end, f.Severity = "new pods", "no pod is created until it answers again", Error
 	case isAsked(ofEvictions):
-		what, end, f.Severity = "evictions", "none is allowed until it answers again", Error
+		what, end, f.Severity = "evictions", "no eviction is allowed until it answers again", Error
 	default:
 		return nil
 	}
 	if len(hook.MatchConditions) > 0 {
-		f.Severity, what = Warn, what+", as far as its matchConditions let them through"
+		f.Severity, what = Warn, what+", if its matchConditions select them"
 	}
-	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is asked about %s, and %s: %s", hook.Name, what, lonely, end)
+	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is called for %s, and %s: %s", hook.Name, what, lonely, end)
 	return f
 }
 
@@ -254,11 +254,11 @@ func describeLoneliness(s *Scene, w *Workload) string {
 	case at.pods == 0:
 		return fmt.Sprintf("no pod of %s is ready", w)
 	case at.pods == 1:
-		return fmt.Sprintf("the only ready pod of %s has to leave", w)
+		return fmt.Sprintf("the only ready pod of %s must leave its node", w)
 	case len(at.nodes) == 1:
-		return fmt.Sprintf("the %d ready pods of %s leave one node without a budget", at.pods, w)
+		return fmt.Sprintf("the %d ready pods of %s are on one node and have no budget", at.pods, w)
 	case len(at.nodes) <= window:
-		return fmt.Sprintf("the %d ready pods of %s leave %d nodes without a budget, and %d may be drained at once", at.pods, w, len(at.nodes), window)
+		return fmt.Sprintf("the %d ready pods of %s are on %d nodes and have no budget, and %d nodes may be drained at the same time", at.pods, w, len(at.nodes), window)
 	default:
 		return ""
 	}
@@ -284,7 +284,7 @@ func findEvictionWebhooks(s *Scene) []Finding {
 		}
 		found = append(found, Finding{
 			Object:  hook.config,
-			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny one and move the pod in its own way, which is waited for", hook.Name),
+			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny an eviction and move the pod in its own way, and the upgrade waits for that", hook.Name),
 			Remedy:  adviseEnoughTime(&s.World.Request),
 		})
 	}
