@@ -94,7 +94,7 @@ func listShortfalls(request *record.Request) []shortfall {
 	}
 	const apps, admission = "apps", "admissionregistration.k8s.io"
 	services := shortfall{
-		"pods of the cluster's DNS and of admission webhooks leave their nodes in no special order",
+		"pods of the cluster's DNS and of admission webhooks are evicted in no special order",
 		[]authorizationv1.ResourceAttributes{{Verb: "list", Resource: "services"}},
 	}
 	if !request.NoImplicitBudgets {
@@ -102,16 +102,16 @@ func listShortfalls(request *record.Request) []shortfall {
 	}
 	return []shortfall{
 		services,
-		{"pods of admission webhooks leave their nodes in no special order", []authorizationv1.ResourceAttributes{
+		{"pods of admission webhooks are evicted in no special order", []authorizationv1.ResourceAttributes{
 			{Verb: "list", Group: admission, Resource: "mutatingwebhookconfigurations"}, {Verb: "list", Group: admission, Resource: "validatingwebhookconfigurations"},
 		}},
-		{"a workload of such a kind that is scaled down during the upgrade stops it as one that lacks pods", []authorizationv1.ResourceAttributes{
+		{"if such a workload is scaled down during the upgrade, the upgrade counts it as one that lacks pods and stops", []authorizationv1.ResourceAttributes{
 			{Verb: "get", Group: apps, Resource: "deployments"},
 			{Verb: "get", Group: apps, Resource: "replicasets"},
 			{Verb: "get", Group: apps, Resource: "statefulsets"},
 			{Verb: "get", Resource: "replicationcontrollers"},
 		}},
-		{"the upgrade does not say why the pods of a workload are not created", []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "events"}}},
+		{"the upgrade cannot show why the pods of a workload are not created", []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "events"}}},
 	}
 }
 
@@ -195,7 +195,7 @@ func describeRight(a *authorizationv1.ResourceAttributes) string {
 func AdviseDenied(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
+		return fmt.Errorf("%w: ask for a role that allows it (see docs/permissions.md)", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%w: %s", err, renewCredentials)
 	default:

@@ -49,11 +49,11 @@ func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nod
 func findMissing(status *corev1.ConfigMap, group *nodegroup.Group, now time.Time) string {
 	written, err := time.Parse(statusTime, status.Annotations[statusUpdated])
 	if err == nil && now.Sub(written) > staleStatus {
-		return fmt.Sprintf("cluster-autoscaler wrote its status last at %s", written.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("cluster-autoscaler last wrote its status at %s", written.UTC().Format(time.RFC3339))
 	}
 	named := func(m []string) bool { return m[1] == group.Name }
 	if group.Autoscaler.Tagged || slices.ContainsFunc(groupName.FindAllStringSubmatch(status.Data["status"], -1), named) {
 		return ""
 	}
-	return fmt.Sprintf("cluster-autoscaler's status, ConfigMap %s/%s, does not name it, and no tag has it found", statusNamespace, statusName)
+	return fmt.Sprintf("cluster-autoscaler's status, ConfigMap %s/%s, does not name it, and no tag makes the autoscaler find it", statusNamespace, statusName)
 }

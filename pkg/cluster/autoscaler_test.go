@@ -27,9 +27,9 @@ func TestFindMissing(t *testing.T) {
 		"named in YAML":          {young, yaml, false, ""},
 		"found by its tags":      {young, "", true, ""},
 		"no time is told":        {"", plain, false, ""},
-		"another group is named": {young, strings.ReplaceAll(plain, "workers", "workers-2"), false, "does not name it, and no tag has it found"},
+		"another group is named": {young, strings.ReplaceAll(plain, "workers", "workers-2"), false, "does not name it, and no tag makes the autoscaler find it"},
 		"nothing is named":       {young, "Health: workers", false, "does not name it"},
-		"an old one":             {old, plain, true, "wrote its status last at 2026-01-02T14:00:00Z"},
+		"an old one":             {old, plain, true, "last wrote its status at 2026-01-02T14:00:00Z"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload)
 	case apierrors.IsNotFound(err):
 		return drain.Controller{}
 	case err != nil:
-		return drain.Controller{Unread: fmt.Sprintf("reading its controller: %v: allow that, or pass --ignore-unready", err)}
+		return drain.Controller{Unread: fmt.Sprintf("reading its controller: %v: get that permission, or pass --ignore-unready", err)}
 	case read.Refused == "":
 		read.Refused = r.findFailedCreate(ctx, w)
 	}

@@ -40,7 +40,7 @@ func TestDeniedRecordsHaveARemedy(t *testing.T) {
 			_, _, got["listing the records of upgrades"] = LoadRecords(t.Context(), client, "kube-system")
 		}
 		for doing, err := range got {
-			if err == nil || !strings.HasPrefix(err.Error(), doing) || !strings.HasSuffix(err.Error(), "it is forbidden: ask for a role that allows it (see Permissions in the README)") {
+			if err == nil || !strings.HasPrefix(err.Error(), doing) || !strings.HasSuffix(err.Error(), "it is forbidden: ask for a role that allows it (see docs/permissions.md)") {
 				t.Errorf("%s is denied, %s: got error %v", denied, doing, err)
 			}
 		}

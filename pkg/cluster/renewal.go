@@ -33,7 +33,7 @@ type renewalTracker struct {
 }
 
 // errOvertaken is returned for the renewal of a lease that another process held in between.
-var errOvertaken = errors.New("another holder had the lease meanwhile")
+var errOvertaken = errors.New("another process held the lease in the meantime")
 
 // Get reads the lease. If that fails, the error counts as the reason why the lease was not renewed.
 // If another process holds the lease, no renewal is tried, so there is no error.

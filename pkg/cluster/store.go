@@ -160,7 +160,7 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 		return "", ""
 	}
 	const patch = `[{"op":"remove","path":"/data/` + keyRequest + `"}]`
-	return fmt.Sprintf("what is asked of the upgrade in ConfigMap %s cannot be read (%v) and counts as nothing", s.Name(), err),
+	return fmt.Sprintf("the request in ConfigMap %s cannot be read (%v) and is ignored", s.Name(), err),
 		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+shell.Option("-p", patch), ObjectName(s.group))
 }
 

@@ -92,7 +92,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 				return w.patchNodeFrom(ctx, node, func(n *corev1.Node) error { nodemark.SetEpoch(n, epoch); return nil })
 			})
 			if err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
+				return fmt.Errorf("taking over node %q from the earlier process: %w", name, err)
 			}
 			return nil
 		})

@@ -49,16 +49,16 @@ func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	d, known := m.deployments[w]
 	switch {
 	case w.Kind != "Deployment":
-		return "", "only a Deployment brings another pod up first"
+		return "", "only a Deployment can start another pod first"
 	case !known:
-		return "", "its Deployment is not known"
+		return "", "its Deployment is unknown"
 	case d.why != "":
 		return "", d.why
 	}
 	for i := range pod.Spec.Volumes {
 		claim := pod.Spec.Volumes[i].PersistentVolumeClaim
 		if claim != nil && !m.shared[types.NamespacedName{Namespace: pod.Namespace, Name: claim.ClaimName}] {
-			return "", "its volume " + claim.ClaimName + " can be used on one node at a time"
+			return "", "its volume " + claim.ClaimName + " can be used on only one node at a time"
 		}
 	}
 	return d.uid, ""
@@ -94,7 +94,7 @@ func WhyGap(d *appsv1.Deployment) string {
 	case scaledValue(strategy.RollingUpdate.MaxSurge, replicas, true) < 1:
 		return "its maxSurge is 0"
 	case scaledValue(strategy.RollingUpdate.MaxUnavailable, replicas, false) >= replicas:
-		return "its maxUnavailable lets all of its pods be missing"
+		return "its maxUnavailable allows all of its pods to be missing"
 	}
 	return ""
 }

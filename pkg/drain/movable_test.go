@@ -26,7 +26,7 @@ func TestWhyGap(t *testing.T) {
 		"nothing is written":              {appsv1.DeploymentSpec{}, ""},
 		"Recreate":                        {appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}, "its strategy is Recreate"},
 		"no surge":                        {appsv1.DeploymentSpec{Strategy: rolling("0", "1"), Replicas: &one}, "its maxSurge is 0"},
-		"the old one may go first":        {appsv1.DeploymentSpec{Strategy: rolling("1", "1"), Replicas: &one}, "its maxUnavailable lets all of its pods be missing"},
+		"the old one may go first":        {appsv1.DeploymentSpec{Strategy: rolling("1", "1"), Replicas: &one}, "its maxUnavailable allows all of its pods to be missing"},
 		"of four one may be missing":      {appsv1.DeploymentSpec{Strategy: rolling("1", "1"), Replicas: &four}, ""},
 		"paused":                          {appsv1.DeploymentSpec{Strategy: rolling("1", "0"), Paused: true}, "its rollout is paused"},
 		"percentages of one: 1 up, 0 not": {appsv1.DeploymentSpec{Strategy: rolling("10%", "90%"), Replicas: &one}, ""},
@@ -60,9 +60,9 @@ func TestFindDeployment(t *testing.T) {
 	}{
 		"a Deployment":         {build.Pod("p", web), ""},
 		"a shared volume":      {build.Pod("p", web, claim("shared")), ""},
-		"a volume of its own":  {build.Pod("p", web, claim("own")), "its volume own can be used on one node at a time"},
-		"a StatefulSet":        {build.Pod("p", build.OwnedBy("StatefulSet", "db")), "only a Deployment brings another pod up first"},
-		"one that is not read": {build.Pod("p", web, build.In("other")), "its Deployment is not known"},
+		"a volume of its own":  {build.Pod("p", web, claim("own")), "its volume own can be used on only one node at a time"},
+		"a StatefulSet":        {build.Pod("p", build.OwnedBy("StatefulSet", "db")), "only a Deployment can start another pod first"},
+		"one that is not read": {build.Pod("p", web, build.In("other")), "its Deployment is unknown"},
 	} {
 		uid, why := movable.FindDeployment(c.pod)
 		if why != c.want || (why == "") != (uid == "uid-web") {

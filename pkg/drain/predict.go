@@ -117,11 +117,11 @@ func (o Obstacle) String() string {
 // describeOther describes an obstacle that is not a budget.
 func (o Obstacle) describeOther() string {
 	texts := map[ObstacleKind]string{
-		Unmanaged:       "it has no controller that would bring it back",
-		Completing:      "it waits for completion, as its label " + Label + " asks",
-		DoNotDisrupt:    "its owner asks that it is not disrupted, by annotation",
+		Unmanaged:       "it has no controller that would create it again",
+		Completing:      "the drain waits until it has finished, as its label " + Label + " asks",
+		DoNotDisrupt:    "its annotation asks not to disrupt it",
 		NamespaceEnding: "its namespace is being deleted",
-		Returns:         "it came back to the fenced node after each eviction",
+		Returns:         "its controller put it on the fenced node again after each eviction",
 	}
 	return cmp.Or(texts[o.Kind], o.describeAnswer())
 }
@@ -147,23 +147,23 @@ func (o Obstacle) describeAnswer() string {
 // Remedy returns what the user can do, in the imperative.
 func (o Obstacle) Remedy() string {
 	remedies := map[ObstacleKind]string{
-		BudgetSpent:     "wait for its pods to become ready, raise its replicas or pass --on-timeout=force",
+		BudgetSpent:     "wait until its pods are ready, raise its replicas or pass --on-timeout=force",
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
-		BudgetNever:     "loosen the budget, as kubectl nodeupgrade check says, or pass --on-timeout=force",
-		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
-		Canary:          "wait until one is, see why none is or pass --ignore-unready",
-		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",
+		BudgetNever:     "change the budget as kubectl nodeupgrade check advises, or pass --on-timeout=force",
+		LastReady:       "wait until another of its pods is ready or pass --implicit-budgets=false",
+		Canary:          "wait until a new pod is ready, find out why none is or pass --ignore-unready",
+		Moving:          "find out why its Deployment's new pod is not ready or remove --move=surge",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
-		Completing:      "wait for its end, raise --drain-timeout or take the label off to have it evicted",
-		DoNotDisrupt:    "wait for its end, take the annotation off or leave --respect-do-not-disrupt out",
-		Returns:         "take the toleration or the nodeName that brings it back out of its template or pass --on-timeout=force",
-		BudgetPending:   "see that kube-controller-manager is running",
-		TargetStays:     "see what keeps that target group, as the AWS Load Balancer Controller, or pass --on-timeout=force",
-		Unanswered:      "see whether the API server is well",
-		NamespaceEnding: "see which finalizers keep the namespace",
+		Completing:      "wait until it has finished, raise --drain-timeout or remove the label so that it is evicted",
+		DoNotDisrupt:    "wait until it has finished, remove the annotation or remove --respect-do-not-disrupt",
+		Returns:         "remove the toleration or the nodeName from its pod template or pass --on-timeout=force",
+		BudgetPending:   "check that kube-controller-manager is running",
+		TargetStays:     "check the controller of that target group, for example the AWS Load Balancer Controller, or pass --on-timeout=force",
+		Unanswered:      "check the health of the API server",
+		NamespaceEnding: "find out which finalizers keep the namespace",
 	}
-	return cmp.Or(remedies[o.Kind], "see what denies its eviction")
+	return cmp.Or(remedies[o.Kind], "find out what denies its eviction")
 }
 
 // OmitForce removes the advice to pass --on-timeout=force from a remedy, for users who have already passed it.

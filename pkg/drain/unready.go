@@ -167,5 +167,5 @@ func DescribeUnsettled(pod *corev1.Pod, now time.Time) string {
 	if n := countRestarts(pod); n > 0 {
 		return fmt.Sprintf("it has been ready for only %s after %d restarts", since, n)
 	}
-	return fmt.Sprintf("it was not ready between, and has been for only %s", since)
+	return fmt.Sprintf("it was not ready for a while, and has been ready again for only %s", since)
 }

@@ -33,7 +33,7 @@ func ParseWorkload(text string) (Workload, error) {
 	namespace, rest, _ := strings.Cut(text, "/")
 	kind, name, _ := strings.Cut(rest, "/")
 	if namespace == "" || kind == "" || name == "" || strings.Contains(name, "/") {
-		return Workload{}, fmt.Errorf("%q is no workload: write NAMESPACE/KIND/NAME, as in shop/Deployment/web", text)
+		return Workload{}, fmt.Errorf("%q is not a workload: write NAMESPACE/KIND/NAME, for example shop/Deployment/web", text)
 	}
 	return Workload{Namespace: namespace, Kind: kind, Name: name}, nil
 }

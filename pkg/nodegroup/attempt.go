@@ -50,4 +50,4 @@ const (
 )
 
 // ErrMoved is returned for an action whose object is gone, or is no longer the one that the decision was based on.
-var ErrMoved = errors.New("the object has changed since it was decided on")
+var ErrMoved = errors.New("the object changed after the decision was made")

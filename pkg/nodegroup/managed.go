@@ -126,12 +126,12 @@ type CancelOperation struct{ Operation string }
 func (a Delegate) Key() string { return "delegate/" + a.Token }
 
 // String implements Action.
-func (a Delegate) String() string { return "have the cloud upgrade the group to " + a.To.Name }
+func (a Delegate) String() string { return "start the cloud's upgrade of the group to " + a.To.Name }
 
 // Key implements Action.
 func (a CancelOperation) Key() string { return "cancel/" + a.Operation }
 
 // String implements Action.
 func (a CancelOperation) String() string {
-	return fmt.Sprintf("have the cloud cancel operation %s", a.Operation)
+	return fmt.Sprintf("cancel the cloud's operation %s", a.Operation)
 }

@@ -45,39 +45,39 @@ func clusterAPIAnnotations() []string {
 // owners returns all known owners. The first one that owns a node counts, so special cases come before the general
 // one.
 func owners() []Owner {
-	const drift = "change its NodePool or NodeClass and let %s drift it"
+	const drift = "change its NodePool or NodeClass, and %s replaces its nodes (drift)"
 	return []Owner{
 		{
 			Name: "Fargate", Kind: "Fargate nodes", group: groupOfFargate, keys: []string{computeType},
-			Does: "made it for one pod and removes it with that pod", Remedy: "restart the workload with kubectl rollout restart, which gives its pods new nodes",
+			Does: "created this node for one pod and removes it with that pod", Remedy: "restart the workload with kubectl rollout restart, which gives its pods new nodes",
 		},
 		{
 			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", group: isOfKarpenter(computeType, "auto"),
-			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "EKS Auto Mode"),
+			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "EKS Auto Mode"),
 		},
 		{
 			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", group: isOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
-			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "AKS"),
+			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "AKS"),
 		},
 		{
 			Name: "Karpenter", Kind: "Karpenter NodePool", group: hasLabel(karpenterPool, ""), keys: []string{karpenterPool},
-			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "Karpenter"),
+			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "Karpenter"),
 		},
 		{
 			Name: "OpenShift's Machine API", Kind: "OpenShift machines", group: groupOfOpenShift, keys: []string{openShiftSet},
-			Does: "replaces it and upgrades its system itself", Remedy: "update the cluster, whose Machine Config Operator upgrades its nodes, or change the MachineSet and delete its Machines",
+			Does: "replaces this node and upgrades its system itself", Remedy: "update the cluster, whose Machine Config Operator upgrades its nodes, or change the MachineSet and delete its Machines",
 		},
 		{
 			Name: "Cluster API", Kind: "Cluster API machines", group: groupOfClusterAPI, keys: append(clusterAPIAnnotations(), clusterAPIDeployment),
-			Does: "replaces it itself", Remedy: "change its MachineDeployment or MachinePool, which rolls its machines",
+			Does: "replaces this node itself", Remedy: "change its MachineDeployment or MachinePool, which rolls its machines",
 		},
 		{
 			Name: "GKE Autopilot", Kind: "GKE Autopilot nodes", group: groupOfAutopilot,
-			Does: "upgrades and replaces this node", Remedy: "upgrade the cluster, or set a maintenance window, and GKE does the rest",
+			Does: "upgrades and replaces this node", Remedy: "upgrade the cluster or set a maintenance window, and GKE replaces the nodes",
 		},
 		{
 			Name: "GKE Flex Start", Kind: "GKE Flex Start node pool", Expires: true, group: groupOfFlexStart,
-			Does: "ends it within 7 days, and starts newer ones when they are needed", Remedy: "change the node pool and wait",
+			Does: "terminates this node within 7 days, and starts newer nodes when they are needed", Remedy: "change the node pool and wait",
 		},
 	}
 }

@@ -55,7 +55,7 @@ func Providers() []Info {
 				Name: "EKS", Operation: "update", Rolling: "rolling update", Forced: "force update",
 				cannot: map[string]string{
 					// containers-roadmap#1531, and EKS E11.
-					"pause":    "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained",
+					"pause":    "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained",
 					"rollback": "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there",
 				},
 			},

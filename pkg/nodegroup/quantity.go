@@ -58,7 +58,7 @@ func (q Quantity) ResolveUnavailable(nodes int) (int, error) {
 	case q.Percent:
 		return min(max(1, nodes*q.N/100), MaxParallel), nil
 	case q.N > MaxParallel:
-		return 0, fmt.Errorf("%d nodes unavailable at once is over the limit of %d: choose a smaller number", q.N, MaxParallel)
+		return 0, fmt.Errorf("%d unavailable nodes are more than the limit of %d: use a smaller number", q.N, MaxParallel)
 	default:
 		return q.N, nil
 	}

@@ -57,7 +57,7 @@ func TestUnavailable(t *testing.T) {
 	}{
 		"E05 one":                          {"1", 9, 1, ""},
 		"E06 the most":                     {"100", 9, 100, ""},
-		"E06 too many":                     {"101", 500, 0, "over the limit of 100"},
+		"E06 too many":                     {"101", 500, 0, "more than the limit of 100"},
 		"E08 a third of ten":               {"33%", 10, 3, ""},
 		"E08 is rounded down":              {"50%", 5, 2, ""},
 		"E08 is one at least":              {"10%", 3, 1, ""},

@@ -80,7 +80,7 @@ func mayReplan(line *commandLine, m mode, record *record.Record) bool {
 // agreed to.
 func rejectChanges(m mode, replan bool, record *record.Record, request record.Request, group *nodegroup.Group) error {
 	if !group.IsTargetKnown() && record.Target.ID != "" {
-		return usageError(fmt.Errorf("run %s of group %q was begun to reach %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
+		return usageError(fmt.Errorf("run %s of group %q has the target %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
 	}
 	moved := record.Target.ID != group.Wanted.ID
 	if err := record.CheckReplan(request.Strategy, moved); err != nil && (replan || moved) {
@@ -90,11 +90,11 @@ func rejectChanges(m mode, replan bool, record *record.Record, request record.Re
 		return nil
 	}
 	if wanted := group.Wanted; record.Target.ID != wanted.ID {
-		return &exitErr{code: exitPaused, err: fmt.Errorf("run %s of group %q was begun to reach %s, which is now %s: pass --replan to continue to %s",
+		return &exitErr{code: exitPaused, err: fmt.Errorf("run %s of group %q was started for target %s, but the target is now %s: pass --replan to continue to %s",
 			record.Run, group.Name, record.Target.Name, wanted.Name, wanted.Name)}
 	}
 	if changed := record.Request.DescribeDifferences(request); changed != "" && !m.keepsSettings() {
-		return usageError(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", record.Run, group.Name, changed))
+		return usageError(fmt.Errorf("run %s of group %q was started with other settings (%s): remove these flags, or pass --replan", record.Run, group.Name, changed))
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func describeKeptSurge(rec *record.Record, wished int) string {
 	if !rec.IsResumable() || rec.Request.Surge == wished {
 		return ""
 	}
-	return fmt.Sprintf("--max-surge: run %s adds %d nodes, as it did when it began, not %d: another number is for a new upgrade", rec.Run, rec.Request.Surge, wished)
+	return fmt.Sprintf("--max-surge: run %s keeps the %d added nodes that it was started with, not %d: only a new upgrade can use another number", rec.Run, rec.Request.Surge, wished)
 }
 
 // rebuildRecord is the record of a run that is gone, from the marks that it left on the group's
@@ -131,8 +131,7 @@ func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error
 	}
 	group := world.Group.Name
 	return record.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
-		"taking up %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: %s lists the marks with the commands "+
-			"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
+		"continuing %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: remove the marks with the commands that %s lists, restore the group's size and resume its processes, and run %s to start again",
 		strings.TrimSpace("run "+rec.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retry)}
 }
 
@@ -147,18 +146,17 @@ func describeLoss(record *record.Record, fenced int) string {
 	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
 	switch fenced {
 	case 0:
-		text += ", of which none is fenced: what they say rests on annotations alone, which each node can write itself"
+		text += ", but none of these nodes is fenced: only annotations, which each node can write itself, support this"
 	case 1:
 		text += ", of which 1 is fenced"
 	default:
 		text += fmt.Sprintf(", of which %d are fenced and agree", fenced)
 	}
 	if names := slices.Sorted(maps.Keys(record.Nodes)); len(names) > 0 {
-		text += "; in drain: " + strings.Join(names, ", ")
+		text += "; draining: " + strings.Join(names, ", ")
 	}
 	if record.Sizes.Desired == 0 {
 		return text
 	}
-	return text + fmt.Sprintf("; the group had %d nodes and a max of %d before it: what is there beyond that counts as the run's, up to its surge of %d, since what others changed "+
-		"meanwhile is not known any more, nor which nodes were given up", record.Sizes.Desired, record.Sizes.Max, record.Request.Surge)
+	return text + fmt.Sprintf("; the group had %d nodes and a max of %d before the run: more nodes, up to the run's surge of %d, count as added by the run. Changes by others during the run, and nodes that the run skipped, are not known any more", record.Sizes.Desired, record.Sizes.Max, record.Request.Surge)
 }

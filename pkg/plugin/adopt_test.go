@@ -21,7 +21,7 @@ func TestAdoptLostRun(t *testing.T) {
 		says   string // of the error, "" for none
 	}{
 		"its marks tell all":        {before, modeUpgrade, true, "r1", ""},
-		"nothing tells its sizes":   {"", modeUpgrade, true, "", "kubectl nodeupgrade status workers lists the marks"},
+		"nothing tells its sizes":   {"", modeUpgrade, true, "", "the commands that kubectl nodeupgrade status workers lists"},
 		"it has no size":            {"", modeUpgrade, false, "r1", ""},
 		"somebody only looks at it": {before, modeStatus, true, "", ""},
 	}
@@ -58,7 +58,7 @@ func TestDescribeLoss(t *testing.T) {
 		says   string
 		not    string
 	}{
-		"of a group with a size": {sized, "in drain: a, b; the group had 6 nodes and a max of 7 before it", "XX"},
+		"of a group with a size": {sized, "draining: a, b; the group had 6 nodes and a max of 7 before the run", "XX"},
 		"of one without":         {record.Record{Run: "r1"}, "the record of run r1 is gone", ";"},
 	}
 	for name, c := range cases {

@@ -29,7 +29,7 @@ green   manual     1       0          -       -
 // TestAnswers has commands that only read, against a server of two groups.
 func TestAnswers(t *testing.T) {
 	const nobody = "NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE\nblue    manual     2       ?          -       -\ngreen   manual     1       ?          -       -\n"
-	const unknown = "Which nodes of blue, green are outdated is not known: pass --current KEY=VALUE, a label of current nodes.\n"
+	const unknown = "It is unknown which nodes of blue, green are outdated: pass --current KEY=VALUE, a label of current nodes.\n"
 	cases := map[string]struct {
 		args, stdout, stderr string
 		code                 int
@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 		"a plan, by its word":           {"plan green --current image=v2", "Nothing to do: its only node is current (image=v2)\nGroup       green (labelled nodes), context test\n", "", 0},
 		"an upgrade, by its word":       {"upgrade green --current image=v2 --yes", "nodegroup/green is current: its only node is current\n", "", 0},
 		"an upgrade of nothing":         {"upgrade --yes", "", "error: no group is named: kubectl nodeupgrade upgrade GROUP", 2},
-		"a plan that would act":         {"plan green --dry-run=none", "", "error: --dry-run=none: a plan changes nothing", 2},
+		"a plan that would act":         {"plan green --dry-run=none", "", "error: --dry-run=none: plan never changes anything", 2},
 		"a list of one":                 {"list green", "", "error: list takes no group: use kubectl nodeupgrade plan green", 2},
 		"a list of labels":              {"list -l image=v2", "", "error: list takes no --selector: it shows all groups: ", 2},
 		"labelled nodes by their name":  {"image=v2 --dry-run --current image=v2", "Nothing to do: all 2 nodes are current (image=v2)\nGroup       image=v2 (labelled nodes), context test\n", "", 0},
@@ -51,8 +51,8 @@ func TestAnswers(t *testing.T) {
 		"the list, nobody says":         {"", nobody, unknown, 0},
 		"JSON of it":                    {"-o jsonpath={.items[*].outdated}", "\n", "", 0},
 		"a plan, nobody says":           {"blue --dry-run", "Refused: which nodes are current is unknown: pass --current KEY=VALUE\nGroup       blue (labelled nodes), context test\nTarget      not known\n\nRefused     which nodes are current is unknown: pass --current KEY=VALUE\n", "", 3},
-		"a check, nobody says":          {"check blue", "Nothing was checked: which nodes are current is unknown: pass --current KEY=VALUE; or pass --all-nodes, which checks as if all were outdated\nGroup       blue (labelled nodes), context test: which of its 2 nodes are outdated is not known\n", "", 3},
-		"a status, nobody says":         {"status blue", "Node group blue: no upgrade was started with this tool; which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes\n", "", 0},
+		"a check, nobody says":          {"check blue", "Nothing was checked: which nodes are current is unknown: pass --current KEY=VALUE; or pass --all-nodes to check as if all nodes were outdated\nGroup       blue (labelled nodes), context test: it is unknown which of its 2 nodes are outdated\n", "", 3},
+		"a status, nobody says":         {"status blue", "Node group blue: no upgrade was started with this tool; it is unknown which nodes are outdated: pass --current KEY=VALUE, a label of current nodes\n", "", 0},
 		"no time that never was":        {"status blue -o jsonpath={.status}{.started}{.outdated}", "\n", "", 0},
 		"names":                         {"--current image=v2 -o name", "nodegroup/blue\nnodegroup/green\n", "", 0},
 		"names of the outdated":         {"--current image=v2 -o name --outdated", "nodegroup/blue\n", "", 0},
@@ -65,13 +65,13 @@ func TestAnswers(t *testing.T) {
 		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
 		"a selector of no node":         {"-l a=b --dry-run", "", "error: finding the group: no node matches --selector=a=b: check kubectl get nodes --show-labels\n", 2},
 		"a status that never was":       {"status blue --current image=v2", "Node group blue: no upgrade was started with this tool; 1 outdated\n", "", 0},
-		"a status of no group":          {"status", "No upgrade is under way, and none is on record.\n", "", 0},
+		"a status of no group":          {"status", "No upgrade is running, and none is on record.\n", "", 0},
 		"a group, nobody says":          {"blue --yes", "", "error: upgrading group \"blue\": which nodes are current is unknown: pass --current KEY=VALUE\n", 2},
 		"a status of an unknown group":  {"status red", "", "error: no node group \"red\"; groups: blue, green\n", 2},
 		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Nothing to do: its only node is current (image=v2)\nGroup       green (labelled nodes), context test\n", "", 0},
 		"a group by one of its nodes":   {"--node g1 --current image=v2 --dry-run", "Nothing to do: its only node is current (image=v2)\nGroup       green (labelled nodes), context test\n", "", 0},
 		"an upgrade with nothing to do": {"green --current image=v2 --yes", "nodegroup/green is current: its only node is current\n", "", 0},
-		"nobody to ask":                 {"blue --current image=v2", "", "error: there is no terminal to ask at: run kubectl nodeupgrade blue --current=image=v2 --yes, or kubectl nodeupgrade blue --current=image=v2 --dry-run to see what would be done\n", 2},
+		"nobody to ask":                 {"blue --current image=v2", "", "error: a question needs a terminal: run kubectl nodeupgrade blue --current=image=v2 --yes, or kubectl nodeupgrade blue --current=image=v2 --dry-run to see what would be done\n", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestDryRunOfRefusedPods(t *testing.T) {
 		code      int
 	}{
 		"refused":            {says: ofQuota + "1", plan: "refused: " + ofQuota + "1: raise ResourceQuota few, or remove pods that count against it", code: exitStructural},
-		"only for now":       {says: ofQuota + "2", plan: "may be created when an old one has ended: " + ofQuota + "2", code: exitDone},
+		"only for now":       {says: ofQuota + "2", plan: "may be created after an old one has ended: " + ofQuota + "2", code: exitDone},
 		"for lack of rights": {says: "pods is forbidden", powerless: true, plan: "unverified: you may not create pods in namespace shop", code: exitDone},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestListWithoutRecords(t *testing.T) {
 	}
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "--current=image=v2")
-	if code != exitDone || stdout != strings.ReplaceAll(listed, "-       -\n", "?       -\n") || !strings.HasPrefix(stderr, "warning: phases are not known: ") {
+	if code != exitDone || stdout != strings.ReplaceAll(listed, "-       -\n", "?       -\n") || !strings.HasPrefix(stderr, "warning: phases are unknown: ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }
@@ -350,7 +350,7 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 		"two under way":              {map[string]record.Result{"blue": "", "green": ""}, "error: several upgrades are running: pass one of blue, green\n"},
 		"one of labelled nodes":      {map[string]record.Result{"image in (v1,v2)": ""}, "2 of 3 nodes replaced, 1 not started\nGroup       image in (v1,v2) to image=v2, run r1"},
 		"two, one of labelled nodes": {map[string]record.Result{"blue": "", "image in (v1,v2)": ""}, "error: several upgrades are running: pass one of blue, -l 'image in (v1,v2)'\n"},
-		"none under way":             {map[string]record.Result{"blue": record.Succeeded, "green": record.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
+		"none under way":             {map[string]record.Result{"blue": record.Succeeded, "green": record.Succeeded}, "No upgrade is running. There are records for blue, green: see kubectl nodeupgrade status GROUP.\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

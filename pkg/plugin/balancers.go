@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +26,7 @@ type balancers struct {
 }
 
 // byOtherMeans is how nodes leave load balancers that are not followed.
-const byOtherMeans = "nodes leave them by label and --settle"
+const byOtherMeans = "it relies on the node label and --settle instead"
 
 // findBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
 // an upgrade does without. objects are what was read of the cluster, nil where nothing was.
@@ -68,11 +67,11 @@ func (b *balancers) loadTargets(ctx context.Context, provider cloud.Provider) {
 
 // addNote says what is not followed and why, "" where that is said already.
 func (b *balancers) addNote(what, why string) {
-	note := fmt.Sprintf("%s are not followed, %s", what, byOtherMeans)
+	note := "the upgrade does not watch " + what
 	if why != "" {
-		note += ": " + why
+		note += " (" + why + ")"
 	}
-	b.notes = append(b.notes, note)
+	b.notes = append(b.notes, note+"; "+byOtherMeans)
 }
 
 // listBound lists the target groups that TargetGroupBindings of the cluster name.
@@ -114,5 +113,5 @@ func (b *balancers) describeStart() []string {
 	for _, group := range b.Groups {
 		names = append(names, group.Name)
 	}
-	return append(lines, "a node is terminated when load balancers have let go of it: target groups "+report.NameFew(names))
+	return append(lines, "a node is terminated after these target groups have removed it: "+report.NameFew(names))
 }

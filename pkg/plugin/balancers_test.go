@@ -35,7 +35,7 @@ func (*harbor) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]no
 
 // TestLoadBalancers names before the start what is followed, and what is not and why.
 func TestLoadBalancers(t *testing.T) {
-	const otherwise = " are not followed, nodes leave them by label and --settle"
+	const before, otherwise = "the upgrade does not watch ", "; it relies on the node label and --settle instead"
 	web := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: time.Minute, Bound: true}
 	bindings := []*inventory.TargetGroupBinding{{Spec: inventory.TargetGroupBindingSpec{TargetGroup: "arn:web"}}, {}}
 	cases := map[string]struct {
@@ -44,12 +44,12 @@ func TestLoadBalancers(t *testing.T) {
 		unread   []string
 		want     []string
 	}{
-		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Surge, nil, []string{"a node is terminated when load balancers have let go of it: target groups web"}},
+		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Surge, nil, []string{"a node is terminated after these target groups have removed it: web"}},
 		"none":          {harbor{}, record.Surge, nil, nil},
-		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, record.Surge, nil, []string{"load balancers" + otherwise + ": your cloud credentials may not elasticloadbalancing:DescribeTargetHealth"}},
-		"no answer":     {harbor{err: errors.New("no route")}, record.Surge, nil, []string{"load balancers" + otherwise + ": no route"}},
-		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, record.Surge, nil, []string{"target groups of other accounts (theirs of account 9)" + otherwise}},
-		"unlisted":      {harbor{}, record.Surge, []string{"targetgroupbindings"}, []string{"target groups that only TargetGroupBindings name" + otherwise + ": you may not list targetgroupbindings"}},
+		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, record.Surge, nil, []string{before + "load balancers (your cloud credentials may not elasticloadbalancing:DescribeTargetHealth)" + otherwise}},
+		"no answer":     {harbor{err: errors.New("no route")}, record.Surge, nil, []string{before + "load balancers (no route)" + otherwise}},
+		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, record.Surge, nil, []string{before + "target groups of other accounts (theirs of account 9)" + otherwise}},
+		"unlisted":      {harbor{}, record.Surge, []string{"targetgroupbindings"}, []string{before + "target groups that only TargetGroupBindings name (you may not list targetgroupbindings)" + otherwise}},
 		"EKS drains":    {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Delegated, nil, nil},
 		"no one drains": {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.ShortLived, nil, nil},
 	}

@@ -25,34 +25,34 @@ type checkFlags struct {
 	format string
 }
 
-const checkExamples = `  # what would block the upgrade of a group, and which users would notice
+const checkExamples = `  # show what would block the upgrade of a group and what users would notice
   kubectl nodeupgrade check workers
 
-  # all groups; before a new image is there, as if every node were outdated
+  # check all groups before a new image exists, as if every node were outdated
   kubectl nodeupgrade check -A --all-nodes
 
-  # the commands that mend what they can; read them before you run them
+  # print commands that fix findings; read them before you run them
   kubectl nodeupgrade check workers -o patch
 
-  # for CI: what code scanning and test reports read
+  # write files for CI: code scanning and test reports
   kubectl nodeupgrade check workers -o sarif > check.sarif
   kubectl nodeupgrade check workers -o junit > check.xml
 
-  # a cluster that was written down; kubectl nodeupgrade help simulate says how
+  # check a dump of a cluster; help simulate shows how to write one
   kubectl nodeupgrade check -f dump.json
 
-  # what a rule is about
+  # explain a rule
   kubectl nodeupgrade check --explain PDB001`
 
 func newCheckCommand(f *flags) *cobra.Command {
 	var own checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [GROUP...]",
-		Short: "Find what would block an upgrade, and which workloads would notice",
-		Long: `Applies every rule to the workloads with pods on the outdated nodes and says
-what would block, what users would notice and how to mend it. It changes
-nothing. The exit code is 3 where a finding is an error or worse, or where no
-one can say which nodes are outdated.`,
+		Short: "Find what would block an upgrade and disturb workloads",
+		Long: `Check the workloads with pods on outdated nodes against every rule. Print what
+would block the upgrade, what users would notice and how to fix it. Nothing is
+changed. The exit code is 3 if a finding is an error or worse, or if it is
+unknown which nodes are outdated.`,
 		Example: checkExamples,
 		ValidArgsFunction: offerWords(func(ctx context.Context, args []string, typed string) []string {
 			if f.dump != "" {
@@ -66,7 +66,7 @@ one can say which nodes are outdated.`,
 					return usageError(err)
 				}
 				if len(args) > 0 {
-					return usageError(errors.New("--explain prints the page of a rule, of whichever group: leave the group out"))
+					return usageError(errors.New("--explain shows a rule and needs no group: remove the group"))
 				}
 				return explainRule(f, own.explain)
 			}
@@ -90,12 +90,12 @@ one can say which nodes are outdated.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&own.explain, "explain", "", "Print what a rule is about, and from where it is")
-	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "The least severity that makes the exit code 3: block, error, warning, info or never")
+	flags.StringVar(&own.explain, "explain", "", "Explain a rule: what it checks, how to skip it and its source")
+	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "Lowest severity for exit code 3: block, error, warning, info or never")
 	f.addSkipCheck(flags)
-	flags.BoolVarP(&own.all, "all-namespaces", "A", false, "All groups, as without a group")
+	flags.BoolVarP(&own.all, "all-namespaces", "A", false, "Check all groups, the default without a group")
 	flags.BoolVar(&own.everyNode, "all-nodes", false, "Check as if every node of the group were outdated")
-	flags.StringVarP(&f.dump, "filename", "f", "", "Dump to check in the place of the cluster, JSON or YAML, gzip or not; - for stdin")
+	flags.StringVarP(&f.dump, "filename", "f", "", "Dump to check instead of a cluster, JSON or YAML, also gzipped; - for stdin")
 	f.addStrategy(flags)
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput+", "+strings.Join(formatsOfCheck(), ", "))
 	return cmd
@@ -113,7 +113,7 @@ func (c *checkFlags) checkValues(groups groupSelection) error {
 		return errors.New("-A and a group: use either -A or a group name, not both")
 	}
 	if !slices.Contains(listFlagValues("fail-on"), c.failOn) {
-		return fmt.Errorf("--fail-on=%s is not known: use %s", c.failOn, joinAlternatives(listFlagValues("fail-on")))
+		return fmt.Errorf("--fail-on=%s is unknown: use %s", c.failOn, joinAlternatives(listFlagValues("fail-on")))
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (c *checkFlags) checkValues(groups groupSelection) error {
 func explainRule(f *flags, id string) error {
 	rule, known := preflight.FindRule(id)
 	if !known {
-		return usageError(fmt.Errorf("--explain=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", ")))
+		return usageError(fmt.Errorf("--explain=%s: there is no such rule: use one of %s", id, strings.Join(listRuleIDs(), ", ")))
 	}
 	return report.WriteRule(f.Out, &rule)
 }
@@ -177,7 +177,7 @@ func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([
 	case !c.line.groups.isEmpty():
 		return s.resolveGroupNames(ctx, c.line.groups, suggestNone)
 	case len(all) == 0:
-		return nil, usageError(fmt.Errorf("the %d nodes of the cluster belong to no node group that is known: pass -l SELECTOR --current KEY=VALUE", len(s.cluster.view.Nodes)))
+		return nil, usageError(fmt.Errorf("the cluster's %d nodes belong to no known node group: pass -l SELECTOR --current KEY=VALUE", len(s.cluster.view.Nodes)))
 	default:
 		return all, nil
 	}
@@ -245,7 +245,7 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 		}
 	}
 	if objects.IsDump && !c.everyNode && len(c.line.settings.Current) == 0 {
-		r.Assumptions = append(r.Assumptions, "every node is outdated: --current KEY=VALUE names a label of those that are not")
+		r.Assumptions = append(r.Assumptions, "every node is outdated: pass --current KEY=VALUE, a label of current nodes")
 	}
 	if r.Outdated != nil && *r.Outdated > 0 {
 		r.Unread = objects.WhyUnread(objects.Unread...)

@@ -34,7 +34,7 @@ func TestCheckCommand(t *testing.T) {
 		stderr string
 	}{
 		"a budget that blocks":         {[]string{"check", "blue", current}, nil, 3, []string{"Group       blue", "block", "PDB001", "pod shop/web-0 and 1 more", "PDB shop/web", "--explain PDB001"}, ""},
-		"which does not count":         {[]string{"check", "blue", current, "--skip-check=pdb001"}, nil, 0, []string{"No rule finds anything"}, ""},
+		"which does not count":         {[]string{"check", "blue", current, "--skip-check=pdb001"}, nil, 0, []string{"No rule found anything"}, ""},
 		"which an annotation explains": {[]string{"check", "blue", current}, explained, 0, []string{"does not count: it is scaled up on Sunday"}, ""},
 		"never":                        {[]string{"check", "blue", current, "--fail-on=never"}, nil, 0, []string{"PDB001"}, ""},
 		"from warnings on":             {[]string{"check", "blue", current, "--skip-check=PDB001", "--fail-on=info"}, powerless, 3, []string{"RBAC001", "you may not watch nodes"}, ""},
@@ -45,13 +45,13 @@ func TestCheckCommand(t *testing.T) {
 		"no node is outdated":          {[]string{"check", "green", "--current=image=v2"}, nil, 0, []string{"No node is outdated", "--all-nodes"}, ""},
 		"as if all were":               {[]string{"check", "blue", "--current=image=v1", "--all-nodes"}, nil, 3, []string{"PDB001"}, ""},
 		"a severity that is none":      {[]string{"check", "blue", "--fail-on=bad"}, nil, 2, nil, "use block, error, warning, info or never"},
-		"a rule that is none":          {[]string{"check", "blue", "--skip-check=PDBX"}, nil, 2, nil, "--skip-check=PDBX: there is no such rule: there are CAP001, "},
-		"a rule that refuses":          {[]string{"check", "blue", "--skip-check=NG002"}, nil, 2, nil, "--skip-check=NG002: it refuses the upgrade and cannot be left out"},
+		"a rule that is none":          {[]string{"check", "blue", "--skip-check=PDBX"}, nil, 2, nil, "--skip-check=PDBX: there is no such rule: use one of CAP001, "},
+		"a rule that refuses":          {[]string{"check", "blue", "--skip-check=NG002"}, nil, 2, nil, "--skip-check=NG002: this rule cannot be skipped"},
 		"a rule to explain":            {[]string{"check", "--explain", "pdb001"}, nil, 0, []string{"PDB001 (block)", "Source: ", "--skip-check=PDB001"}, ""},
-		"a refusal to explain":         {[]string{"check", "--explain=VER001"}, nil, 0, []string{"VER001 (refuse)", "cannot be left out"}, ""},
-		"a rule of plans to explain":   {[]string{"check", "--explain=ng004"}, nil, 0, []string{"NG004 (warning)", "Only a plan looks at it"}, ""},
+		"a refusal to explain":         {[]string{"check", "--explain=VER001"}, nil, 0, []string{"VER001 (refuse)", "cannot be skipped"}, ""},
+		"a rule of plans to explain":   {[]string{"check", "--explain=ng004"}, nil, 0, []string{"NG004 (warning)", "Only a plan (--dry-run) checks this rule"}, ""},
 		"nothing to explain":           {[]string{"check", "--explain=X"}, nil, 2, nil, "--explain=X: there is no such rule"},
-		"kinds that may not be listed": {[]string{"check", "blue", current, "-o", "wide"}, forbiddingKind("ingresses"), 3, []string{"not looked at: you may not list ingresses"}, ""},
+		"kinds that may not be listed": {[]string{"check", "blue", current, "-o", "wide"}, forbiddingKind("ingresses"), 3, []string{"not checked: you may not list ingresses"}, ""},
 		"pods that may not be listed":  {[]string{"check", "blue", current}, forbiddingKind("pods"), 1, nil, "ask for a role that allows it"},
 		"a dump that is not there":     {[]string{"check", "-f", "none.json"}, nil, 2, nil, "write one with kubectl get nodes,namespaces,"},
 	}
@@ -150,7 +150,7 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	s := closedBudget()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v3", "--yes")
-	if code != exitStructural || !strings.Contains(stderr, "nothing was touched: fix it, or continue with --skip-check=PDB001") || len(s.sent()) > 0 {
+	if code != exitStructural || !strings.Contains(stderr, "nothing was touched. If you accept this, pass --skip-check=PDB001") || len(s.sent()) > 0 {
 		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.sent())
 	}
 }

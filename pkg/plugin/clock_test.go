@@ -25,7 +25,7 @@ func (s *apiServer) serveAhead(t *testing.T, ahead time.Duration) {
 // sides: whether it is over does not depend on this machine's clock.
 func TestTimesGoByTheServersClock(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		for left, says := range map[time.Duration]string{time.Minute: "run kubectl nodeupgrade resume blue then to continue", -time.Minute: "there is no terminal to ask at"} {
+		for left, says := range map[time.Duration]string{time.Minute: "to continue after that time, run kubectl nodeupgrade resume blue", -time.Minute: "a question needs a terminal"} {
 			t.Run(ahead.String()+" "+left.String(), func(t *testing.T) {
 				s := twoGroups()
 				s.recorded(t, "blue", inDrain(soaking, func(r *record.Record) {

@@ -21,16 +21,16 @@ func describeUnread(o *inventory.Objects) []string {
 	}
 	groups := []group{
 		{budgets, []string{"poddisruptionbudgets"}},
-		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
+		{"budgets stay as their status shows, and StatefulSets create their pods in parallel", []string{"deployments", "replicasets", "statefulsets"}},
 		{"no quota and no pod security refuses new pods", []string{"resourcequotas", "namespaces"}},
-		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
-		{"no pod is the last ready one behind a Service, which the upgrade would keep until another is ready", []string{"services"}},
+		{"volumes can move with their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
+		{"no pod is the last ready one behind a Service (the upgrade would keep such a pod until another is ready)", []string{"services"}},
 		{"each node attaches any number of volumes", []string{"csinodes"}},
-		{"affinity that selects namespaces by labels selects all", []string{"namespaces"}},
-		{"pods behind admission webhooks leave their nodes in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
+		{"affinity that selects namespaces by labels selects all namespaces", []string{"namespaces"}},
+		{"pods behind admission webhooks are evicted in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
 	}
 	if slices.ContainsFunc(o.Pods, func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 }) {
-		groups = append(groups, group{"devices follow their pods to any node", []string{"resourceclaims"}})
+		groups = append(groups, group{"devices can move with their pods to any node", []string{"resourceclaims"}})
 	}
 	for _, group := range groups {
 		if why := o.WhyUnread(group.kinds...); why != "" {

@@ -73,7 +73,7 @@ func TestPlanKnowsVolumes(t *testing.T) {
 		assumed   string
 	}{
 		"volumes are known":       {finding: reach},
-		"volumes may not be read": {forbidden: []string{"persistentvolumes"}, assumed: "volumes follow their pods to any node: you may not list persistentvolumes"},
+		"volumes may not be read": {forbidden: []string{"persistentvolumes"}, assumed: "volumes can move with their pods to any node: you may not list persistentvolumes"},
 		"controllers may not be read": {
 			forbidden: []string{"deployments", "replicasets", "statefulsets"}, finding: reach,
 			assumed: "you may not list deployments, replicasets, statefulsets",

@@ -77,9 +77,9 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	}
 	switch named := !line.groups.isEmpty(); {
 	case named && line.outdated:
-		return nil, errors.New("--outdated filters the list: leave it out, or the group")
+		return nil, errors.New("--outdated filters the list of groups: remove the flag, or the group")
 	case named && line.watch:
-		return nil, errors.New("--watch keeps the list of groups up to date: use kubectl nodeupgrade status GROUP --watch for one group")
+		return nil, errors.New("--watch works only for the list of groups: use kubectl nodeupgrade status GROUP --watch for one group")
 	case named:
 		return line, nil
 	case line.agreed.yes:
@@ -123,7 +123,7 @@ func rejectEmpty(cmd *cobra.Command) (err error) {
 	kubectls := listConnectionFlags()
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if flag.Value.Type() == "string" && flag.Value.String() == "" && flag.Name != "output" && kubectls.Lookup(flag.Name) == nil {
-			err = fmt.Errorf("--%s= is empty: give it a value, or leave it out", flag.Name)
+			err = fmt.Errorf("--%s= is empty: pass a value, or remove the flag", flag.Name)
 		}
 	})
 	return err
@@ -151,10 +151,10 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	for _, id := range f.skipChecks {
 		rule, known := preflight.FindRule(id)
 		if !known {
-			return nil, fmt.Errorf("--skip-check=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", "))
+			return nil, fmt.Errorf("--skip-check=%s: there is no such rule: use one of %s", id, strings.Join(listRuleIDs(), ", "))
 		}
 		if rule.Severity == preflight.Refuse {
-			return nil, fmt.Errorf("--skip-check=%s: it refuses the upgrade and cannot be left out: %s says why", id, shell.Command("kubectl nodeupgrade check --explain", rule.ID))
+			return nil, fmt.Errorf("--skip-check=%s: this rule cannot be skipped: run %s to see why", id, shell.Command("kubectl nodeupgrade check --explain", rule.ID))
 		}
 		line.skipChecks = append(line.skipChecks, rule.ID)
 	}
@@ -175,13 +175,13 @@ func parseGroups(args []string, g groupSelection, provider string) (groupSelecti
 	}
 	ways := slices.DeleteFunc([]bool{len(g.names) > 0, g.node != "", g.selector != ""}, func(given bool) bool { return !given })
 	if len(ways) > 1 {
-		return g, errors.New("a group is named by its name, by --node or by -l: use one of them")
+		return g, errors.New("use only one of a group's name, --node and -l")
 	}
 	if g.selector == "" {
 		return g, nil
 	}
 	if _, ofCloud := cloudProviders()[provider]; ofCloud {
-		return g, errors.New("--selector names labelled nodes: it goes with --provider=manual")
+		return g, errors.New("--selector works only with --provider=manual: change or remove --provider")
 	}
 	var err error
 	if g.labels, err = labels.Parse(g.selector); err != nil {
@@ -244,7 +244,7 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", typed.unmanaged)
 	}
 	if s.To != "" && (line.groups.selector != "" || line.providerName == providerManual) {
-		return fmt.Errorf("--to=%s: labelled nodes have no revision to move to: pass --current KEY=VALUE instead", s.To)
+		return fmt.Errorf("--to=%s: labelled nodes have no revision: pass --current KEY=VALUE instead", s.To)
 	}
 	return s.Check()
 }

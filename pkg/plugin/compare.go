@@ -62,7 +62,7 @@ func shapeless(s upgrade.Settings) upgrade.Settings {
 func (p *planning) compareWays(ctx context.Context) error {
 	switch {
 	case p.group.Managed != nil:
-		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
+		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself and in only one way: remove the flag", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
 	case p.record.IsResumable():
 		return usageError(fmt.Errorf("--compare: an upgrade of group %q is running and cannot change its strategy: remove the flag", p.group.Name))
 	}
@@ -132,7 +132,7 @@ func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]strin
 		switch {
 		case ways[i].Refused != "" || ways[i].WayForecast != nil:
 		case ways[i].Request.Strategy.Traits().Expires:
-			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
+			ways[i].Unforecast = "no node is drained or removed, and it is unknown when the outdated nodes end on their own"
 		default:
 			work.Go(func() (err error) {
 				assumed[i], err = p.forecastWay(ctx, &ways[i])
@@ -179,11 +179,11 @@ func checkCompare(line *commandLine) error {
 	case !line.compare:
 		return nil
 	case !line.isDryRun():
-		return errors.New("--compare shows what could be done: add --dry-run")
+		return errors.New("--compare works only with plans: add --dry-run")
 	case !line.forecast:
-		return errors.New("--compare rests on forecasts: leave --forecast=false out")
+		return errors.New("--compare needs forecasts: remove --forecast=false")
 	case len(line.groups.names) > 1:
-		return errors.New("--compare is about one group: name only one")
+		return errors.New("--compare works for one group: name only one")
 	}
 	return nil
 }

@@ -51,12 +51,12 @@ func TestCompareOnDumps(t *testing.T) {
 	}{
 		"f-job-4h":                          {says: []string{"--strategy=blue-green ", "--strategy=autoscaled-blue-green ", "Recommended autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
 		"f-pytorchjob-safe":                 {says: []string{"--strategy=autoscaled-blue-green ", "Recommended autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
-		"f-donotdisrupt":                    {says: []string{"Recommended blue-green: pod shop/web-h1-0 is not to be disrupted"}},
+		"f-donotdisrupt":                    {says: []string{"Recommended blue-green: pod shop/web-h1-0 must not be disrupted"}},
 		"g-10":                              {args: []string{"--strategy=blue-green"}, says: []string{"--max-surge=0 ", "--like=gke ", "--strategy=autoscaled-blue-green ", "Recommended surge"}},
 		"g-1x5-gce":                         {says: []string{"--max-surge=0 --max-unavailable=1 ", "--like=eks ", "--strategy=blue-green ", "--strategy=autoscaled-blue-green "}, without: "Refused"},
 		"f-job-4h with a setting of drains": {args: []string{"--drain-timeout=5m"}, says: []string{"Not known   --strategy=short-lived: "}, without: "Refused"},
 		"g-10 short-lived":                  {args: []string{"--strategy=short-lived"}, says: []string{"Not known   as asked: no node is drained or removed"}},
-		"l-pdbclosed":                       {says: []string{"PodEvictionFailure", "Best        none: each way that replaces all nodes deletes pods past their budgets"}, without: "*"},
+		"l-pdbclosed":                       {says: []string{"PodEvictionFailure", "Best        none: each way that replaces all nodes deletes pods against their budgets"}, without: "*"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestCompareOnDumps(t *testing.T) {
 		})
 	}
 	stdout, code := runOnDump(t, []string{"simulate", "--compare", "-f", "testdata/dumps/o-fargate.json"})
-	if code != exitStructural || !strings.Contains(stdout, "Fargate made it") {
+	if code != exitStructural || !strings.Contains(stdout, "Fargate created this node") {
 		t.Errorf("nodes of Fargate: exit code %d, want %d and their owner named:\n%s", code, exitStructural, stdout)
 	}
 }

@@ -146,7 +146,11 @@ func (c console) printResult(group string, rec record.Record) error {
 	case rec.Back:
 		verb = "rolled back to " + rec.Target.Name
 	}
-	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(rec))}
+	head := rec
+	if head.Message == verb { // it is printed once
+		head.Message = ""
+	}
+	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(head))}
 	for _, node := range slices.Sorted(maps.Keys(rec.Nodes)) {
 		if n := rec.Nodes[node]; n.State == record.NodeQuarantined {
 			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
@@ -158,7 +162,7 @@ func (c console) printResult(group string, rec record.Record) error {
 func (c console) printAborted(group string, record record.Record, log *actionLog) error {
 	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", nodegroup.Prefix, group, record.Replaced, record.Total)
 	if record.Replaced > 0 {
-		head += ", and stay so"
+		head += ", and are kept"
 	}
 	if record.Message != "" {
 		head += "; " + record.Message

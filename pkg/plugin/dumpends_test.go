@@ -23,14 +23,14 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			"l-pdbclosed",
 			[]string{"--on-timeout=force"},
 			exitDone,
-			[]string{"0 evictions, 3 deletions", "Deletes     3 pods past their budgets: 3 of shop/Deployment/web after 15m"},
+			[]string{"0 evictions, 3 deletions", "Deletes     3 pods against their budgets: 3 of shop/Deployment/web after 15m"},
 			[]string{"Ends ", "pass --on-timeout=force"},
 		},
 		"is blue-green": {
-			"l-pdbclosed", []string{"--strategy=blue-green"}, exitDone, []string{"Deletes     3 pods past their budgets", "then what is left is deleted at the end"}, []string{"Ends ", "--on-timeout=force"},
+			"l-pdbclosed", []string{"--strategy=blue-green"}, exitDone, []string{"Deletes     3 pods against their budgets", "pods that are left are deleted at the end"}, []string{"Ends ", "--on-timeout=force"},
 		},
 		"leaves its nodes behind": {
-			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"except for nodes that cannot be drained, which stay (left-behind)", "at most 5 during the upgrade (z-a +2), 5 afterwards"}, []string{"not reached", "deletion"},
+			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"except for nodes that cannot be drained, which are kept (left-behind)", "at most 5 during the upgrade (z-a +2), 5 afterwards"}, []string{"not reached", "deletion"},
 		},
 		"a quota that refuses new pods": {
 			"k8s-89209-quota-below-use", nil, exitStructural,
@@ -48,11 +48,11 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 			"kubernetes-117843-template-names-node",
 			[]string{"-l", "pool=workers", "--current=image=v2"},
 			exitStructural,
-			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: it still has pods after 15m0s", "it came back to the fenced node", "remove spec.nodeName from the pod template"},
+			[]string{"Ends        PodEvictionFailure after 15m at node old-1 (pod shop/web", "Stuck       node old-1: it still has pods after 15m0s", "its controller put it on the fenced node again", "remove spec.nodeName from the pod template"},
 			nil,
 		},
 		"no way of a comparison": {
-			"k8s-89209-quota-below-use", []string{"--compare"}, exitStructural, []string{"Best        none: no way that is forecast replaces all nodes"}, []string{"--like=gke: --like=gke"},
+			"k8s-89209-quota-below-use", []string{"--compare"}, exitStructural, []string{"Best        none: no forecast replaces all nodes"}, []string{"--like=gke: --like=gke"},
 		},
 		"blue-green without a drain": {
 			"g-10", []string{"--strategy=blue-green", "--batch=0"}, exitDone, []string{"0 evictions, 10 deletions"}, []string{"Ends ", "finalizers", "had no answer", "past their budgets"},

@@ -43,7 +43,7 @@ func TestDumpsOfScheduling(t *testing.T) {
 			args: labelled(), code: exitStructural, simulate: []string{"WorkloadUnhealthy after", "resourceclaim not available on the node"}, check: []string{"POD014", "share ResourceClaim shared-gpu, whose device is on outdated node old-1"},
 		},
 		"karpenter-3037-resized-in-place": {args: labelled(), code: exitStructural, simulate: []string{"shop/api-6d5f7c9b8", "2 Insufficient cpu"}},
-		"karpenter-2257-mindomains":       {args: labelled(), code: exitStructural, check: []string{"TSC002", "has minDomains 2, and only 1 zone will have nodes", "set minDomains: 1 and nodeTaintsPolicy: Honor"}},
+		"karpenter-2257-mindomains":       {args: labelled(), code: exitStructural, check: []string{"TSC002", "has minDomains 2, but only 1 zone will have nodes", "set minDomains: 1 and nodeTaintsPolicy: Honor"}},
 		"kubeflow-7298-zone-without-new-node": {
 			args: labelled(), code: exitStructural, simulate: []string{"StatefulSet shop/mysql"}, check: []string{"POD004", "its volume data is in zone z-a"},
 		},

@@ -146,7 +146,7 @@ func (e *execution) writeReport(ctx context.Context, rec *record.Record, runErr 
 func (e *execution) compareForReport(ctx context.Context) (*report.Comparison, string) {
 	switch {
 	case e.mode.undoesUpgrade():
-		return nil, "what undoes an upgrade keeps its strategy"
+		return nil, "undoing an upgrade keeps its strategy"
 	case e.planning == nil:
 		return nil, cmp.Or(e.noPlan, "no plan was made")
 	case ctx.Err() != nil:
@@ -245,7 +245,7 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 		return err
 	}
 	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.line.agreed.rebuild {
-		return fmt.Errorf("the record of run %s was deleted while the lease was waited for: run %s to look again", e.g.record.Run, e.s.line.retry)
+		return fmt.Errorf("the record of run %s was deleted during the wait for the lease: run %s to see the group's state", e.g.record.Run, e.s.line.retry)
 	}
 	return nil
 }
@@ -276,7 +276,7 @@ func describeStart(g *groupContext) string {
 	case g.releases != nil:
 		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))
 	case g.record.Stopping == record.Aborted:
-		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
+		return fmt.Sprintf("run %s: removing what is left of it", g.request.Run)
 	case g.record.Back:
 		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
 	case g.request.Strategy.Traits().ByCloud:
@@ -415,10 +415,10 @@ func listDrainLimits(rec record.Record, now time.Time) []string {
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		left := max(0, limits[name].Sub(now)).Round(time.Second)
 		if rec.Nodes[name].State == record.NodeEmpty {
-			lines = append(lines, fmt.Sprintf("node %s is empty, and continues from there", name))
+			lines = append(lines, fmt.Sprintf("node %s is already empty", name))
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, rec.Request.DrainTimeout))
+		lines = append(lines, fmt.Sprintf("node %s continues to drain; %s of its %s are left", name, left, rec.Request.DrainTimeout))
 	}
 	return lines
 }
@@ -434,9 +434,9 @@ func (c *command) acquireLease(ctx context.Context, group string, m mode, displa
 // describeHolder says which holder of the lease is waited for.
 func describeHolder(holder string, m mode) string {
 	if m.undoesUpgrade() {
-		return fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration)
+		return fmt.Sprintf("waiting until %s stops or has not renewed its lease for %s", holder, cluster.LeaseDuration)
 	}
-	return fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration)
+	return fmt.Sprintf("%s holds the lease: waiting until it renews the lease (it is running) or has not renewed it for %s", holder, cluster.LeaseDuration)
 }
 
 // rejectParallel refuses a second upgrade in the cluster, since two groups drained together can
@@ -449,7 +449,7 @@ func (c *command) rejectParallel(ctx context.Context, group string, m mode) erro
 	if err != nil || other.IsFree() {
 		return err
 	}
-	return &exitErr{code: exitPaused, err: fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", other.Holder, other.Name)}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s is upgrading another group (lease %s): wait until that upgrade ends, or pass --parallel-groups", other.Holder, other.Name)}
 }
 
 // makeIdentity names this process to whoever finds its lease.

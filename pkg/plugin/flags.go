@@ -64,13 +64,13 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput)
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
-	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
+	flags.StringVar(&f.current, "current", "", "Labels of current nodes, KEY=VALUE[,KEY=VALUE]; required without a cloud")
 	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames())+"; gke in dumps only")
-	flags.StringVar(&f.clusterName, "cluster-name", "", "The cloud's name of the cluster, where node groups of two clusters have one name")
-	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
-	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
+	flags.StringVar(&f.clusterName, "cluster-name", "", "Cluster name in the cloud; needed if two clusters have a node group of the same name")
+	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap with an upgrade's state")
+	flags.BoolVar(&f.controlPlane, "control-plane", false, "Allow control-plane nodes in a group")
 	flags.StringVar(&f.color, "color", "auto", "When to use colours: auto (on a terminal, unless NO_COLOR is set), always or never")
-	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print tables without the titles of their columns")
+	flags.BoolVar(&f.noHeaders, "no-headers", false, "Print tables without column headers")
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")
 }
 
@@ -84,7 +84,7 @@ func (f *flags) addList(flags *pflag.FlagSet) {
 func (f *flags) addPlan(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
-	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
+	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade to show the order of nodes and the times; =false is faster on a large cluster")
 	f.addReport(flags)
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
@@ -93,12 +93,12 @@ func (f *flags) addPlan(cmd *cobra.Command) {
 
 // addUpgrade adds the flags of an upgrade alone.
 func (f *flags) addUpgrade(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
+	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, keep the fence on nodes that were not started")
 	f.addWait(flags)
-	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "Continue an upgrade whose record is gone from the marks on its nodes, without being asked")
-	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
+	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "If an upgrade's record is gone, rebuild it from the marks on its nodes without a question")
+	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take over an upgrade from another process that is still running")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
-	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required without a terminal")
 }
 
 // addReport adds the flag of commands that can write a report.
@@ -108,37 +108,37 @@ func (f *flags) addReport(flags *pflag.FlagSet) {
 
 // addSkipCheck adds the flag of commands that stop at what rules find.
 func (f *flags) addSkipCheck(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Rules to leave out, such as PDB001,TERM001; kubectl nodeupgrade check tells what they find")
+	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Rules to skip, such as PDB001,TERM001; kubectl nodeupgrade check shows their findings")
 }
 
 // addWait adds the flag of commands that may come to a long soak.
 func (f *flags) addWait(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.agreed.wait, "wait", false, "Wait through a soak, or a wait for the drain, of more than 15 minutes instead of leaving with exit code 6")
+	flags.BoolVar(&f.agreed.wait, "wait", false, "Keep running during a soak or a wait for the drain of more than 15 minutes, instead of exiting with code 6")
 }
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
 func (f *flags) addStrategy(flags *pflag.FlagSet) {
-	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(convertToStrings(record.Strategies()), ", "))
-	flags.StringVar(&f.settings.Like, "like", "", "Take the default numbers of eks or gke (gke for nodes of GKE, else eks)")
-	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
-	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0 of each zone)")
-	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Extra nodes during the upgrade: N, N% or N/zone (eks: 2 per zone, or max-unavailable if that is more, and at most one for each outdated node; gke: 1; without a cloud: 0)")
-	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "EKS's words: default adds nodes first, minimal terminates first and adds none, as --max-surge=0 does")
-	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
+	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How to replace the nodes: "+strings.Join(convertToStrings(record.Strategies()), ", "))
+	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes, else eks)")
+	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to upgrade to (default: the one in the group's template)")
+	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Most nodes that may be missing or draining at a time, a number up to 100 or a percentage (eks 1, gke 0 of each zone)")
+	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes to add during the upgrade: N, N% or N/zone (eks: 2 per zone or max-unavailable, whichever is more, but at most one for each outdated node; gke: 1; without a cloud: 0)")
+	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "Like EKS: default adds nodes first; minimal terminates first and adds none, like --max-surge=0")
+	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Finish each batch of max-unavailable nodes before the next begins")
 	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage (default 1; 0: no batches)")
 	durationVar(flags, &f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
 	durationVar(flags, &f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
 	durationVar(flags, &f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes are fenced before they are drained, up to 168h")
 	durationVar(flags, &f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h, autoscaled-blue-green 1h)")
-	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
-	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
-	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
-	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB; for 2 minutes at least")
-	flags.StringVar((*string)(&f.settings.Move), "move", "", "How the only ready pod of a workload leaves: evict (the default), or surge to restart its Deployment, where that brings another up first")
-	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that need not become ready on current nodes, NAMESPACE/KIND/NAME; '*' for all")
-	durationVar(flags, &f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
-	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node, and end, only when a replacement takes pods")
+	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What to do if a node is not empty in time: fail, force or skip (eks fail, gke force)")
+	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing creates again: refuse or evict")
+	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose annotations ask autoscalers not to disrupt them")
+	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB, for at least 2 minutes")
+	flags.StringVar((*string)(&f.settings.Move), "move", "", "How to move the only ready pod of a workload: evict (the default), or surge to restart its Deployment if that starts another pod first")
+	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that the upgrade does not wait for on current nodes, NAMESPACE/KIND/NAME; '*' for all")
+	durationVar(flags, &f.settings.settle, "settle", 0, "How long to wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
+	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: wait for a replacement that takes pods before the next drain and before the end")
 	durationVar(flags, &f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
-	flags.BoolVar(&f.compare, "compare", false, "With a plan: show other strategies and widths beside the one asked for, with their time, cost and outage")
+	flags.BoolVar(&f.compare, "compare", false, "With a plan: compare other strategies and widths, with their time, cost and outage")
 	flags.BoolVar(&f.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }

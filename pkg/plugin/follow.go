@@ -177,7 +177,7 @@ type screen struct {
 }
 
 func newScreen(c console) *screen {
-	d := &screen{console: c, live: report.Live{Hint: "Ctrl-C ends this view, and not the upgrade"}}
+	d := &screen{console: c, live: report.Live{Hint: "Ctrl-C ends this view, not the upgrade"}}
 	if !c.isForPrograms() && mayRedraw(c.Out) {
 		d.block = newBlock(c.Out)
 	}

@@ -297,7 +297,7 @@ func TestStatusSaysWhatRemains(t *testing.T) {
 // now and then.
 func TestWatchDoesNotCallAFreshRunAbandoned(t *testing.T) {
 	s := newUpgradeOfBlue(t)
-	const abandoned = "stopped without coming to rest"
+	const abandoned = "stopped unexpectedly"
 	code := s.follow()
 	s.shown("Phase       upgrade", abandoned)
 	s.hold("ben@laptop/2")

@@ -59,7 +59,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 
 // describeReplacements says what the forecast assumes of the nodes that users bring and that the upgrade waits for.
 func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
-	const unknown = ", and how long you take is not known"
+	const unknown = ", but it is unknown how long you take"
 	switch {
 	case len(forecast.Nodes) == 0 || !p.awaitsUsers(&p.request):
 		return nil
@@ -149,14 +149,14 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 	spec.Times, assumed = simulate.Estimate(&spec)
 	assumed = append(assumed, p.balancers.notes...)
 	if p.surveyErr != nil {
-		assumed = append(assumed, "the cloud does not tell everything: "+p.surveyErr.Error())
+		assumed = append(assumed, "some data of the cloud is missing: "+p.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += pollingDelay(len(forecast.Nodes), req.Window, looks)
 	}
 	if forecast.Endless != "" {
-		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
+		assumed = append(assumed, "it is unknown when the upgrade ends: it would wait for "+forecast.Endless)
 	}
 	return forecast, assumed, err
 }
@@ -247,7 +247,7 @@ func (g *groupContext) rejectBlocked() error {
 	}
 	for _, f := range g.findings {
 		if preflight.StopsUpgrade(&f) {
-			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: fix it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
+			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched. If you accept this, pass --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	s.warnUnreadable(unreadable)
 	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
 		if node := unnamedMarks(g); node != "" {
-			return fmt.Errorf("upgrading group %q: node %q has marks that may be of group %q: %w", g.group.Name, node, name, unreadable[name])
+			return fmt.Errorf("upgrading group %q: node %q has marks that may belong to group %q: %w", g.group.Name, node, name, unreadable[name])
 		}
 		if node := sharedNode(name, g.members); node != "" {
 			return fmt.Errorf("upgrading group %q: node %q also belongs to group %q, whose record cannot be read: %w", g.group.Name, node, name, unreadable[name])
@@ -111,7 +111,7 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 		}
 	}
 	return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is %s: "+
-		"%s lists the marks with the commands that take them away", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}
+		"run %s to list the marks and the commands that remove them", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}
 }
 
 // sharedNode finds a member that belongs to the group of labelled nodes too, which is named by its
@@ -158,6 +158,6 @@ func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
 	if m == modeRollback {
 		command = nodegroup.Command("rollback", g.name)
 	}
-	return usageError(fmt.Errorf("run %s of group %q: its record alone says that it goes to %s, which neither the group nor a machine of it has: run %s %s if that is right",
+	return usageError(fmt.Errorf("run %s of group %q: only its record has the target %s, but neither the group nor any of its instances does: if the target is right, run %s %s",
 		g.stored.Run, g.group.Name, g.group.Wanted.Name, command, shell.Quote("--to="+g.to)))
 }

@@ -164,7 +164,7 @@ func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 // is replaced.
 func (s *session) resolveGroup(g *groupContext, m mode) error {
 	if key := preflight.UnknownLabel(s.line.settings.Current, g.members); key != "" {
-		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
+		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes that label with another value",
 			key, s.line.settings.Current[key], g.group.Name, key))
 	}
 	var wished record.Request
@@ -277,7 +277,7 @@ func (g *groupContext) rejectLargeRecord() error {
 func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {
 	for _, name := range ignored {
 		if name != record.AllWorkloads && !g.knowsWorkload(name) {
-			return usageError(fmt.Errorf("--ignore-unready=%s: no pod of such a workload was found for group %q: check the spelling, as in shop/Deployment/web", name, g.group.Name))
+			return usageError(fmt.Errorf("--ignore-unready=%s: group %q has no pod of such a workload: check the spelling, for example shop/Deployment/web", name, g.group.Name))
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*planning, error)
 
 // TestPlanSaysWhichSurveyItLacks plans with what the cloud tells, and says why that is not all.
 func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
-	const lacks = "the cloud does not tell everything: "
+	const lacks = "some data of the cloud is missing: "
 	past := cloud.Survey{Terminations: []time.Duration{50 * time.Second}}
 	cases := map[string]struct {
 		survey     cloud.Survey
@@ -118,7 +118,7 @@ func TestInterruptedSurveyIsNoPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan, err := p.makePlan(ctx)
-			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading what the cloud tells of group "blue": `) {
+			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading group "blue" from the cloud: `) {
 				t.Errorf("got %+v, error %v", plan, err)
 			}
 		})

@@ -124,7 +124,7 @@ func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []
 			return groups[g].Name, nil
 		}
 	}
-	return "", usageError(fmt.Errorf("node %q belongs to no node group that is known: pass -l SELECTOR --current KEY=VALUE", node))
+	return "", usageError(fmt.Errorf("node %q belongs to no known node group: pass -l SELECTOR --current KEY=VALUE", node))
 }
 
 // suggestNone suggests no command. It is for commands without subcommands.

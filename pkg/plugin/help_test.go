@@ -93,7 +93,7 @@ func TestHelpTellsExitCodes(t *testing.T) {
 func TestForeignFlags(t *testing.T) {
 	for _, args := range [][]string{{"-n", "web"}, {"status", "--namespace=web"}, {"-A"}, {"status", "--all-namespaces"}} {
 		_, stderr, code := invoke(t, args...)
-		if code != exitUsage || !strings.Contains(stderr, "nodes are in no namespace") {
+		if code != exitUsage || !strings.Contains(stderr, "nodes have no namespace") {
 			t.Errorf("%q: exit code %d, stderr %q", args, code, stderr)
 		}
 	}

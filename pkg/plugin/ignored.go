@@ -50,43 +50,43 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 	}
 
 	return append(listRefused(), []ignored{
-		{lists, namesOf(ofUpgrades.Flags()), "it shapes an upgrade, and without a group all groups are listed: name a group"},
-		{lists, []string{"progress"}, "a list has no progress: leave it out, or name a group"},
+		{lists, namesOf(ofUpgrades.Flags()), "the flag sets how a group is upgraded, but no group was named: name a group"},
+		{lists, []string{"progress"}, "a list has no progress: remove the flag, or name a group"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return nameOfCommand(cmd) == "abort" && line.dryRun == dryRunServer
 			},
 			[]string{"dry-run"},
-			"it evicts no pod that the API server could be asked about: use --dry-run=client",
+			"an abort evicts no pod, so there is nothing to ask the API server: use --dry-run=client",
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return nameOfCommand(cmd) == "abort" && line.isDryRun()
 			},
 			[]string{"report"},
-			"nothing is aborted that could be reported: leave one of the two out",
+			"--dry-run aborts nothing, so there is nothing to report: remove one of the two flags",
 		},
 		{
 			func(_ *cobra.Command, line *commandLine) bool {
 				return line.compare && line.dryRun == dryRunServer
 			},
 			[]string{"dry-run"},
-			"a comparison asks the API server about no pod: use --dry-run=client with --compare",
+			"a comparison does not ask the API server: use --dry-run=client with --compare",
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return (nameOfCommand(cmd) == "" || nameOfCommand(cmd) == "upgrade") && !line.isDryRun()
 			},
 			[]string{"forecast"},
-			"it is about plans: add --dry-run, or leave it out",
+			"the flag works only with plans: add --dry-run, or remove the flag",
 		},
-		{ofDump, slices.Concat(namesOf(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump and no cluster: leave it out"},
+		{ofDump, slices.Concat(namesOf(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump, not a cluster: remove the flag"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
 				return nameOfCommand(cmd) == "simulate" && line.compare
 			},
 			[]string{"progress"},
-			"a comparison shows no progress: leave it out",
+			"a comparison shows no progress: remove the flag",
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
@@ -97,7 +97,7 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 		},
 		{
 			func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("explain") },
-			namesOf(cmd.Flags(), "explain", "color", "help"), "--explain prints the page of a rule: leave it out",
+			namesOf(cmd.Flags(), "explain", "color", "help"), "with --explain it only shows a rule: remove the flag",
 		},
 	}...)
 }
@@ -105,11 +105,11 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 // listRefused returns the rows of listIgnored that depend on the command only. Its help hides these flags.
 func listRefused() []ignored {
 	return []ignored{
-		{isCommand("list"), []string{"node", "selector"}, "it shows all groups: leave it out, or use kubectl nodeupgrade plan"},
-		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so that there is no progress to show: leave it out"},
-		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it is about no group: leave it out"},
+		{isCommand("list"), []string{"node", "selector"}, "it shows all groups: remove the flag, or use kubectl nodeupgrade plan"},
+		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so there is no progress to show: remove the flag"},
+		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it needs no group: remove the flag"},
 		{isCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
-		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so that no other group is in its way: leave it out"},
+		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so it never waits for other groups: remove the flag"},
 	}
 }
 
@@ -165,7 +165,7 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	if len(have) == 0 {
 		return fmt.Errorf("%w: see kubectl nodeupgrade --help", err)
 	}
-	return fmt.Errorf("%s takes no --%s: only %s: leave it out", describeCommand(cmd), name, describeHaving(have))
+	return fmt.Errorf("%s takes no --%s (only %s): remove the flag", describeCommand(cmd), name, describeHaving(have))
 }
 
 func describeHaving(commands []string) string {

@@ -22,7 +22,7 @@ func (s *recordedState) findAbandoned(group string) []report.Leftover {
 	if !s.abandoned {
 		return nil
 	}
-	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", s.record.Run, group)
+	what := fmt.Sprintf("run %s of group %s stopped unexpectedly", s.record.Run, group)
 	if s.lease.Holder != "" {
 		what += fmt.Sprintf(" (%s was last seen at %s)", s.lease.Holder, s.lease.LastHeld.Format(time.RFC3339))
 	}

@@ -24,10 +24,10 @@ func TestFindAbandoned(t *testing.T) {
 		want   []report.Leftover
 	}{
 		"held":                   {begun(""), cluster.LeaseState{Holder: "ann", LastHeld: noon.Add(-30 * time.Second), Idle: 30 * time.Second}, nil},
-		"held by nobody":         {begun(""), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
-		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", rolledBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
-		"half undone":            {begun("", undone), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
+		"held by nobody":         {begun(""), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: resume}}},
+		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
+		"half-way back":          {begun("", rolledBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half undone":            {begun("", undone), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
 		"stopped as it should":   {begun(record.Interrupted), cluster.LeaseState{}, nil},
 		"done":                   {begun(record.Succeeded), cluster.LeaseState{}, nil},
 		"never begun":            {record.Record{}, cluster.LeaseState{}, nil},
@@ -49,7 +49,7 @@ func TestRenewedNodesAreFoundAfterTheEnd(t *testing.T) {
 		args, stdout, stderr string
 		code                 int
 	}{
-		"status":        {"status green", "node g1 is current and still fenced by run r1, which is over", "", exitDone},
+		"status":        {"status green", "node g1 is current but still fenced by run r1, which has ended", "", exitDone},
 		"plain dry run": {"green --current image=v2 --dry-run", "", "note: node group green would be released: current and still fenced: g1", exitDone},
 		"abort dry run": {"abort green --dry-run", "would unfence node g1", "", exitDone},
 		"abort without": {"abort blue --yes", "", "error: aborting the upgrade of group \"blue\": its upgrade is over (succeeded)\n", exitUsage},

@@ -38,7 +38,7 @@ func listGroups(ctx context.Context, c *command) error {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		c.line.warn("phases are not known: " + err.Error())
+		c.line.warn("phases are unknown: " + err.Error())
 	}
 	c.warnUnreadable(unreadable)
 	all := c.makeList(&found, view.Nodes, records)
@@ -106,20 +106,20 @@ func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]strin
 		case refusals[g.Name] != g.Refusal:
 			hints = append(hints, fmt.Sprintf("%s: %s.", g.Name, refusals[g.Name]))
 		case g.Refusal != "" && g.Can.Refill != nodegroup.RefillByUser:
-			hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: %s.", g.Name, g.Refusal))
+			hints = append(hints, fmt.Sprintf("It is unknown which nodes of %s are outdated: %s.", g.Name, g.Refusal))
 		default:
 			unknown = append(unknown, g.Name)
 		}
 	}
 	switch {
 	case len(groups) == 0:
-		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: %s (%s).",
+		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a known group. Name a group by labels: %s (%s).",
 			countVerb(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeOwnLabels(nodes)))
 	case listed == 0: // they were left out
 		hints = append(hints, "No node groups with outdated nodes found.")
 	}
 	if len(unknown) > 0 {
-		hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: pass --current KEY=VALUE, a label of current nodes.", strings.Join(unknown, ", ")))
+		hints = append(hints, fmt.Sprintf("It is unknown which nodes of %s are outdated: pass --current KEY=VALUE, a label of current nodes.", strings.Join(unknown, ", ")))
 	}
 	return hints
 }
@@ -184,7 +184,7 @@ func describeOwnLabels(nodes []*corev1.Node) string {
 	}
 	switch {
 	case len(keys) == 0:
-		return "the nodes carry no label of their own: give them one with kubectl label nodes"
+		return "the nodes have no labels that could name a group: add one with kubectl label nodes"
 	case len(keys) > most:
 		return "labels in use: " + strings.Join(keys[:most], ", ") + ", …"
 	default:

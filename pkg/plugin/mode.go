@@ -82,9 +82,9 @@ func rejectConflicting(m mode, dryRun bool, group string, rec *record.Record) er
 func rejectFinished(doing, group string, record *record.Record) error {
 	switch {
 	case record.Run == "":
-		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
+		return usageError(fmt.Errorf("%s group %q: it has no recorded upgrade: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
 	case !record.IsResumable() && record.CountDrained() > 0:
-		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s), and drained nodes stay fenced until you replace them: give a node the labels of current nodes, and %s releases it",
+		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s), and drained nodes stay fenced until you replace them: to release a node, give it the labels of current nodes and run %s",
 			doing, group, record.Result, nodegroup.Command("abort", group)))
 	case !record.IsResumable():
 		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
@@ -106,4 +106,4 @@ func describeRun(group string, rec *record.Record) string {
 }
 
 // errGone is an upgrade that came to its end while its holder was waited for.
-var errGone = errors.New("the upgrade came to its end meanwhile")
+var errGone = errors.New("the upgrade has ended in the meantime")

@@ -96,11 +96,11 @@ func TestRejectFinished(t *testing.T) {
 		record record.Record
 		want   string
 	}{
-		"nothing recorded": {record.Record{}, `pausing group "workers": no upgrade of it is recorded: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
+		"nothing recorded": {record.Record{}, `pausing group "workers": it has no recorded upgrade: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
 		"done":             {begun(record.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
 		"done, with drained nodes": {
 			begun(record.Succeeded, func(r *record.Record) { r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeDrained}} }),
-			`pausing group "workers": its upgrade is over (succeeded), and drained nodes stay fenced until you replace them: give a node the labels of current nodes, and kubectl nodeupgrade abort workers releases it`,
+			`pausing group "workers": its upgrade is over (succeeded), and drained nodes stay fenced until you replace them: to release a node, give it the labels of current nodes and run kubectl nodeupgrade abort workers`,
 		},
 		"aborted":     {begun(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
 		"interrupted": {begun(record.Interrupted), ""},
@@ -120,7 +120,7 @@ func TestRejectFinished(t *testing.T) {
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
 		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "came to its end") {
+		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "has ended in the meantime") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}

@@ -173,7 +173,7 @@ func TestKeptSurgeIsSaid(t *testing.T) {
 	under := ended(record.Interrupted, "x")
 	under.Request.Surge = 2
 	over := ended(record.Succeeded, "x")
-	if text := describeKeptSurge(&under, 5); !strings.Contains(text, "run r1 adds 2 nodes") || !strings.Contains(text, "not 5") {
+	if text := describeKeptSurge(&under, 5); !strings.Contains(text, "run r1 keeps the 2 added nodes") || !strings.Contains(text, "not 5") {
 		t.Errorf("got %q", text)
 	}
 	if text := describeKeptSurge(&under, 2) + describeKeptSurge(&over, 5); text != "" {

@@ -15,11 +15,11 @@ import (
 
 func newPauseCommand(f *flags) *cobra.Command {
 	return f.newVerbCommand(verb{
-		use: "pause", doing: "pausing the upgrade of", short: "Let the nodes finish that were started, and begin no other",
-		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes
-that were started finish first. Ctrl-C leaves the wait, not the pause. An
-upgrade that no process carries out is marked as paused, so that it is not
-resumed by mistake.`,
+		use: "pause", doing: "pausing the upgrade of", short: "Pause a running upgrade after the nodes that are being replaced",
+		long: `Pause a running upgrade and wait until it has stopped. Nodes that are being
+replaced are finished first. Ctrl-C ends the wait, but not the pause. If no
+process runs the upgrade, it is marked as paused, so that it is not resumed by
+mistake.`,
 		needs: record.VerbPause,
 		run:   pauseUpgrade,
 	})
@@ -30,11 +30,11 @@ resumed by mistake.`,
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if !record.PausedByRequest(&u.record) {
 		if u.record.Undoing() == record.VerbAbort {
-			return usageError(fmt.Errorf("pausing the upgrade of group %q: an abort is running, which starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
+			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted and starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
 		if u.record.Delegation != nil {
 			if atWork, err := c.isHolderAtWork(ctx, u.name, modeResume); err != nil || !atWork {
-				return usageError(fmt.Errorf("pausing the upgrade of group %q: its cloud may be carrying it out, and no process of this tool runs that could cancel that: run %s, and pause it from another terminal",
+				return usageError(fmt.Errorf("pausing the upgrade of group %q: the cloud may still be upgrading the group, and only a running process of this tool can cancel that: run %s, and pause it from another terminal",
 					u.name, nodegroup.Command("resume", u.name)))
 			}
 		}
@@ -43,7 +43,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		}
 		record, err := awaitPause(ctx, c, u)
 		if ctx.Err() != nil {
-			return fmt.Errorf("pausing the upgrade of group %q: it was asked for and is no longer waited for: %s withdraws it: %w", u.name, nodegroup.Command("resume", u.name), ctx.Err())
+			return fmt.Errorf("pausing the upgrade of group %q: the wait was interrupted, but the pause is still requested: run %s to withdraw it: %w", u.name, nodegroup.Command("resume", u.name), ctx.Err())
 		}
 		if err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
@@ -51,7 +51,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		u.record = record
 	}
 	if u.record.Result != record.Paused {
-		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s ended before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
 	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%s)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), report.DescribeProgress(u.record.Replaced, u.record.CountDrained(), u.record.Total)))
 }
@@ -107,7 +107,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Rec
 func describeWait(holder string, record *record.Record) string {
 	text := fmt.Sprintf("asked %s to pause", holder)
 	if n := len(record.Nodes); n > 0 {
-		text += fmt.Sprintf(": nodes that were started finish first (%d now)", n)
+		text += fmt.Sprintf(": nodes that are being replaced are finished first (%d now)", n)
 	}
 	return text
 }
@@ -128,9 +128,8 @@ func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, no
 func newResumeCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "resume", doing: "resuming the upgrade of", short: "Continue an upgrade that was paused or that stopped",
-		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that
-no process carries out is continued from here, with the settings that it was
-begun with.`,
+		long: `Withdraw a pause that has not taken effect yet. If no process runs the upgrade,
+continue it here with the settings that it was started with.`,
 		run: func(ctx context.Context, c *command, u *recordedUpgrade) error {
 			if err := rejectWaiting(c.line, u.name, u.record); err != nil {
 				return err
@@ -162,9 +161,9 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 	case atWork && pausing:
-		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", nodegroup.Prefix, u.name, asked.By))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s requested was withdrawn", nodegroup.Prefix, u.name, asked.By))
 	case atWork:
-		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s is already running: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}
 	s, err := u.openSession(ctx, c, modeResume)
 	if err != nil {

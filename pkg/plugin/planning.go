@@ -70,7 +70,7 @@ func (p *planning) loadSurvey(ctx context.Context) error {
 	}
 	p.survey, p.surveyErr = surveyor.Survey(ctx, &p.group)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("reading what the cloud tells of group %q: %w", p.group.Name, err)
+		return fmt.Errorf("reading group %q from the cloud: %w", p.group.Name, err)
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func (p *progress) writeQueue() {
 	queue, dropped := p.queue, p.dropped
 	p.queue, p.dropped = nil, 0
 	if dropped > 0 {
-		text := fmt.Sprintf("%d lines are left out here: this terminal took no output for too long", dropped)
+		text := fmt.Sprintf("%d lines are missing here: this terminal accepted no output for too long", dropped)
 		queue = append([]queuedLine{p.queuedEvent(report.Event{Type: report.NoteEvent, Text: text})}, queue...)
 	}
 	p.mu.Unlock()
@@ -343,7 +343,7 @@ func (p *progress) Cloud(group *nodegroup.Group, err error) {
 		text = err.Error()
 	}
 	if text != p.cloud && text != "" {
-		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "the cloud does not answer, the last answer stands: " + text})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "the cloud does not answer; its last answer is used: " + text})
 	}
 	p.cloud = text
 	for _, unread := range group.Unread {
@@ -360,7 +360,7 @@ func (p *progress) Balancers(err error) {
 	defer p.mu.Unlock()
 	if err != nil && err.Error() != p.balancers {
 		p.balancers = err.Error()
-		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "load balancers cannot be read; their last answer is used: " + p.balancers})
 	}
 }
 
@@ -373,7 +373,7 @@ func (p *progress) Outage(detail string) {
 		return
 	}
 	if !p.outages[detail] {
-		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster now; the upgrade tries again: " + detail})
 	}
 	if p.outages == nil {
 		p.outages = map[string]bool{}

@@ -80,11 +80,11 @@ var told = []string{
 	"phase setup: 2 outdated nodes, desired 3, max 4 (a:3)",
 	"node n1 draining 1 pod (batch 1)",
 	"phase upgrade",
-	"node n1 waits: pod shop/web-0: not now^[[2J: see what denies its eviction",
-	"the cloud does not answer, the last answer stands: no route to host",
-	"the cloud does not answer, the last answer stands: no route to host",
-	"nothing can be done in the cluster for now, it is tried again: no credentials for the API server",
-	"nothing can be done in the cluster for now, it is tried again: connection refused",
+	"node n1 waits: pod shop/web-0: not now^[[2J: find out what denies its eviction",
+	"the cloud does not answer; its last answer is used: no route to host",
+	"the cloud does not answer; its last answer is used: no route to host",
+	"nothing can be done in the cluster now; the upgrade tries again: no credentials for the API server",
+	"nothing can be done in the cluster now; the upgrade tries again: connection refused",
 	"stopping: interrupted",
 }
 

@@ -61,7 +61,7 @@ func joinAlternatives(names []string) string {
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
 	if unasked, is := findUnasked(name); is {
-		return nil, usageError(fmt.Errorf("--provider=%s: this version does not use %s's API, it plans such groups from a dump only (simulate -f, check -f): pass --provider=manual and --current KEY=VALUE to drain nodes by their labels",
+		return nil, usageError(fmt.Errorf("--provider=%s: this version does not use %s's API and plans such groups only from a dump (simulate -f, check -f): pass --provider=manual and --current KEY=VALUE to drain nodes by their labels",
 			name, unasked.Service()))
 	}
 	if name == providerAuto && l.groups.selector == "" {

@@ -29,7 +29,7 @@ const (
 // forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
 // objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown. The group is not changed.
 func (s *session) forecastRest(ctx context.Context, g groupContext, record record.Record, load func(context.Context, *planning) error) report.Rest {
-	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to calculate", forecastLimit))
 	defer cancel()
 	g.record, g.request = record.Reopened(), record.Request
 	if record.IsRunning() && g.idle == 0 {
@@ -58,7 +58,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 // is not known what it has added to the group.
 func (o *observation) rejectUnknownAdded(record *record.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
-		return errors.New("this tool did not begin the cloud's update, so that it does not know how many nodes the update has added")
+		return errors.New("this tool did not start the cloud's update, so it does not know how many nodes the update has added")
 	}
 	return nil
 }
@@ -72,7 +72,7 @@ func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
 	case forecast.Endless != "":
 		return report.Rest{}, errors.New("it would wait for " + forecast.Endless)
 	case p.awaitsUsers(&p.record.Request):
-		return report.Rest{}, fmt.Errorf("it waits for the nodes that you bring in place of drained ones; all else takes %s", report.FormatSpan(forecast.Duration))
+		return report.Rest{}, fmt.Errorf("it waits until you replace the drained nodes; the rest takes %s", report.FormatSpan(forecast.Duration))
 	case p.record.Delegation != nil:
 		forecast.Fast.After, forecast.Slow.After = p.giveUpTime(&forecast.Fast, forecast.Nodes), p.giveUpTime(&forecast.Slow, forecast.Nodes)
 	}

@@ -102,7 +102,7 @@ func TestPhasesThatAreNotKnown(t *testing.T) {
 			t.Errorf("exit code %d, want the phase %q:\n%s", code, want, table)
 		}
 		isUnknown := forbidden != ""
-		if strings.Contains(stderr, "phases are not known: ") != isUnknown || strings.Contains(stderr, "ask for a role that allows it") != isUnknown {
+		if strings.Contains(stderr, "phases are unknown: ") != isUnknown || strings.Contains(stderr, "ask for a role that allows it") != isUnknown {
 			t.Errorf("%q is forbidden, stderr %q", forbidden, stderr)
 		}
 		document, _, _ := invoke(t, "list", "-o", "json", "--current=image=v2")

@@ -41,7 +41,7 @@ func checkReport(cmd *cobra.Command, line *commandLine) error {
 	watch, _ := cmd.Flags().GetBool("watch") // which only a status has
 	switch {
 	case reportWriter(file) == nil:
-		return fmt.Errorf("--report=%s: the name's ending is no known format: use .html, .md or .json", file)
+		return fmt.Errorf("--report=%s: unknown file name extension: use .html, .md or .json", file)
 	case len(line.groups.names) > 1:
 		return errors.New("--report with several groups: a report shows one group: run the command once for each group")
 	case line.compare:
@@ -85,7 +85,7 @@ func (l *commandLine) writeReport(r *report.RunReport) error {
 	}
 	switch {
 	case file != l.reportFile:
-		l.warn(fmt.Sprintf("--report=%s exists now and stays as it is: the report is in %s", l.reportFile, file))
+		l.warn(fmt.Sprintf("--report=%s was created by another process and is kept: the report is in %s", l.reportFile, file))
 	case l.progress != "quiet" && l.progress != "json":
 		l.note("the report is in " + file)
 	}
@@ -200,7 +200,7 @@ func (p *planning) compareForReport(ctx context.Context) (comparison *report.Com
 	case !p.isForecast() || p.forecast == nil:
 		return nil, "the plan has no forecast"
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, comparisonLimit, fmt.Errorf("its forecast takes too long: a report has %s for all of them", comparisonLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, comparisonLimit, fmt.Errorf("its forecast takes too long: all forecasts of a report together may take %s", comparisonLimit))
 	defer cancel()
 	ways := p.listWays(p.s.line.settings)
 	p.describeWay(&ways[0], p.forecast)
@@ -267,7 +267,7 @@ func (r *recorder) Outage(detail string) {
 	r.outage = detail
 	r.mu.Unlock()
 	if isNew && detail != "" {
-		r.keep(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster for now: " + detail})
+		r.keep(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster now: " + detail})
 	}
 	r.Display.Outage(detail)
 }

@@ -219,21 +219,21 @@ func TestReportIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "the name's ending is no known format: use .html, .md or .json"},
+		"no ending":            {[]string{"plan", "a", "--report=" + filepath.Join(dir, "new")}, "unknown file name extension: use .html, .md or .json"},
 		"a directory by name":  {[]string{"upgrade", "a", "--yes", "--report=" + folder}, "exists: choose another name, or remove it"},
 		"a link to nothing":    {[]string{"upgrade", "a", "--yes", "--report=" + link}, "exists: choose another name, or remove it"},
-		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "the name's ending is no known format"},
+		"another ending":       {[]string{"simulate", "--report=new.pdf"}, "unknown file name extension"},
 		"empty":                {[]string{"simulate", "--report="}, "--report= is empty"},
 		"a file that exists":   {[]string{"a", "--yes", "--report=" + old}, "exists: choose another name, or remove it"},
-		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "the name's ending is no known format"},
+		"a directory":          {[]string{"upgrade", "a", "--yes", "--report=" + dir + "/"}, "unknown file name extension"},
 		"no such directory":    {[]string{"upgrade", "a", "--yes", "--report=" + filepath.Join(dir, "none", "r.html")}, "choose a file in a directory where you may write"},
 		"beneath a file":       {[]string{"status", "a", "--report=" + filepath.Join(old, "r.md")}, "choose another name"},
-		"no group":             {[]string{"--report=" + file}, "takes no --report: it shapes an upgrade, and without a group all groups are listed: name a group"},
+		"no group":             {[]string{"--report=" + file}, "takes no --report: the flag sets how a group is upgraded, but no group was named: name a group"},
 		"several groups":       {[]string{"plan", "a", "b", "--report=" + file}, "--report with several groups: a report shows one group"},
 		"a comparison":         {[]string{"simulate", "--compare", "--report=" + file}, "a report shows one way to upgrade: use only one of them"},
 		"a status that stays":  {[]string{"status", "a", "-w", "--report=" + file}, "a report shows one moment: use only one of them"},
-		"an abort in a plan":   {[]string{"abort", "a", "--dry-run", "--report=" + file}, "abort takes no --report: nothing is aborted that could be reported"},
-		"a pause":              {[]string{"pause", "a", "--report=" + file}, "pause takes no --report: only abort, complete, plan, resume, rollback, simulate, status and upgrade do"},
+		"an abort in a plan":   {[]string{"abort", "a", "--dry-run", "--report=" + file}, "abort takes no --report: --dry-run aborts nothing, so there is nothing to report"},
+		"a pause":              {[]string{"pause", "a", "--report=" + file}, "pause takes no --report (only abort, complete, plan, resume, rollback, simulate, status and upgrade do)"},
 		"a list has no report": {[]string{"list", "--report=" + file}, "list takes no --report"},
 	}
 	for name, c := range cases {
@@ -322,7 +322,7 @@ func TestReportOfAnotherProcess(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "r.html")
 			stdout, stderr, code := invoke(t, append(strings.Fields(args), "--report="+file)...)
-			want := "only that process can report it: leave the flag out, or report what is recorded with kubectl nodeupgrade status blue --report=" + file
+			want := "only that process can write its report: remove the flag, or run kubectl nodeupgrade status blue --report=" + file
 			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, want)
 			}
@@ -442,7 +442,7 @@ func TestReportBesideAnother(t *testing.T) {
 	e.s.line.progress = "quiet"
 	e.writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)
 	free := filepath.Join(dir, "r-4.json")
-	if want := "warning: --report=" + file + " exists now and stays as it is: the report is in " + free + "\n"; errOut.String() != want {
+	if want := "warning: --report=" + file + " was created by another process and is kept: the report is in " + free + "\n"; errOut.String() != want {
 		t.Errorf("stderr %q, want %q", errOut.String(), want)
 	}
 	if r := readReport(t, free); r.Run != "r1" {

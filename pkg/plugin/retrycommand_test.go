@@ -163,7 +163,7 @@ func TestErrorsKeepSpacesOfNames(t *testing.T) {
 	}
 }
 
-// TestVerbsNameTheirOwnFlags where there is no terminal to ask at.
+// TestVerbsNameTheirOwnFlags where a question needs a terminal.
 func TestVerbsNameTheirOwnFlags(t *testing.T) {
 	cases := map[mode]struct {
 		again string
@@ -179,7 +179,7 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 		t.Run(string(w), func(t *testing.T) {
 			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retry: c.again}
 			err := (&command{line: typed}).askUser(confirmation{mode: w})
-			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCodeOf(err) != exitUsage {
+			if err == nil || !strings.HasSuffix(err.Error(), "a question needs a terminal: "+c.want) || exitCodeOf(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}
 			asked := parseCall(t, strings.Fields(c.again))

@@ -53,7 +53,7 @@ func (c console) printFailure(err error) {
 	}
 }
 
-const long = `Replaces the nodes of a node group with current ones, from the client side.
+const long = `Replace the nodes of a node group with current ones, from the client side.
 
 New nodes come up first; the outdated ones are fenced, drained at most
 --max-unavailable at a time without breaking a PodDisruptionBudget, and
@@ -61,16 +61,16 @@ terminated; the extra capacity is given back. Without a group the node groups
 of the cluster are listed. Nothing is changed without --yes or an answer to the
 question, and nothing at all with --dry-run.`
 
-const examples = `  # the node groups, and how many of their nodes are outdated
+const examples = `  # list the node groups and how many of their nodes are outdated
   kubectl nodeupgrade
 
-  # the plan for one of them
+  # show the plan for one group
   kubectl nodeupgrade workers --dry-run
 
-  # carry it out
+  # run the upgrade
   kubectl nodeupgrade workers --yes
 
-  # without a cloud: the nodes labelled pool=workers; image=v2 is current
+  # without a cloud: nodes labelled pool=workers; image=v2 is current
   kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
 
 // NewCommand returns the root command: the list, the plan and the upgrade, with the others beneath.
@@ -136,8 +136,8 @@ func hideConnectionFlags(all *pflag.FlagSet) {
 // addForeignFlags adds the flags that other commands of kubectl have and this one cannot, to say
 // why.
 func addForeignFlags(flags *pflag.FlagSet) {
-	flags.VarP(foreign("nodes are in no namespace: leave it out, or name the namespace of an upgrade's state with --state-namespace"), "namespace", "n", "")
-	flags.VarP(foreign("nodes are in no namespace, and without a group all groups are listed: leave it out"), "all-namespaces", "A", "")
+	flags.VarP(foreign("nodes have no namespace: remove the flag, or set the namespace of the upgrade's state with --state-namespace"), "namespace", "n", "")
+	flags.VarP(foreign("nodes have no namespace, and all groups are listed anyway: remove the flag"), "all-namespaces", "A", "")
 	flags.Lookup("all-namespaces").NoOptDefVal = "true"
 	for _, name := range []string{"namespace", "all-namespaces"} {
 		flags.Lookup(name).Hidden = true

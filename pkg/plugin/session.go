@@ -51,7 +51,7 @@ func (c *command) loadRecords(ctx context.Context) (records map[string]record.Re
 func describeUnreadable(unreadable map[string]error) []string {
 	var lines []string
 	for _, group := range slices.Sorted(maps.Keys(unreadable)) {
-		lines = append(lines, fmt.Sprintf("the upgrade of group %s is left out: %v", group, unreadable[group]))
+		lines = append(lines, fmt.Sprintf("the upgrade of group %s is not shown: %v", group, unreadable[group]))
 	}
 	return lines
 }

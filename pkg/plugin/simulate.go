@@ -30,17 +30,17 @@ type simulation struct {
 
 // simulateExamples returns the examples of the help.
 func simulateExamples() string {
-	return `  # the built-in example, and what happens in it
+	return `  # run the built-in example and show each event
   kubectl nodeupgrade simulate --progress=plain
 
-  # a cluster of yours, which is not touched
+  # simulate your cluster, which is not changed
 ` + dump.Script() + `
   kubectl nodeupgrade simulate workers -f dump.json
 
-  # a kind without objects counts as not read; an empty list says there are none
+  # a kind without objects counts as not read; an empty list means none
   kubectl get --raw /apis/apps/v1/statefulsets >> dump.json
 
-  # what another choice would mean, and which fits best
+  # try other settings, and find the best strategy
   kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3
   kubectl nodeupgrade simulate workers -f dump.json --compare`
 }
@@ -48,10 +48,10 @@ func simulateExamples() string {
 func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate [GROUP] [-f DUMP]",
-		Short: "Run an upgrade in virtual time, on a dump or a built-in example",
-		Long: `Runs a whole upgrade in virtual time and prints its plan; with --progress=plain
-also each event. It needs neither a cluster nor a cloud: it reads what kubectl
-get printed, or takes a built-in example.`,
+		Short: "Simulate an upgrade of a dump or of a built-in example",
+		Long: `Run a whole upgrade in virtual time and print its plan, with --progress=plain
+also each event. It needs neither a cluster nor a cloud: it reads the output of
+kubectl get, or uses a built-in example.`,
 		Example:           simulateExamples(),
 		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listDumped),
@@ -63,7 +63,7 @@ get printed, or takes a built-in example.`,
 			return (&simulation{line, f.dump}).simulateUpgrade(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, gzip or not; - for stdin (the built-in example)")
+	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, also gzipped; - for stdin (default: the built-in example)")
 	f.addReport(cmd.Flags())
 	f.addStrategy(cmd.Flags())
 	f.addSkipCheck(cmd.Flags())
@@ -196,7 +196,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 	case 1:
 		return names[0], nil
 	case 0:
-		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.cluster.view.Nodes))
+		err := fmt.Errorf("its %d nodes belong to no known node group: pass -l SELECTOR", len(at.cluster.view.Nodes))
 		return "", usageError(s.wrapDumpError(at.conn.context, err))
 	default:
 		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
@@ -209,7 +209,7 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 	if s.file == "" {
 		source = "the " + source
 	}
-	return fmt.Errorf("looking into %s: %w", source, err)
+	return fmt.Errorf("reading %s: %w", source, err)
 }
 
 // explainAssumptions says on stderr what the dump leaves open and what is taken instead.
@@ -225,13 +225,13 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 		notes = append(notes, fmt.Sprintf("every node counts as outdated (%d): name the label of current ones with --current KEY=VALUE", countOutdated(g.members)))
 	}
 	if len(d.Pods) == 0 {
-		notes = append(notes, "there is no pod in it: "+dump.Command()+" prints all that counts")
+		notes = append(notes, "the dump has no pods: "+dump.Command()+" prints all objects that matter")
 	}
 	if g.group.Can.Resize && g.findOwner() == nil {
-		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))
+		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are assumed to be its %d nodes", g.group.Desired))
 	}
 	if g.group.Autoscaler.Serves {
-		notes = append(notes, "an autoscaler is taken to serve the group")
+		notes = append(notes, "an autoscaler is assumed to serve the group")
 	}
 	for _, note := range notes {
 		s.line.note(note)

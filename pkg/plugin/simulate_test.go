@@ -38,7 +38,7 @@ func TestSimulateExample(t *testing.T) {
 
 func TestSimulateExampleLacksAGroup(t *testing.T) {
 	stdout, stderr, code := simulated(t, "", "nobody")
-	if want := `error: looking into the built-in example: no node group "nobody"`; code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) {
+	if want := `error: reading the built-in example: no node group "nobody"`; code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want %d, nothing and %q", code, stdout, stderr, exitUsage, want)
 	}
 }
@@ -128,14 +128,14 @@ func TestSimulateReadsADump(t *testing.T) {
 		"names alone":                  {smallCluster, []string{"a", "-o", "name"}, exitDone, []string{"nodegroup/a\n"}},
 		"one document":                 {smallCluster, []string{"a", "-o", "json"}, exitDone, []string{`"kind": "Plan"`}},
 		"a budget that never opens":    {smallCluster + neverOpens, []string{"a"}, exitStructural, []string{"PDB shop/web"}},
-		"several groups":               {smallCluster, nil, exitUsage, []string{"error: looking into stdin: name one of its node groups: a, b"}},
-		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: looking into stdin: no node group "c"; groups: a, b`}},
-		"no group":                     {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, nil, exitUsage, []string{"error: looking into stdin: its 1 nodes belong to no node group that is known: pass -l SELECTOR"}},
-		"AWS without a zone":           {smallCluster, []string{"a", "--provider=aws"}, exitUsage, []string{`error: node "a1" names no zone: give it the label topology.kubernetes.io/zone, or pass --provider=manual`}},
+		"several groups":               {smallCluster, nil, exitUsage, []string{"error: reading stdin: name one of its node groups: a, b"}},
+		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: reading stdin: no node group "c"; groups: a, b`}},
+		"no group":                     {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, nil, exitUsage, []string{"error: reading stdin: its 1 nodes belong to no known node group: pass -l SELECTOR"}},
+		"AWS without a zone":           {smallCluster, []string{"a", "--provider=aws"}, exitUsage, []string{`error: node "a1" has no zone: add the label topology.kubernetes.io/zone to it, or pass --provider=manual`}},
 		"a dump cut short":             {smallCluster[:200], []string{"a"}, exitUsage, []string{"error: reading stdin: document 2 is not YAML: line 1"}},
 		"two groups at once":           {smallCluster, []string{"a", "b"}, exitUsage, []string{"error: simulate takes one group; got a, b"}},
-		"a flag that changes clusters": {smallCluster, []string{"a", "--takeover"}, exitUsage, []string{"error: simulate takes no --takeover: only upgrade does: leave it out"}},
-		"a wish that contradicts":      {smallCluster, []string{"a", "--max-surge=2"}, exitUsage, []string{"error: --max-surge=2: provider manual cannot add nodes"}},
+		"a flag that changes clusters": {smallCluster, []string{"a", "--takeover"}, exitUsage, []string{"error: simulate takes no --takeover (only upgrade does): remove the flag"}},
+		"a wish that contradicts":      {smallCluster, []string{"a", "--max-surge=2"}, exitUsage, []string{"error: --max-surge=2: this tool cannot add nodes to groups of provider manual"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestSimulateTellsWhatPlansTell(t *testing.T) {
 		says, without []string
 	}{
 		"by eviction":             {nil, []string{"Gaps        one replica only: shop/Deployment/api", ". --move=surge avoids it", "Blocked     Deployment shop/api", "Error       "}, []string{"Restarts"}},
-		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is written", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
+		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is set", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
 		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        one replica only: shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
 		"as a document":           {[]string{"-o", "json"}, []string{`"singletons": [`, `"name": "shop/Deployment/api"`, `"rule": "POD010"`, `"rule": "PRB001"`}, nil},
 		"what is not known":       {nil, []string{"rules not checked, or only in part: kubectl nodeupgrade check --filename=- --current=image=v2 a shows which"}, []string{"infos more"}},

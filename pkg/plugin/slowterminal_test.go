@@ -122,7 +122,7 @@ func TestQueueIsLimited(t *testing.T) {
 		}
 		p.Close()
 		texts := textsOf(w.Terminal)
-		if len(texts) != queueLimit+2 || texts[1] != "7 lines are left out here: this terminal took no output for too long" || texts[2] != "note 7" {
+		if len(texts) != queueLimit+2 || texts[1] != "7 lines are missing here: this terminal accepted no output for too long" || texts[2] != "note 7" {
 			t.Errorf("%d lines that begin with %q", len(texts), texts[:min(len(texts), 3)])
 		}
 	})

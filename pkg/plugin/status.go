@@ -25,7 +25,7 @@ func newStatusCommand(f *flags) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
-		Short:             "Show an upgrade's phase, what is in flight and what blocks",
+		Short:             "Show an upgrade's phase, the nodes in progress and what blocks it",
 		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,7 +111,7 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 		switch chosen.names = record.GroupsToReport(records); len(chosen.names) {
 		case 0:
 			if s.line.reportFile != "" {
-				return s, "", usageError(errors.New("writing the report: no upgrade is under way: name a group"))
+				return s, "", usageError(errors.New("writing the report: no upgrade is running: name a group"))
 			}
 			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
@@ -259,7 +259,7 @@ func describeRecorded(records map[string]record.Record) string {
 	case n > most:
 		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
 	}
-	return ". On record are those of " + strings.Join(names, ", ") + ": see kubectl nodeupgrade status GROUP."
+	return ". There are records for " + strings.Join(names, ", ") + ": see kubectl nodeupgrade status GROUP."
 }
 
 // showLeftovers prints what other upgrades have left, where none is under way.
@@ -273,7 +273,7 @@ func showLeftovers(ctx context.Context, s *session, records map[string]record.Re
 	return s.line.printObject(status, nil, func(w io.Writer, _ report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
-			lines = []string{"No upgrade is under way" + describeRecorded(records)}
+			lines = []string{"No upgrade is running" + describeRecorded(records)}
 		}
 		return writeLines(w, lines)
 	})

@@ -171,7 +171,7 @@ func TestVerbsOnlyLook(t *testing.T) {
 			s.withLeases("blue")
 			s.serve(t)
 			_, stderr, code := invoke(t, strings.Fields(args)...)
-			if code != 2 || !strings.Contains(stderr, "there is no terminal to ask at") {
+			if code != 2 || !strings.Contains(stderr, "a question needs a terminal") {
 				t.Errorf("exit code %d, stderr %q", code, stderr)
 			}
 			if len(s.sent()) > 0 {
@@ -188,8 +188,8 @@ func TestVerbsSeeAHolderAtWork(t *testing.T) {
 		says   string
 		sends  int
 	}{
-		"resume blue":   {inDrain(), "continues already", 0},
-		"complete blue": {inDrain(soaking), "ends its soak", 1},
+		"resume blue":   {inDrain(), "is already running", 0},
+		"complete blue": {inDrain(soaking), "the soak has ended", 1},
 	}
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
@@ -446,7 +446,7 @@ func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
 		s.withLeases()
 		s.serve(t)
 		_, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
-		if refused := strings.Contains(stderr, `node "b1" has marks that may be of group "green"`); refused != !want.listed || (want.code != exitDone && code != want.code) {
+		if refused := strings.Contains(stderr, `node "b1" has marks that may belong to group "green"`); refused != !want.listed || (want.code != exitDone && code != want.code) {
 			t.Errorf("record %q: exit code %d, stderr %q", rec, code, stderr)
 		}
 		stdout, stderr, _ := invoke(t, "status", "blue", "--current=image=v2")
@@ -462,10 +462,10 @@ func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 		args, record, group, says string
 		code                      int
 	}{
-		"a plan":              {"blue --dry-run", "garbage", "green", "warning: the upgrade of group green is left out: reading ConfigMap kube-system/", exitDone},
-		"a newer version":     {"blue --dry-run", `{"version":99,"run":"r9"}`, "green", "warning: the upgrade of group green is left out: reading ConfigMap kube-system/", exitDone},
-		"a status":            {"status blue", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
-		"the list":            {"-o name", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
+		"a plan":              {"blue --dry-run", "garbage", "green", "warning: the upgrade of group green is not shown: reading ConfigMap kube-system/", exitDone},
+		"a newer version":     {"blue --dry-run", `{"version":99,"run":"r9"}`, "green", "warning: the upgrade of group green is not shown: reading ConfigMap kube-system/", exitDone},
+		"a status":            {"status blue", "garbage", "green", "warning: the upgrade of group green is not shown", exitDone},
+		"the list":            {"-o name", "garbage", "green", "warning: the upgrade of group green is not shown", exitDone},
 		"a group that shares": {"blue --dry-run", "garbage", "image in (v1,v2)", `also belongs to group "image in (v1,v2)", whose record cannot be read: reading ConfigMap`, exitError},
 		"the group itself":    {"blue --dry-run", "garbage", "blue", "error: reading ConfigMap", exitError},
 	}

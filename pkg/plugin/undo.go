@@ -18,7 +18,7 @@ import (
 // addAgreements adds the flags of verbs that carry something out.
 func (f *flags) addAgreements(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required without a terminal")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 }
 
@@ -30,18 +30,18 @@ func addDryRun(cmd *cobra.Command, text string) {
 
 func newRollbackCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
-		use: "rollback", doing: "rolling back", short: "Take a partly upgraded group back to the revision it had before",
-		long: `Replaces the nodes that were upgraded already by nodes of the revision before,
-in the same way and with the same settings. Whoever carries the upgrade out
-gives way first. An upgrade that is complete is not rolled back: upgrade to the
-older revision with --to.`,
+		use: "rollback", doing: "rolling back", short: "Return a partly upgraded group to its earlier revision",
+		long: `Replace the nodes that were already upgraded with nodes of the earlier revision,
+in the same way and with the same settings. If another process runs the upgrade,
+it stops first. A complete upgrade cannot be rolled back: upgrade to the older
+revision with --to.`,
 		needs: record.VerbRollback,
 		run:   rollBack,
 	})
 	f.addAgreements(cmd)
 	f.addReport(cmd.Flags())
-	addDryRun(cmd, "Show the plan of the way back and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
-	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to; otherwise the one that the nodes had before")
+	addDryRun(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
+	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to (default: the one that the nodes had before)")
 	return cmd
 }
 
@@ -55,8 +55,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if nodegroup.InfoOf(s.provider.Name()).Can.Refill == nodegroup.RefillByUser {
-		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
-			"%s, bring them up, and upgrade to them with --current and their labels", u.name, nodegroup.Command("abort", u.name)))
+		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can add nodes of the older revision: remove the fence with %s, add the nodes, and upgrade to them with --current and their labels", u.name, nodegroup.Command("abort", u.name)))
 	}
 	g, err := s.loadGroup(ctx, u.name, modeRollback)
 	if err != nil {
@@ -74,7 +73,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if g.group.Follows != "" {
-		c.line.note(fmt.Sprintf("node group %s follows %s: it is pinned to %s, until it is pointed elsewhere", u.name, g.group.Follows, g.group.Wanted.Name))
+		c.line.note(fmt.Sprintf("node group %s followed %s and is now set to %s: change it back when the older revision is no longer needed", u.name, g.group.Follows, g.group.Wanted.Name))
 	}
 	e := &execution{s: s, g: g, mode: modeRollback}
 	return e.undoUpgrade(ctx, u, confirmation{
@@ -106,12 +105,12 @@ func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how con
 func newAbortCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "abort", doing: "aborting the upgrade of", short: "Undo what a stopped upgrade left: taints, added nodes, raised max",
-		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's
-maximum again, resumes suspended processes and points the group at the revision
-from before, if the upgrade pointed it elsewhere. Nodes that were replaced stay
-replaced. Whoever carries the upgrade out gives way first. What could not be
-taken away is printed, with the reason. After the end of an upgrade it releases
-nodes that became current since and are still fenced.`,
+		long: `Unfence nodes, remove added nodes that have no pods, lower the group's maximum
+again, resume suspended processes and restore the group's revision if the
+upgrade changed it. Nodes that were already replaced are kept. If another
+process runs the upgrade, it stops first. Whatever could not be undone is
+printed with the reason. After the end of an upgrade, abort releases nodes that
+have become current and are still fenced.`,
 		afterEnd: true,
 		run:      abortUpgrade,
 	})
@@ -135,7 +134,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
-		c.line.note(fmt.Sprintf("an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead", u.name, nodegroup.Command("rollback", u.name)))
+		c.line.note(fmt.Sprintf("an abort keeps both the outdated and the new nodes of %s, because pods run on the new ones: run %s to remove the new nodes instead", u.name, nodegroup.Command("rollback", u.name)))
 	}
 	if c.line.isDryRun() {
 		log, record, err := s.simulateAbort(ctx, g)

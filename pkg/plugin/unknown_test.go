@@ -12,7 +12,7 @@ import (
 func TestWhatIsNotKnownIsSaid(t *testing.T) {
 	const (
 		current = "--current=image=v2"
-		unknown = "is not known"
+		unknown = "it is unknown which"
 		role    = "ask for a role that allows it"
 	)
 	dump := closedBudget().writeDump(t)
@@ -20,23 +20,23 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 		command, forbidden, says string
 		code                     int
 	}{
-		{"", "", "Which nodes of blue, green are outdated " + unknown + ": pass --current KEY=VALUE", 0},
+		{"", "", "It is unknown which nodes of blue, green are outdated: pass --current KEY=VALUE", 0},
 		{"-o json", "", `"refusal": "which nodes are current is unknown: pass --current KEY=VALUE"`, 0},
 		{"", "nodes", "nodes is forbidden: " + role, 1},
-		{current, "configmaps", "warning: phases are not known: ", 0},
-		{"status blue", "", "which nodes are outdated " + unknown, 0},
+		{current, "configmaps", "warning: phases are unknown: ", 0},
+		{"status blue", "", unknown + " nodes are outdated", 0},
 		{"status blue -o json", "", `"unknown": "pass --current KEY=VALUE, a label of current nodes"`, 0},
-		{"status -l kops.k8s.io/instancegroup=blue", "", "which nodes are outdated " + unknown, 0},
+		{"status -l kops.k8s.io/instancegroup=blue", "", unknown + " nodes are outdated", 0},
 		{"status blue " + current, "pods", "pods is forbidden: " + role, 1},
 		{"status blue " + current, "poddisruptionbudgets", "poddisruptionbudgets is forbidden: " + role, 1},
 		{"status blue " + current, "configmaps", "configmaps is forbidden: " + role, 1},
 		{"status", "configmaps", "configmaps is forbidden: " + role, 1},
-		{"check blue", "", "which of its 2 nodes are outdated " + unknown, 3},
+		{"check blue", "", unknown + " of its 2 nodes are outdated", 3},
 		{"check blue -o json", "", "which nodes are current is unknown", 3},
 		{"check blue " + current, "pods", "pods is forbidden: " + role, 1},
 		{"check blue " + current, "services statefulsets persistentvolumeclaims", "Not known   22 rules not checked, or only in part: you may not list persistentvolumeclaims, services, statefulsets", 3},
 		{"check blue -f " + dump, "", "rules not checked, or only in part: the dump has no configmaps", 3},
-		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service, which the upgrade would keep until another is ready: the dump has no services", 3},
+		{"simulate blue -f " + dump, "", "Assumed     no pod is the last ready one behind a Service (the upgrade would keep such a pod until another is ready): the dump has no services", 3},
 		{"simulate blue -o json -f " + dump, "", "the dump has no services", 3},
 		{"blue --dry-run", "", "Target      not known\n", 3},
 		{"blue --dry-run -o json", "", "which nodes are current is unknown", 3},

@@ -46,14 +46,14 @@ func TestUnreadableRecords(t *testing.T) {
 		says   []string
 	}{
 		"no JSON":             {nil, map[string]string{"record": "{"}, "blue --yes", []string{"unexpected end of JSON input", forget}},
-		"an unknown strategy": {func(r *record.Record) { r.Request.Strategy = "hope" }, nil, "blue --yes", []string{`its strategy "hope" is not known`, forget}},
-		"an unknown phase":    {func(r *record.Record) { r.Phase = "limbo" }, nil, "resume blue", []string{`its phase "limbo" is not known`, forget}},
+		"an unknown strategy": {func(r *record.Record) { r.Request.Strategy = "hope" }, nil, "blue --yes", []string{`its strategy "hope" is unknown`, forget}},
+		"an unknown phase":    {func(r *record.Record) { r.Phase = "limbo" }, nil, "resume blue", []string{`its phase "limbo" is unknown`, forget}},
 		"an unknown state": {
 			func(r *record.Record) { r.Nodes["b1"] = record.NodeRecord{UID: "b1", State: "Lost"} }, nil, "abort blue",
-			[]string{`the state "Lost" of node "b1" is not known`, forget},
+			[]string{`the state "Lost" of node "b1" is unknown`, forget},
 		},
 		"a request that is no JSON": {nil, map[string]string{"request": "{"}, "status blue", []string{
-			"what is asked of the upgrade in ConfigMap kube-system/" + name + " cannot be read",
+			"the request in ConfigMap kube-system/" + name + " cannot be read",
 			`kubectl patch configmap -n kube-system --type=json -p '[{"op":"remove","path":"/data/request"}]' ` + name,
 		}},
 	}

@@ -214,7 +214,7 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *record.Reque
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("upgrading group %q: you may not %s: ask for a role that allows it (see Permissions in the README)",
+	return fmt.Errorf("upgrading group %q: you may not %s: ask for a role that allows it (see docs/permissions.md)",
 		request.Group, strings.Join(missing, ", "))
 }
 
@@ -261,7 +261,7 @@ func (c *command) askUser(how confirmation) error {
 		return nil
 	}
 	if !printers.IsTerminal(c.line.In) || !isTerminal(c.line.ErrOut) {
-		return usageError(errors.New("there is no terminal to ask at: run " + c.line.retry + " --yes" + suggestDryRun(how.mode, c.line.retry)))
+		return usageError(errors.New("a question needs a terminal: run " + c.line.retry + " --yes" + suggestDryRun(how.mode, c.line.retry)))
 	}
 	if err := how.show(); err != nil {
 		return err
@@ -276,7 +276,7 @@ func (s *session) confirmRebuild(g *groupContext) error {
 	case !g.rebuilt || s.line.agreed.rebuild:
 		return nil
 	case s.line.agreed.yes || !printers.IsTerminal(s.line.In) || !isTerminal(s.line.ErrOut):
-		return usageError(fmt.Errorf("upgrading group %q: %s: check that (%s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
+		return usageError(fmt.Errorf("upgrading group %q: %s: check that this is right (%s lists the marks and the commands that remove them), and run %s --rebuild to continue that run",
 			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.line.retry))
 	default:
 		fmt.Fprintf(s.line.ErrOut, "%s.\n", text)
@@ -292,7 +292,7 @@ func (c *command) readConsent(question string) error {
 		return usageError(fmt.Errorf("reading the answer: %w", err))
 	}
 	if strings.TrimSpace(answer) != "yes" {
-		return usageError(errors.New("nothing was done: only the answer yes continues"))
+		return usageError(errors.New("nothing was changed: type yes to continue"))
 	}
 	return nil
 }
@@ -326,9 +326,9 @@ func (l *commandLine) printOutcome(name string, rec record.Record) error {
 			describeRun(name, &rec), rec.Phase, report.DescribeProgress(rec.Replaced, rec.CountDrained(), rec.Total), report.Parenthesize(rec.Message), l.retry)}
 	case record.Waiting:
 		if upgrade.Allows(&rec, record.VerbComplete) != nil {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process has to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retry)}
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retry)}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process has to run until then: run %s then to continue, or %s to end the soak now", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: to continue after that time, run %s; to end the soak now, run %s", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
 	case record.Paused, record.TargetMoved: // a person decides; the message says between what
 		if rec.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &rec), record.PauseMessage(&rec, name))}

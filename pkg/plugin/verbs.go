@@ -147,7 +147,7 @@ func (u *recordedUpgrade) rejectReport(c *command) error {
 	if c.line.reportFile == "" {
 		return nil
 	}
-	return usageError(fmt.Errorf("--report: another process runs this upgrade, and only that process can report it: leave the flag out, or report what is recorded with %s --report=%s",
+	return usageError(fmt.Errorf("--report: another process runs this upgrade, and only that process can write its report: remove the flag, or run %s --report=%s for a report of the recorded state",
 		nodegroup.Command("status", u.name), shell.Quote(c.line.reportFile)))
 }
 
@@ -186,10 +186,9 @@ func (c *command) clearLease(ctx context.Context, group string, m mode) error {
 
 func newCompleteCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
-		use: "complete", doing: "completing the upgrade of", short: "End the soak of an upgrade that has one",
-		long: `Has the outdated nodes be deleted that are kept until the soak is over. An
-upgrade that no process carries out is continued from here, with the settings
-that it was begun with.`,
+		use: "complete", doing: "completing the upgrade of", short: "End an upgrade's soak now",
+		long: `Delete the outdated nodes now instead of after the soak. If no process runs the
+upgrade, continue it here with the settings that it was started with.`,
 		needs: record.VerbComplete,
 		run:   completeSoak,
 	})
@@ -245,5 +244,5 @@ func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
 }
 
 func (u *recordedUpgrade) printSoakEnded(c *command) error {
-	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", nodegroup.Prefix, u.name))
+	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s: the soak has ended, and the outdated nodes are deleted", nodegroup.Prefix, u.name))
 }

@@ -21,13 +21,13 @@ func TestVerbsAreRefused(t *testing.T) {
 	}{
 		"without a group":         {"pause", "error: no group is named: kubectl nodeupgrade pause GROUP\n", 2},
 		"of two groups":           {"pause blue green", "error: pause takes one group; got blue, green\n", 2},
-		"a group nobody upgraded": {"abort red --yes", "error: aborting the upgrade of group \"red\": no upgrade of it is recorded: run kubectl nodeupgrade red to start one, or kubectl nodeupgrade status red to list what an earlier upgrade left\n", 2},
+		"a group nobody upgraded": {"abort red --yes", "error: aborting the upgrade of group \"red\": it has no recorded upgrade: run kubectl nodeupgrade red to start one, or kubectl nodeupgrade status red to list what an earlier upgrade left\n", 2},
 		"by a node":               {"pause --node g1", "error: pausing the upgrade of group \"green\": its upgrade is over (succeeded)\n", 2},
 		"by an unknown node":      {"pause --node n9", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
-		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": no upgrade of it is recorded", 2},
+		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": it has no recorded upgrade", 2},
 		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end\n", 2},
-		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud only you can bring nodes of the older revision", 2},
-		"a pause of EKS":          {"pause managed", "error: pausing the upgrade of group \"managed\": EKS cannot pause an update: it finishes, or fails by itself", 2},
+		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud only you can add nodes of the older revision", 2},
+		"a pause of EKS":          {"pause managed", "error: pausing the upgrade of group \"managed\": EKS cannot pause an update: it runs until it has finished", 2},
 		"a way back of EKS":       {"rollback managed --yes", "error: rolling back group \"managed\": EKS cannot take a node group back to an older version: create a node group", 2},
 		"going on by force":       {"blue --current image=v2 --yes", "error: group \"blue\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume blue to continue\n", 5},
 	}

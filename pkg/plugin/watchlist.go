@@ -85,7 +85,7 @@ func (f *followedGroups) keepLast(ctx context.Context, err error) (warning strin
 		return "", err
 	}
 	f.observed = time.Now() // the next try is in a while
-	return "the last answer stands: " + err.Error(), nil
+	return "the list may be old: " + err.Error(), nil
 }
 
 // readCluster takes nodes and records from the watches. Without watches it reads them if observes is true.

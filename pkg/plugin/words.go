@@ -15,13 +15,13 @@ import (
 func newListCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list",
-		Short:             "List the node groups, and how many of their nodes are outdated",
+		Short:             "List the node groups and how many of their nodes are outdated",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " to see what would happen to it"))
+			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " to see its plan"))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.openCommand(cmd, args, f.parseLine)
@@ -37,7 +37,7 @@ func newListCommand(f *flags) *cobra.Command {
 
 // newPlanCommand returns the plan command. It does what the root command does with --dry-run.
 func newPlanCommand(f *flags) *cobra.Command {
-	cmd := f.newGroupsCommand("plan", "Show what an upgrade of node groups would do, and change nothing")
+	cmd := f.newGroupsCommand("plan", "Show the plan of an upgrade and change nothing")
 	f.addPlan(cmd)
 	dry := cmd.Flags().Lookup("dry-run")
 	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server about one pod of each budget and owner"
@@ -77,7 +77,7 @@ func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandL
 	case line.groups.isEmpty():
 		return nil, errors.New("no group is named: " + shell.Command("kubectl nodeupgrade", cmd.Name()) + " GROUP (kubectl nodeupgrade list shows them)")
 	case cmd.Name() == "plan" && !line.isDryRun():
-		return nil, errors.New("--dry-run=none: a plan changes nothing: use kubectl nodeupgrade upgrade")
+		return nil, errors.New("--dry-run=none: plan never changes anything: use kubectl nodeupgrade upgrade")
 	}
 	return line, checkCompare(line)
 }

@@ -32,7 +32,7 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 		other func(*corev1.Pod)
 		want  string
 	}{
-		"PDB006 an image is not pulled":   {unready(10*time.Second, "ImagePullBackOff"), "pod shop/web-1 is not ready, since container web is in ImagePullBackOff"},
+		"PDB006 an image is not pulled":   {unready(10*time.Second, "ImagePullBackOff"), "pod shop/web-1 is not ready, because container web is in ImagePullBackOff"},
 		"PDB006 it is unready for long":   {unready(10*time.Minute, "ContainerCreating"), "pod shop/web-1 has not been ready for 10m"},
 		"PDB006 it has just been started": {unready(10*time.Second, "ContainerCreating"), ""},
 		"all are ready":                   {func(*corev1.Pod) {}, ""},
@@ -119,7 +119,7 @@ func TestYesLooksAtVolumes(t *testing.T) {
 	s.serve(t)
 	for _, groupOnly := range []bool{true, false} {
 		g := openForYes(t, groupOnly)
-		if err := g.rejectBlocked(); err == nil || !strings.Contains(err.Error(), "lies on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
+		if err := g.rejectBlocked(); err == nil || !strings.Contains(err.Error(), "is on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
 			t.Errorf("with the group's pods only %t: got %v, want an error that names the volume", groupOnly, err)
 		}
 	}

@@ -86,7 +86,7 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	}
 	if o.Style == Markdown && isMendable(r) {
 		out.Style = Plain // of a block of code
-		out.addLines("", "Commands that mend what they can; read them before you run them:", "", "```sh")
+		out.addLines("", "Commands that fix some findings; read them before you run them:", "", "```sh")
 		out.addPatches([]CheckReport{*r})
 		out.addLines("```")
 	}
@@ -97,9 +97,9 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 func checkVerdict(r *CheckReport) (tone, string) {
 	switch {
 	case r.Outdated == nil:
-		return warning, "Nothing was checked: " + r.Unknown + "; or pass --all-nodes, which checks as if all were outdated"
+		return warning, "Nothing was checked: " + r.Unknown + "; or pass --all-nodes to check as if all nodes were outdated"
 	case *r.Outdated == 0:
-		return warning, "No node is outdated, so nothing would move: --all-nodes checks as if all were"
+		return warning, "No node is outdated, so nothing would move: pass --all-nodes to check as if all were"
 	}
 	counts := r.countBySeverity()
 	var parts []string
@@ -112,15 +112,15 @@ func checkVerdict(r *CheckReport) (tone, string) {
 	case len(parts) > 0:
 		return toneOfSeverity(string(r.Worst())), strings.Join(parts, ", ")
 	case unknown > 0:
-		return warning, "Nothing found, as far as could be looked"
+		return warning, "Nothing found, but some rules could not be checked"
 	default:
-		return good, "No rule finds anything"
+		return good, "No rule found anything"
 	}
 }
 
 func describeOutdated(r *CheckReport) string {
 	if r.Outdated == nil {
-		return fmt.Sprintf("which of its %d nodes are outdated is not known", r.Nodes)
+		return fmt.Sprintf("it is unknown which of its %d nodes are outdated", r.Nodes)
 	}
 	verb := "run"
 	if *r.Outdated == 1 {
@@ -240,7 +240,7 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 	}
 	lines = append(lines, "Read more of a rule with: "+shell.Command("kubectl nodeupgrade check --explain", r.Findings[0].Rule))
 	if o.Style != Markdown && isMendable(r) {
-		lines = append(lines, "Print the commands that mend what they can with: -o patch")
+		lines = append(lines, "Print commands that fix some findings with: -o patch")
 	}
 	return lines
 }
@@ -297,14 +297,14 @@ func (p *page) addPatches(reports []CheckReport) {
 			if changesTemplate(mend) {
 				restarts = true
 				if refused[f.Workload] {
-					mend = "# once its pods are not refused any more: " + mend
+					mend = "# after its pods are no longer refused: " + mend
 				}
 			}
 			lines = append(lines, describeInScript(&f), mend)
 		}
 	}
 	if restarts {
-		p.addLines("# A patch of a template is a rollout: the controller makes all of its pods again.")
+		p.addLines("# A patch of a pod template starts a rollout: the controller creates all of its pods again.")
 	}
 	p.addLines(lines...)
 }
@@ -351,18 +351,18 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
 	}
 	if len(r.More) > 0 {
-		lines = append(lines, "Finds more with: "+strings.Join(r.More, ", "))
+		lines = append(lines, "Finds more if you may read: "+strings.Join(r.More, ", "))
 	}
 	out := newPage(w, Options{})
 	out.addLines(append(lines, "")...)
 	switch {
 	case r.OfPlans:
-		out.addLines("Only a plan looks at it (--dry-run). Leave it out with --skip-check=" + r.ID + ".")
+		out.addLines("Only a plan (--dry-run) checks this rule. Skip it with --skip-check=" + r.ID + ".")
 	case r.Severity == preflight.Refuse:
-		out.addLines("It refuses the upgrade and cannot be left out.")
+		out.addLines("This rule refuses the upgrade and cannot be skipped.")
 	default:
 		out.addLines(
-			fmt.Sprintf("Leave it out with --skip-check=%s, or for the workload that a finding names with an annotation that says why:", r.ID),
+			fmt.Sprintf("Skip it with --skip-check=%s, or for one workload with an annotation that gives the reason:", r.ID),
 			"  "+shell.Command("kubectl annotate -n NAMESPACE KIND NAME", preflight.AnnotationSkip+r.ID+"=the reason"))
 	}
 	return out.err

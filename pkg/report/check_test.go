@@ -174,7 +174,7 @@ func TestPatchesSayWhichAreRollouts(t *testing.T) {
 		if err := WritePatches(&got, []CheckReport{r}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(got.String(), "is a rollout") != want || !strings.Contains(got.String(), mend) {
+		if strings.Contains(got.String(), "starts a rollout") != want || !strings.Contains(got.String(), mend) {
 			t.Errorf("want a line about rollouts: %t, got\n%s", want, got.String())
 		}
 	}

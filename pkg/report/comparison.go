@@ -159,12 +159,12 @@ func comparisonVerdict(c *Comparison) (tone, string) {
 		}
 	}
 	if c.ReachesGoal() {
-		return warning, "None is best: each way that replaces all nodes deletes pods past their budgets"
+		return warning, "None is best: each way that replaces all nodes deletes pods against their budgets"
 	}
 	if !c.isForecast() {
-		return bad, "No way can be forecast: " + c.whyUnforecast()
+		return bad, "No way could be forecast: " + c.whyUnforecast()
 	}
-	return bad, "None is best: no way that is forecast replaces all nodes"
+	return bad, "None is best: no forecast replaces all nodes"
 }
 
 // isForecast reports whether one of the ways is forecast.
@@ -179,7 +179,7 @@ func (c *Comparison) whyUnforecast() string {
 		w := &c.Ways[i]
 		why := cmp.Or(w.Unforecast, strings.TrimPrefix(w.Refused, w.Flags+": "))
 		if reason != "" && why != reason {
-			return "each way has a reason below"
+			return "the reason for each way is below"
 		}
 		reason = why
 	}
@@ -207,16 +207,16 @@ func comparisonFooter(c *Comparison) []string {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
 	case !c.isForecast(): // the lines of the ways say why
 	case c.ReachesGoal():
-		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods past their budgets; a plan names what blocks the others")
+		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods against their budgets; a plan shows what blocks the others")
 	default:
-		lines = append(lines, "Best        none: no way that is forecast replaces all nodes; a plan names what blocks them")
+		lines = append(lines, "Best        none: no forecast replaces all nodes; a plan shows what blocks them")
 	}
 	for i := range c.Ways {
 		switch w := &c.Ways[i]; {
 		case w.Best:
 			lines = append(lines, fmt.Sprintf("Best        %s: fewest pods deleted past a budget, then the recommended strategy, then least outage, then shortest", w.Flags))
 			if w.Request.OnTimeout == record.Force {
-				lines = append(lines, fmt.Sprintf("Deletes     pods that are still on their node after %s, even if their budget forbids it (%d in this forecast)", duration.HumanDuration(w.Request.DrainTimeout.Duration), w.Forced))
+				lines = append(lines, fmt.Sprintf("Deletes     pods that are still on their node after %s, even against their budget (%d in this forecast)", duration.HumanDuration(w.Request.DrainTimeout.Duration), w.Forced))
 			}
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, strings.TrimPrefix(w.Refused, w.Flags+": ")))

@@ -62,7 +62,7 @@ func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
 	if err := report.WriteComparison(&text, report.NewComparison("workers", record.Surge, "for a reason", []report.Way{forces}), report.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\nDeletes     pods that are still on their node after 60m, even if their budget forbids it (0 in this forecast)\n"; !strings.Contains(text.String(), want) {
+	if want := "\nDeletes     pods that are still on their node after 60m, even against their budget (0 in this forecast)\n"; !strings.Contains(text.String(), want) {
 		t.Errorf("want %q in\n%s", want, text.String())
 	}
 }
@@ -83,7 +83,7 @@ func TestBestWayForcesNoPods(t *testing.T) {
 		"each way forces": {[]report.Way{leftForced, forced}, "forced:"},
 		"what is refused forces none, and is no way":  {[]report.Way{refused, forced}, "forced:"},
 		"what is not known forces none that is known": {[]report.Way{unknown, forced}, "forced:"},
-		"no way reaches the goal":                     {[]report.Way{left, refused}, "none: no way that is forecast replaces all nodes"},
+		"no way reaches the goal":                     {[]report.Way{left, refused}, "none: no forecast replaces all nodes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestNoWayIsForecast(t *testing.T) {
 		other report.Way
 		want  string
 	}{
-		"one reason":  {report.Way{Flags: "--max-surge=0", Unforecast: "it would wait for a node"}, "No way can be forecast: it would wait for a node\n"},
-		"two reasons": {report.Way{Flags: "--max-surge=0", Refused: "--max-surge=0: no room"}, "No way can be forecast: each way has a reason below\n"},
+		"one reason":  {report.Way{Flags: "--max-surge=0", Unforecast: "it would wait for a node"}, "No way could be forecast: it would wait for a node\n"},
+		"two reasons": {report.Way{Flags: "--max-surge=0", Refused: "--max-surge=0: no room"}, "No way could be forecast: the reason for each way is below\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

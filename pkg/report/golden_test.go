@@ -216,7 +216,7 @@ func blockedPlan() *Plan {
 	p := planFor("workers")
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 1, Min: 1, Max: 1}, 1
 	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, Start: new(simulate.Span{}), BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
-	p.LeftOut = []string{"you may not list events: the upgrade does not say why the pods of a workload are not created: ask for the roles of docs/permissions"}
+	p.LeftOut = []string{"you may not list events: the upgrade cannot show why the pods of a workload are not created: ask for the roles of docs/permissions"}
 	never := "PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"
 	p.Findings = []preflight.Finding{
 		{Rule: "VER001", Severity: preflight.Refuse, Message: "the target runs kubelet v1.34.0, newer than the control plane's v1.33.4", Remedy: "upgrade the control plane first"},
@@ -302,7 +302,7 @@ func endedStatus() *UpgradeStatus {
 func leftStatus() *UpgradeStatus {
 	s := neverStatus()
 	s.Leftovers = []Leftover{
-		{What: "run x7k2m9qa of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"},
+		{What: "run x7k2m9qa of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade abort workers to continue"},
 		{What: "node a\x1b[2J is fenced by run r1, which no upgrade continues", Remedy: "kubectl uncordon a"},
 	}
 	return s

@@ -39,7 +39,7 @@ func ImpactLines(all []record.WorkloadImpact) []string {
 	case evictions == 0 && still == 0:
 		return nil
 	case out == 0 && still == 0:
-		return []string{fmt.Sprintf("no workload was without a ready pod: %s of %s, which had fewer than before for at most %s",
+		return []string{fmt.Sprintf("no workload was without a ready pod: %s of %s; fewer pods than before were ready for at most %s",
 			formatCount(evictions, "eviction"), count, formatSeconds(below))}
 	case named > mostImpacts:
 		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while, or lack pods: see them with -o json", named-mostImpacts))

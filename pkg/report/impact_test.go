@@ -30,7 +30,7 @@ func TestImpactLines(t *testing.T) {
 		"nothing was moved": {},
 		"all is well": {
 			all: []record.WorkloadImpact{impactOn("shop/Deployment/web", 3, 4*time.Second, 0), impactOn("shop/Deployment/api", 1, 0, 0)}, lines: 1,
-			first: "no workload was without a ready pod: 4 evictions of 2 workloads, which had fewer than before for at most 4s",
+			first: "no workload was without a ready pod: 4 evictions of 2 workloads; fewer pods than before were ready for at most 4s",
 		},
 		"one was out": {
 			all: []record.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 15*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,

@@ -65,8 +65,8 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]record.Record, n
 		_, named := record.Nodes[node.Name]
 		if known && !record.IsResumable() && record.IsCloudless() && hasLabels(node, record.Request.Current) {
 			found = append(found, Leftover{
-				What:   fmt.Sprintf("node %s is current and still fenced by run %s, which is over", node.Name, run),
-				Remedy: fmt.Sprintf("run %s to let pods onto it again", nodegroup.Command("abort", groups[run])),
+				What:   fmt.Sprintf("node %s is current but still fenced by run %s, which has ended", node.Name, run),
+				Remedy: fmt.Sprintf("run %s to allow pods on it again", nodegroup.Command("abort", groups[run])),
 			})
 			continue
 		}

@@ -90,7 +90,7 @@ func TestFindRenewedNodes(t *testing.T) {
 			})
 			var want []report.Leftover
 			if c.found {
-				want = []report.Leftover{{What: "node n1 is current and still fenced by run r1, which is over", Remedy: "run kubectl nodeupgrade abort workers to let pods onto it again"}}
+				want = []report.Leftover{{What: "node n1 is current but still fenced by run r1, which has ended", Remedy: "run kubectl nodeupgrade abort workers to allow pods on it again"}}
 			}
 			if got := report.FindOrphanedNodes([]*corev1.Node{node}, map[string]record.Record{"workers": rec}, "kube-system"); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)

@@ -68,7 +68,7 @@ func LiveLines(l *Live, o Options, height int) []string {
 func FollowLines(l *Live, s *UpgradeStatus, o Options, height int) []string {
 	about := []string{" run by " + cmp.Or(s.Holder, "nobody")}
 	if s.Unread != "" {
-		about = append(about, " not read: the group, only what the cluster shows: "+s.Unread)
+		about = append(about, " the group could not be read, only the cluster's nodes are shown: "+s.Unread)
 	}
 	for _, left := range s.Leftovers {
 		about = append(about, " left over: "+left.What+": "+left.Remedy)

@@ -122,7 +122,7 @@ func unplacedFindings(pods []simulate.Unplaced) []preflight.Finding {
 		found = append(found, preflight.Finding{
 			Rule: "CAP001", Severity: preflight.Warn, Object: c.owner,
 			Message: fmt.Sprintf("%d of its pods may find no node: %s", n, c.reason),
-			Remedy:  "make room, or see that an autoscaler does",
+			Remedy:  "free capacity for them, or check that an autoscaler adds nodes",
 		})
 	}
 	slices.SortFunc(found, func(a, b preflight.Finding) int {

@@ -129,15 +129,15 @@ func planVerdict(p *Plan) (tone, string) {
 	case refusal != nil:
 		return bad, "Refused: " + refusal.Message + withPrefix(": ", refusal.Remedy)
 	case p.Current == nil:
-		return warning, "Not known which nodes are outdated"
+		return warning, "Unknown which nodes are outdated"
 	case len(p.Nodes) == 0 && p.Resumes == "":
 		return good, fmt.Sprintf("Nothing to do: %s current (%s)", DescribeAll(*p.Current), p.To.Name)
 	case len(p.Nodes) == 0:
-		return max(good, p.findingsTone()), "No node to replace: only what the upgrade still has to give back"
+		return max(good, p.findingsTone()), "No node to replace: the upgrade only removes added nodes and restores the group's settings"
 	}
 	text := formatCount(len(p.Nodes), "node") + " to replace" + describeBlocked(p)
 	if past := p.countPastBudgets(); past > 0 {
-		text += fmt.Sprintf(", %s deleted past their budgets", formatCount(past, "pod"))
+		text += fmt.Sprintf(", %s deleted against their budgets", formatCount(past, "pod"))
 	}
 	if refused := p.countRefused(); refused > 0 {
 		text += fmt.Sprintf(", the server refuses new pods of %s", formatCount(refused, "workload"))
@@ -197,7 +197,7 @@ func describeBlocked(p *Plan) string {
 func (p *Plan) describeOutcome() string {
 	switch {
 	case len(beginLines(p)) > 0:
-		return ": it does not begin until each Blocked line is fixed"
+		return ": it does not start until each Blocked line is fixed"
 	case p.Ends != nil && p.Ends.Fast.IsShort():
 		return fmt.Sprintf(": it ends as %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
 	case p.Ends != nil && p.Ends.Slow.IsShort():
@@ -205,14 +205,14 @@ func (p *Plan) describeOutcome() string {
 	case p.Duration.Latest.Duration > 0:
 		return ", takes " + FormatSpan(p.Duration) + p.describeAwaited() + p.describeDoubt()
 	default:
-		return ", not known how long it takes"
+		return ", for an unknown time"
 	}
 }
 
 // describeDoubt adds that a finding of severity block, with which the upgrade begins, may stop it.
 func (p *Plan) describeDoubt() string {
 	if slices.ContainsFunc(p.Findings, func(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }) && p.refusesBlocked() {
-		return ", unless it stops at what a Blocked line names"
+		return ", unless a Blocked line stops it"
 	}
 	return ""
 }
@@ -373,7 +373,7 @@ func beginLines(p *Plan) []string {
 		return nil
 	}
 	slices.Sort(rules)
-	return []string{"Begins      only after each Blocked line is fixed (until then the upgrade changes nothing and exits with an error); the rest of this plan shows what would happen with --skip-check=" + strings.Join(rules, ",")}
+	return []string{"Begins      only after each Blocked line is fixed; until then the upgrade changes nothing and exits with an error. The rest of this plan shows the upgrade with --skip-check=" + strings.Join(rules, ",")}
 }
 
 // forecastLines sum the forecast up.
@@ -444,7 +444,7 @@ func describeEnding(e *simulate.Ending, after string) string {
 	case e.Result == record.Succeeded:
 		return "done after " + after
 	case e.Result == record.LeftBehind:
-		return "done after " + after + " except for nodes that cannot be drained, which stay (left-behind)"
+		return "done after " + after + " except for nodes that cannot be drained, which are kept (left-behind)"
 	case e.Node != "":
 		text = fmt.Sprintf("%s after %s at node %s%s", e.Result, after, e.Node, Parenthesize(e.Blocker))
 	default:
@@ -485,7 +485,7 @@ func describeDeletions(all []simulate.Deletion) string {
 	if more > 0 {
 		named = append(named, formatCount(more, "more workload"))
 	}
-	return fmt.Sprintf("%s past their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
+	return fmt.Sprintf("%s against their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
 }
 
 // formatCapacity returns which pods must move and which nodes have room for them, "" if that is not known.

@@ -84,7 +84,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	if s.Run == "" {
 		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; ", s.Name)
 		if s.Outdated == nil {
-			head += "which nodes are outdated is not known: " + s.Unknown
+			head += "it is unknown which nodes are outdated: " + s.Unknown
 		} else {
 			head += fmt.Sprintf("%d outdated", *s.Outdated)
 		}
@@ -97,7 +97,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	}
 	lines = append(lines, operationLines(s)...)
 	if s.Unread != "" {
-		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
+		lines = append(lines, "Not read    the group; only the cluster's data is shown: "+s.Unread)
 	}
 	lines = append(lines, resultLines(s)...)
 	if st.Waiting != "" {

@@ -217,9 +217,9 @@ func describeNode(n record.NodeStatus) string {
 		return fmt.Sprintf("node %s quarantined with %s", n.Name, formatCount(n.Pods, "pod"))
 	case record.NodeDrained:
 		if n.Pods > 0 {
-			return fmt.Sprintf("node %s drained, but %s started on it again; it stays fenced until its owner replaces it", n.Name, formatCount(n.Pods, "pod"))
+			return fmt.Sprintf("node %s drained, but %s started on it again; it stays fenced until you replace it", n.Name, formatCount(n.Pods, "pod"))
 		}
-		return fmt.Sprintf("node %s drained; it stays fenced until its owner replaces it", n.Name)
+		return fmt.Sprintf("node %s drained; it stays fenced until you replace it", n.Name)
 	default:
 		return ""
 	}

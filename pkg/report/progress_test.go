@@ -84,7 +84,7 @@ func lines(events []Event) []string {
 
 func TestChanges(t *testing.T) {
 	const cart = "pod shop/cart-0: PDB shop/cart allows no disruption (needs 3 healthy, has 3)"
-	const remedy = ": wait for its pods to become ready, raise its replicas or pass --on-timeout=force"
+	const remedy = ": wait until its pods are ready, raise its replicas or pass --on-timeout=force"
 	change := func(f func(*record.Status)) func(*Moment) { return func(m *Moment) { f(&m.Status) } }
 	cases := map[string]struct {
 		before, now Moment
@@ -119,8 +119,8 @@ func TestChanges(t *testing.T) {
 		"a node is empty":        {moment(), moment(node("n1", record.NodeEmpty, 0)), []string{"node n1 Empty: node n1 empty"}},
 		"a node is terminated":   {moment(), moment(node("n1", record.NodeRemoving, 0)), []string{"node n1 Removing: node n1 terminating"}},
 		"a node is given up":     {moment(), moment(node("n1", record.NodeQuarantined, 1)), []string{"node n1 Quarantined: node n1 quarantined with 1 pod"}},
-		"a node stays to others": {moment(), moment(node("n1", record.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until its owner replaces it"}},
-		"pods came back to it":   {moment(), moment(node("n1", record.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, but 2 pods started on it again; it stays fenced until its owner replaces it"}},
+		"a node stays to others": {moment(), moment(node("n1", record.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until you replace it"}},
+		"pods came back to it":   {moment(), moment(node("n1", record.NodeDrained, 2)), []string{"node n1 Drained: node n1 drained, but 2 pods started on it again; it stays fenced until you replace it"}},
 		"a node is gone": {moment(node("n1", record.NodeRemoving, 0)), moment(without("n1"), change(func(s *record.Status) { s.Replaced = 2 })), []string{
 			"node n1 Gone: node n1 is gone (2 of 3 replaced)",
 		}},
@@ -128,14 +128,14 @@ func TestChanges(t *testing.T) {
 		"a pod waits":          {moment(), moment(blocked("n1", "cart-0", spent(3), time.Minute)), []string{"blocked n1: node n1 waits: " + cart + remedy}},
 		"a pod waits a moment": {moment(), moment(blocked("n1", "cart-0", spent(3), time.Second)), nil},
 		"a pod waits for people": {moment(), moment(blocked("n1", "seed", unmanaged, 0)), []string{
-			"blocked n1: node n1 waits: pod shop/seed: it has no controller that would bring it back: delete it or pass --unmanaged-pods=evict",
+			"blocked n1: node n1 waits: pod shop/seed: it has no controller that would create it again: delete it or pass --unmanaged-pods=evict",
 		}},
 		"a node is gone, with a forecast": {moment(node("n1", record.NodeRemoving, 0)), moment(without("n1"), left(0)), []string{
 			"node n1 Gone: node n1 is gone (1 of 3 replaced); 6m-15m left",
 		}},
 		"a pod waits on":             {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", spent(2), time.Minute)), nil},
 		"another pod waits for that": {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-1", spent(3), time.Minute)), nil},
-		"a pod waits for another":    {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", denied, time.Minute)), []string{"blocked n1: node n1 waits: pod shop/cart-0: not now: see what denies its eviction"}},
+		"a pod waits for another":    {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", denied, time.Minute)), []string{"blocked n1: node n1 waits: pod shop/cart-0: not now: find out what denies its eviction"}},
 		"a pod of another node":      {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", spent(3), time.Minute), blocked("n2", "cart-1", spent(3), time.Minute)), []string{"blocked n2: node n2 waits: " + strings.Replace(cart, "cart-0", "cart-1", 1) + remedy}},
 		"a pod waits no more":        {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(), nil},
 		"several pods, one line": {moment(), moment(blocked("n1", "cart-0", spent(3), time.Second), blocked("n1", "cart-1", spent(3), time.Minute), blocked("n1", "cart-2", spent(3), 0)), []string{
@@ -191,8 +191,8 @@ func TestHeartbeat(t *testing.T) {
 		"many in flight":     {moment(many), "phase upgrade, 1 of 3 nodes replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
 		"nodes at rest":      {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 nodes replaced"},
 		"waiting":            {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 nodes replaced; waiting for a replacement to be ready"},
-		"one blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 nodes replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
-		"two blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 nodes replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"one blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 nodes replaced; 1 pod blocked, first: pod shop/cart-0: not now: find out what denies its eviction"},
+		"two blocked":        {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 nodes replaced; 2 pods blocked, first: pod shop/cart-0: not now: find out what denies its eviction"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestDescribeEnds(t *testing.T) {
 		"fails when slow":      {PlanEnds{after(done, 18*time.Minute), after(stuck, 15*time.Minute)}, "done after 18m; in the slow case PodEvictionFailure after 15m at node x (PDB search/index); 5 nodes not reached"},
 		"fails at one node":    {PlanEnds{after(stuck, 15*time.Minute), after(stuck, 16*time.Minute)}, "PodEvictionFailure after 15m-16m at node x (PDB search/index); 5 nodes not reached"},
 		"fails at no one node": {PlanEnds{after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute), after(simulate.Ending{Result: record.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute)}, "WorkloadUnhealthy after 6m: shop/Deployment/web (1 of 2 ready); 1 node not reached"},
-		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: record.LeftBehind}, time.Hour), after(simulate.Ending{Result: record.LeftBehind}, time.Hour)}, "done after 60m except for nodes that cannot be drained, which stay (left-behind)"},
+		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: record.LeftBehind}, time.Hour), after(simulate.Ending{Result: record.LeftBehind}, time.Hour)}, "done after 60m except for nodes that cannot be drained, which are kept (left-behind)"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestDescribeDeletions(t *testing.T) {
 		all = append(all, simulate.Deletion{Workload: fmt.Sprintf("shop/Deployment/w%d", i), Pods: 2, PastBudget: i % 4})
 		all[i].After.Duration = 15 * time.Minute
 	}
-	want := "12 pods past their budgets: 1 of shop/Deployment/w1 after 15m, 2 of shop/Deployment/w2 after 15m, 3 of shop/Deployment/w3 after 15m, " +
+	want := "12 pods against their budgets: 1 of shop/Deployment/w1 after 15m, 2 of shop/Deployment/w2 after 15m, 3 of shop/Deployment/w3 after 15m, " +
 		"1 of shop/Deployment/w5 after 15m, 2 of shop/Deployment/w6 after 15m, 1 more workload"
 	if got := describeDeletions(all); got != want {
 		t.Errorf("got %q, want %q", got, want)

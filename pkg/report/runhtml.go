@@ -64,7 +64,7 @@ func (r *RunReport) sections() []section {
 		{"Summary", r.summaryHTML()},
 		{"Timeline", r.timelineHTML()},
 		{"Workloads", r.workloadsHTML()},
-		{"What held it", r.holdersHTML()},
+		{"What delayed it", r.holdersHTML()},
 		{r.waysTitle(), r.waysHTML()},
 		{"Findings", r.findingsHTML()},
 		{"More", r.detailsHTML()},
@@ -115,7 +115,7 @@ func (r *RunReport) timelineHTML() markup {
 			[2]string{"s", "empty, settles"}, [2]string{"t", "terminates"}) + body
 	}
 	if body != "" && !r.From.IsZero() && (r.About == AboutPlan || r.About == AboutSimulation) {
-		body += textElement("p", "Nothing of this has happened: coloured bars show the upgrade if pods end as soon as they may.", class("dim"))
+		body += textElement("p", "This is a forecast, nothing has happened yet: coloured bars show the upgrade if pods end as soon as they may.", class("dim"))
 	}
 	if phases := describePeriods(r.Phases); phases != "" {
 		body += textElement("p", "Phases: "+phases, class("dim"))
@@ -187,7 +187,7 @@ func (r *RunReport) holderRows() [][]string {
 // noHolders says why there is no table of what held the upgrade.
 func (r *RunReport) noHolders() string {
 	if r.About == AboutStatus || r.From.IsZero() {
-		return "Unknown: nothing was watched."
+		return "Unknown: the upgrade was not watched."
 	}
 	if r.takenUp {
 		return "No node waited for a second or longer while this process ran. The time before is unknown."

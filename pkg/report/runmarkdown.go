@@ -36,7 +36,7 @@ func WriteReportMarkdown(w io.Writer, r *RunReport) error {
 		after   []string
 	}{
 		{"Workloads", workloadHeader, r.workloadRows(), "Unknown: no workload was measured.", r.readyLines()},
-		{"What held it", holderHeader, r.holderRows(), r.noHolders(), nil},
+		{"What delayed it", holderHeader, r.holderRows(), r.noHolders(), nil},
 		{r.waysTitle(), wayHeader, r.wayRows(), "", r.wayLines()},
 		{"Findings", []string{"Severity", "Rule", "Finding"}, r.findingRows(), r.noFindings(), nil},
 		{"Settings", []string{"Setting", "Value"}, r.settingRows(), "None: no upgrade is planned or recorded.", nil},

@@ -54,7 +54,7 @@ func workloadLines(p *Plan) []string {
 		}
 	}
 	if len(restarted) > 0 {
-		lines = append(lines, "Restarts    "+NameFew(restarted)+": spec.template.metadata.annotations is written, as kubectl rollout restart does, so that another pod is ready before theirs goes")
+		lines = append(lines, "Restarts    "+NameFew(restarted)+": spec.template.metadata.annotations is set, as kubectl rollout restart does, so that another pod is ready before the old one leaves")
 	}
 	if len(could) > 0 {
 		lines = append(lines, "Gaps        one replica only: "+NameFew(could)+". --move=surge avoids it")
@@ -67,7 +67,7 @@ func workloadLines(p *Plan) []string {
 		for _, w := range p.Slow {
 			slow = append(slow, fmt.Sprintf("%s (%s)", w.Name, w.Ready))
 		}
-		lines = append(lines, "Slow        "+NameFew(slow)+": if their new pods take more than twice that, the next node waits")
+		lines = append(lines, "Slow        "+NameFew(slow)+": if their new pods take more than twice that time, the next node must wait")
 	}
 	return lines
 }

@@ -27,15 +27,15 @@ func TestPlanVerdict(t *testing.T) {
 		"nothing wrong":             {func(*Plan) {}, good, known + ", takes 8m-18m"},
 		"something was not read":    {func(p *Plan) { p.Unread = []string{"no budgets: not in the dump"} }, warning, unknown + ", takes 8m-18m"},
 		"a rule was not checked":    {func(p *Plan) { p.Findings = finding(preflight.Unknown, "") }, warning, unknown + ", takes 8m-18m"},
-		"no forecast":               {func(p *Plan) { p.Ends, p.Duration = nil, simulate.Span{} }, warning, unknown + ", not known how long it takes"},
+		"no forecast":               {func(p *Plan) { p.Ends, p.Duration = nil, simulate.Span{} }, warning, unknown + ", for an unknown time"},
 		"a warning":                 {func(p *Plan) { p.Findings = finding(preflight.Warn, "") }, warning, known + ", takes 8m-18m"},
 		"a warning that is skipped": {func(p *Plan) { p.Findings = finding(preflight.Warn, "user") }, good, known + ", takes 8m-18m"},
 		"an error":                  {func(p *Plan) { p.Findings = finding(preflight.Error, "") }, bad, known + ", takes 8m-18m"},
 		"a refusal":                 {func(p *Plan) { p.Findings = finding(preflight.Refuse, "") }, bad, "Refused: m"},
-		"a block":                   {func(p *Plan) { p.Findings = finding(preflight.Block, "") }, bad, known + ": it does not begin until each Blocked line is fixed"},
+		"a block":                   {func(p *Plan) { p.Findings = finding(preflight.Block, "") }, bad, known + ": it does not start until each Blocked line is fixed"},
 		"a blocked node":            {func(p *Plan) { p.Nodes[1].BlockedBy = []string{"PDB a/b"} }, bad, "3 nodes to replace, 1 blocked, takes 8m-18m"},
 		"pods that are refused":     {func(p *Plan) { p.Probes = []Probe{{Workload: "Deployment a/b", Answer: "refused", Refused: true}} }, bad, known + ", the server refuses new pods of 1 workload, takes 8m-18m"},
-		"deletions past budgets":    {func(p *Plan) { p.Deletions = []simulate.Deletion{{Workload: "a", Pods: 2, PastBudget: 1}} }, warning, known + ", 1 pod deleted past their budgets, takes 8m-18m"},
+		"deletions past budgets":    {func(p *Plan) { p.Deletions = []simulate.Deletion{{Workload: "a", Pods: 2, PastBudget: 1}} }, warning, known + ", 1 pod deleted against their budgets, takes 8m-18m"},
 		"it ends early": {func(p *Plan) {
 			p.Ends = &PlanEnds{Fast: ending(record.PodEvictionFailure), Slow: ending(record.PodEvictionFailure)}
 		}, bad, known + ": it ends as " + string(record.PodEvictionFailure) + " after 9m"},
@@ -103,11 +103,11 @@ func TestDescribeProgress(t *testing.T) {
 // on the first nodes.
 func TestVerdictOfBlockingFindings(t *testing.T) {
 	for rule, want := range map[string]string{
-		"PDB001": ": it does not begin until each Blocked line is fixed",
-		"POD003": ": it does not begin until each Blocked line is fixed",
-		"CAP001": ", unless it stops at what a Blocked line names",
-		"POD010": ", unless it stops at what a Blocked line names",
-		"WH001":  ", unless it stops at what a Blocked line names",
+		"PDB001": ": it does not start until each Blocked line is fixed",
+		"POD003": ": it does not start until each Blocked line is fixed",
+		"CAP001": ", unless a Blocked line stops it",
+		"POD010": ", unless a Blocked line stops it",
+		"WH001":  ", unless a Blocked line stops it",
 	} {
 		p := surgePlan()
 		p.Findings = []preflight.Finding{{Rule: rule, Severity: preflight.Block, Message: "m"}}
@@ -115,7 +115,7 @@ func TestVerdictOfBlockingFindings(t *testing.T) {
 		if tone != bad || !strings.HasSuffix(text, want) || !p.Structural() {
 			t.Errorf("%s: tone %d, %q, structural %t; want %q", rule, tone, text, p.Structural(), want)
 		}
-		if begins := len(beginLines(p)) == 0; begins == strings.Contains(want, "does not begin") {
+		if begins := len(beginLines(p)) == 0; begins == strings.Contains(want, "does not start") {
 			t.Errorf("%s: the lines say that it begins: %t", rule, begins)
 		}
 	}

@@ -19,7 +19,7 @@ func listWorkloadChanges(before, now *record.Status) []Event {
 	}
 	for _, u := range before.Unhealthy {
 		if !containsWorkload(now.Unhealthy, u.Name) {
-			events = append(events, Event{Type: WorkloadEvent, State: "recovered", Workload: u.Name, Text: fmt.Sprintf("workload %s no longer holds the upgrade", u.Name)})
+			events = append(events, Event{Type: WorkloadEvent, State: "recovered", Workload: u.Name, Text: fmt.Sprintf("workload %s no longer delays the upgrade", u.Name)})
 		}
 	}
 	return events

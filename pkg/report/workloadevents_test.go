@@ -31,7 +31,7 @@ func TestWorkloadEvents(t *testing.T) {
 	}{
 		"it does not recover": {well, sick, []string{"workload shop/Deployment/web (1 of 2 ready): pod web-2 on node n2: container app is in CrashLoopBackOff: no further node is started"}},
 		"it is as before":     {sick, sick, nil},
-		"it has recovered":    {sick, well, []string{"workload shop/Deployment/web no longer holds the upgrade"}},
+		"it has recovered":    {sick, well, []string{"workload shop/Deployment/web no longer delays the upgrade"}},
 		"the upgrade stops":   {sick, stopping, nil},
 		"what is sent": {well, sending, []string{
 			"evict pod shop/api-1, the last ready one of Deployment/api: no other became ready within 2m0s", "restart Deployment shop/solo to move its pod from node n1",

@@ -110,7 +110,7 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 	case s.refusedPolls >= refusalsBelieved:
 		return s.lastPollError
 	case !s.unreadSince.IsZero() && time.Since(s.unreadSince) >= saveLimit:
-		return fmt.Errorf("the cloud has not been read for %s: %w", saveLimit, s.lastPollError)
+		return fmt.Errorf("the cloud could not be read for %s: %w", saveLimit, s.lastPollError)
 	}
 	return nil
 }

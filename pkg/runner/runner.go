@@ -109,7 +109,7 @@ var errUnrenewed = errors.New("the lease has not been renewed for too long")
 
 // ErrUnrested means that an interrupted upgrade did not finish its actions in time. The record contains them, and the same
 // command continues.
-var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s", stopLimit)
+var ErrUnrested = fmt.Errorf("stopped before all work was finished within %s", stopLimit)
 
 // run is the state of one Run.
 type run struct {
@@ -368,7 +368,7 @@ func (s *run) awaitSave(ctx context.Context, record record.Record) error {
 }
 
 // errUnsaved means that writing the record got no answer.
-var errUnsaved = errors.New("writing the upgrade's record has had no answer: see whether an admission webhook holds it")
+var errUnsaved = errors.New("writing the upgrade's record got no answer: check whether an admission webhook delays it")
 
 func (s *run) trySaveRecord(ctx context.Context, record record.Record) error {
 	if err := s.checkLease(); err != nil {

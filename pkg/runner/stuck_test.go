@@ -54,7 +54,7 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 		says    string
 	}{
 		"while nodes come up":          {[]func(*site){refuse(0, ever, errEnded)}, 1, "the credentials have expired"},
-		"and it does not come to rest": {[]func(*site){refuse(0, ever, errEnded), unrested}, 1, "expired; stopped before everything came to rest"},
+		"and it does not come to rest": {[]func(*site){refuse(0, ever, errEnded), unrested}, 1, "expired; stopped before all work was finished"},
 		"once":                         {[]func(*site){refuse(0, time.Millisecond, errEnded)}, 1, ""},
 		"for now":                      {[]func(*site){refuse(0, 5*time.Minute, errors.New("no route to host"))}, 1, ""},
 		"while a pod is waited for":    {[]func(*site){refuse(2*time.Second, 3*time.Minute, errEnded), held}, 0, ""},

@@ -31,7 +31,7 @@ func TestEndlessWait(t *testing.T) {
 	steps := 0
 	_, err := simulate.New(spec).Run(t.Context(), req, func(upgrade.World, upgrade.Step) { steps++ })
 	endless, ok := errors.AsType[*simulate.EndlessError](err)
-	if !ok || endless.Waiting != "1 new node that you bring" || steps > 11_000 {
+	if !ok || endless.Waiting != "1 new node that you add" || steps > 11_000 {
 		t.Errorf("after %d steps: %v", steps, err)
 	}
 }

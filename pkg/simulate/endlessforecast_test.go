@@ -25,7 +25,7 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 		DrainTimeout: record.Duration{Duration: time.Minute}, BootTimeout: record.Duration{Duration: time.Minute},
 	}
 	f, err := predictOnce(t.Context(), spec, req, 0)
-	if err != nil || f.Endless != "1 new node that you bring" || f.Duration != (Span{}) || f.ExtraHours != 0 {
+	if err != nil || f.Endless != "1 new node that you add" || f.Duration != (Span{}) || f.ExtraHours != 0 {
 		t.Errorf("endless %q, takes %v, %.1f extra hours: %v", f.Endless, f.Duration, f.ExtraHours, err)
 	}
 	if len(f.Nodes) != 1 || f.Nodes[0].Name != "n1" {

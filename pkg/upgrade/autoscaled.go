@@ -66,7 +66,7 @@ func claimWait(s *Settings) error {
 	if s.WaitForDrain == nil {
 		return nil
 	}
-	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: pass that strategy, or remove the flag", record.AutoscaledBlueGreen)
+	return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: use that strategy, or remove the flag", record.AutoscaledBlueGreen)
 }
 
 // checkAutoscaled returns an error for settings that make no sense with the strategy (GKE G71), or that it does not
@@ -74,11 +74,11 @@ func claimWait(s *Settings) error {
 func checkAutoscaled(s *Settings) error {
 	switch {
 	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
-		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
+		return fmt.Errorf("--wait-for-drain=%s: use a time from 0 to %s", s.WaitForDrain, mostSoak)
 	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: remove the flags", record.AutoscaledBlueGreen, mostDrainedAtOnce)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d nodes at a time: remove the flags", record.AutoscaledBlueGreen, mostDrainedAtOnce)
 	case s.OnTimeout != "" && s.OnTimeout != record.Force:
-		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, record.AutoscaledBlueGreen)
+		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's drain time is over: remove the flag", s.OnTimeout, record.AutoscaledBlueGreen)
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func resolveAutoscaled(s Settings, req record.Request, group *nodegroup.Group, _
 
 // describeAutoscaled returns the line of a plan.
 func describeAutoscaled(r *record.Request, _ string) string {
-	return fmt.Sprintf("%s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
-		r.Strategy, r.WaitForDrain, r.Window, r.DrainTimeout)
+	return fmt.Sprintf("%s: all outdated nodes are fenced; for %s only idle ones are removed; then at most %d nodes are drained at a time; %s to drain each, then its pods are deleted; an autoscaler adds new nodes",
+		r.Strategy, formatLimit(r.WaitForDrain.Duration), r.Window, formatLimit(r.DrainTimeout.Duration))
 }
 
 // fitsAutoscaled returns an error if no autoscaler is known to serve the group (GKE G80), or if the group has no room
@@ -103,12 +103,12 @@ func fitsAutoscaled(group *nodegroup.Group, r *record.Request, outdated int) err
 	room := group.Max - group.Desired
 	switch {
 	case !group.Can.Resize || !group.Can.Bounds:
-		return fmt.Errorf("--strategy=%s: provider %s has no size that an autoscaler could change: use %s", record.AutoscaledBlueGreen, group.Provider, record.Surge)
+		return fmt.Errorf("--strategy=%s: groups of provider %s have no size that an autoscaler could change: use %s", record.AutoscaledBlueGreen, group.Provider, record.Surge)
 	case !group.Autoscaler.Serves:
-		return fmt.Errorf("--strategy=%s: nothing shows that an autoscaler serves group %q: %s: put that right, or use %s",
+		return fmt.Errorf("--strategy=%s: no sign of an autoscaler for group %q was found: %s: set one up, or use %s",
 			record.AutoscaledBlueGreen, group.Name, cmp.Or(group.Autoscaler.Missing, "none is known"), record.BlueGreen)
 	case r.KeepMax && room < outdated:
-		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and may need %d, one for each outdated one: leave --keep-max out", group.Name, max(0, room), outdated)
+		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and may need %d, one for each outdated node: remove --keep-max", group.Name, max(0, room), outdated)
 	}
 	return nil
 }

@@ -76,9 +76,9 @@ func TestAutoscaledSettings(t *testing.T) {
 		"G80 served": {func(*upgrade.Settings, *nodegroup.Group) {}, ""},
 		"G80 not served": {func(_ *upgrade.Settings, g *nodegroup.Group) {
 			g.Autoscaler = nodegroup.Autoscaler{Missing: "no status"}
-		}, "no status: put that right, or use blue-green"},
-		"G80 no size":           {func(_ *upgrade.Settings, g *nodegroup.Group) { g.Can = nodegroup.Capabilities{} }, "has no size that an autoscaler could change"},
-		"G71 more than 7 days":  {func(s *upgrade.Settings, _ *nodegroup.Group) { s.WaitForDrain = &eight }, "--wait-for-drain=192h0m0s is not from 0 to 168h0m0s"},
+		}, "no status: set one up, or use blue-green"},
+		"G80 no size":           {func(_ *upgrade.Settings, g *nodegroup.Group) { g.Can = nodegroup.Capabilities{} }, "have no size that an autoscaler could change"},
+		"G71 more than 7 days":  {func(s *upgrade.Settings, _ *nodegroup.Group) { s.WaitForDrain = &eight }, "--wait-for-drain=192h0m0s: use a time from 0 to 168h0m0s"},
 		"G71 of another":        {func(s *upgrade.Settings, _ *nodegroup.Group) { s.Strategy, s.WaitForDrain = record.BlueGreen, &minute }, "only --strategy=autoscaled-blue-green waits"},
 		"G75 a width":           {func(s *upgrade.Settings, _ *nodegroup.Group) { s.MaxUnavailable = &nodegroup.Quantity{N: 1} }, "--max-unavailable"},
 		"G75 no skipping":       {func(s *upgrade.Settings, _ *nodegroup.Group) { s.OnTimeout = record.Skip }, "--on-timeout=skip"},
@@ -295,7 +295,7 @@ func TestAutoscaledRebuilt(t *testing.T) {
 func TestAutoscaledKeepsTarget(t *testing.T) {
 	rec := record.Record{Request: record.Request{Group: "workers", Strategy: record.AutoscaledBlueGreen}, Target: revisionOf("2")}
 	err := rec.CheckReplan(record.AutoscaledBlueGreen, true)
-	if err == nil || !strings.Contains(err.Error(), "keeps its target") {
+	if err == nil || !strings.Contains(err.Error(), "does not allow") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -60,9 +60,9 @@ func blueGreenStrategy() strategy {
 func fitsBlueGreen(group *nodegroup.Group, r *record.Request, outdated int) error {
 	switch {
 	case !group.Can.Resize:
-		return fmt.Errorf("--strategy=%s: provider %s cannot add nodes: use %s", record.BlueGreen, group.Provider, record.Surge)
+		return fmt.Errorf("--strategy=%s: this tool cannot add nodes to groups of provider %s: use %s", record.BlueGreen, group.Provider, record.Surge)
 	case r.Surge < outdated:
-		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and needs %d, one for each outdated one: leave --keep-max out", group.Name, r.Surge, outdated)
+		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and needs %d, one for each outdated node: remove --keep-max", group.Name, r.Surge, outdated)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (d *decision) setUpBlueGreen() bool {
 	if node, refusal := d.findUnheld(); node != "" {
 		d.waitFor("autoscalers to be kept from the outdated nodes")
 		if refusal != "" {
-			d.stopUpgradeWith(record.Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: autoscalers would remove the nodes that are kept: allow that annotation, or use --strategy=%s", node, refusal, record.Surge))
+			d.stopUpgradeWith(record.Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: without this annotation an autoscaler would remove nodes that the soak keeps: allow the annotation, or use --strategy=%s", node, refusal, record.Surge))
 		}
 		return false
 	}
@@ -85,7 +85,7 @@ func claimBatches(s *Settings) error {
 	if s.Batch == nil && s.BatchSoak == nil && s.Soak == nil {
 		return nil
 	}
-	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: pass that strategy, or remove the flags", record.BlueGreen)
+	return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: use that strategy, or remove the flags", record.BlueGreen)
 }
 
 // checkBlueGreen returns an error for settings that make no sense with blue-green (GKE G50), or that it does not use.
@@ -94,7 +94,7 @@ func checkBlueGreen(s *Settings) error {
 		return err
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
-		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: remove the flags", record.BlueGreen)
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at a time: remove the flags", record.BlueGreen)
 	}
 	return nil
 }
@@ -122,15 +122,25 @@ func resolveBlueGreen(s Settings, req record.Request, group *nodegroup.Group, si
 
 // describeBlueGreen returns the line of a plan.
 func describeBlueGreen(r *record.Request, _ string) string {
-	bg, batches := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}), " without a drain" // a record that another program wrote may lack it
+	bg := cmp.Or(r.BlueGreen, &record.BlueGreenRequest{}) // a record that another program wrote may lack it
+	width, drain := " without a drain", ""
 	switch {
 	case bg.Batch == 1:
-		batches = ", 1 node at once"
+		width = ", one node at a time"
 	case bg.Batch > 1:
-		batches = fmt.Sprintf(", %d nodes at once", bg.Batch)
+		width = fmt.Sprintf(", %d nodes at a time", bg.Batch)
 	}
-	return fmt.Sprintf("%s%s: a new node for each outdated one; %s to drain, then what is left is deleted at the end; %s after each batch, and %s before the outdated nodes are deleted",
-		record.BlueGreen, batches, r.DrainTimeout, bg.BatchSoak, bg.Soak)
+	if bg.Batch > 0 {
+		drain = formatLimit(r.DrainTimeout.Duration) + " to drain each, pods that are left are deleted at the end; "
+	}
+	if bg.BatchSoak.Duration > 0 {
+		drain += formatLimit(bg.BatchSoak.Duration) + " after each batch; "
+	}
+	end := "then the outdated nodes are deleted"
+	if bg.Soak.Duration > 0 {
+		end = "a soak of " + formatLimit(bg.Soak.Duration) + " before the outdated nodes are deleted"
+	}
+	return fmt.Sprintf("%s%s: a new node for each outdated one; %s%s", record.BlueGreen, width, drain, end)
 }
 
 // coverOutdated plans a new node for each outdated one, including those that joined after the upgrade began (GKE G41).

@@ -116,7 +116,7 @@ func TestProtectedOutdatedNodeIsKept(t *testing.T) {
 // G56: a rollback is impossible once outdated nodes are deleted.
 func TestNoRollbackWhileOutdatedNodesAreDeleted(t *testing.T) {
 	w := deleting(t)
-	if _, err := upgrade.WayBack(&w.Record); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
+	if _, err := upgrade.WayBack(&w.Record); err == nil || !strings.Contains(err.Error(), `in phase "delete blue"`) {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -76,12 +76,12 @@ func (d *decision) describeSuspended() string {
 	if len(ours) > 1 {
 		stay = "stay"
 	}
-	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
+	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and the process would terminate nodes without a drain",
 		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
 	if d.rec.IsResumable() && d.rec.Stopping != record.Aborted {
 		return note // the process that continues will resume it
 	}
-	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
+	return note + ": when the zones are even, run " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
 }
 
 // countUnavailable returns how many nodes the group is short of, compared with what it would have without the upgrade;

@@ -179,7 +179,7 @@ func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
 	s.Pods = map[string][]*corev1.Pod{"": {agent("new-a-1", s.Now, pending, func(pod *corev1.Pod) {
 		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}}
 	})}}
-	const want = "Insufficient cpu; a current node would not if it were empty: Insufficient cpu"
+	const want = "Insufficient cpu; not even an empty current node would take it: Insufficient cpu"
 	if step := s.rest(); len(step.Status.Unhealthy) != 1 || !strings.HasSuffix(step.Status.Unhealthy[0].Why, want) || strings.Contains(started(step.Record), "old-") {
 		t.Errorf("unhealthy: %v, started: %s", step.Status.Unhealthy, started(step.Record))
 	}
@@ -282,10 +282,10 @@ func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
 		want string
 	}{
 		"they are refused":           {&drain.Controller{Uncreated: 4, Refused: quota}, agentName + " (0 of 1 ready): 1 pod is not created: " + quota},
-		"nothing is said":            {&drain.Controller{Uncreated: 1}, agentName + " (0 of 1 ready): 1 pod is not created, and its controller does not say why"},
+		"nothing is said":            {&drain.Controller{Uncreated: 1}, agentName + " (0 of 1 ready): 1 pod is not created, and its controller reports no reason"},
 		"the node is left out":       {&drain.Controller{Replicas: 2, Refused: quota}, ""},
 		"its controller is not read": {nil, ""},
-		"its controller may not be":  {&drain.Controller{Unread: "forbidden"}, agentName + " (0 of 1 ready): 1 pod is not created, and how many there should be is not known: forbidden"},
+		"its controller may not be":  {&drain.Controller{Unread: "forbidden"}, agentName + " (0 of 1 ready): 1 pod is not created, and the wanted number is unknown: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := replaceBare(t, 1, nil)

@@ -227,8 +227,7 @@ func (d *decision) rejectForeign() {
 		if m == nil || n.IsGivenBack() || n.IsMachineOf(m) {
 			continue
 		}
-		d.stopUpgradeWith(record.Failed, fmt.Sprintf("the record says that node %q is instance %s, and the cloud says that it is %s: another actor has changed the record, and neither is terminated: "+
-			"find out who may write it, and run %s to forget it", name, n.Instance, m.Instance.ID, nodegroup.Command("abort", d.w.Group.Name)))
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("node %q is instance %s in the record but %s in the cloud: another process changed the record, and neither instance is terminated: find out who may write the record, and run %s to forget it", name, n.Instance, m.Instance.ID, nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
 }
@@ -242,7 +241,7 @@ func (d *decision) growAsAWhole() {
 		return
 	}
 	if d.rec.Request.KeepMax {
-		d.stopUpgradeWith(record.Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+		d.stopUpgradeWith(record.Failed, "launching in a zone: "+refusal+"; if that cannot be fixed, remove --keep-max so that the whole group can be made larger")
 		return
 	}
 	d.rec.Ledger.MergeZones()
@@ -279,7 +278,7 @@ func (d *decision) applyRequest() {
 // yieldToRequest stops the upgrade as Ctrl-C does, so that the process that asked can carry out the verb. An upgrade
 // that is being aborted does not stop.
 func (d *decision) yieldToRequest(to string) {
-	d.stopUpgradeWith(record.Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
+	d.stopUpgradeWith(record.Interrupted, fmt.Sprintf("stopped for %s requested by %s", to, d.w.Asked.By))
 }
 
 // cancelPause continues an upgrade whose pause was withdrawn before the upgrade came to rest.
@@ -297,8 +296,7 @@ func (d *decision) watchMaximum() {
 	g := &d.w.Group
 	before, decided := d.bookKeeper().WatchMaximum()
 	if d.applyDecision(decided); before > 0 {
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run %s to continue, "+
-			"which raises it again as far as it has to, or %s", before, g.Max, nodegroup.Command("resume", g.Name), nodegroup.Command("abort", g.Name)))
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("a user or another process lowered the group's max from %d to %d during the upgrade: run %s to continue, which raises it again as far as necessary, or %s", before, g.Max, nodegroup.Command("resume", g.Name), nodegroup.Command("abort", g.Name)))
 	}
 }
 
@@ -314,8 +312,7 @@ func (d *decision) watchProtection() {
 		if n, started := d.rec.FindStarted(m); started && n.State == record.NodeRemoving {
 			continue
 		}
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
-			"%s to continue, or %s", m.Instance.ID, m.Name(), nodegroup.Command("resume", d.w.Group.Name), nodegroup.Command("abort", d.w.Group.Name)))
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("a user or another process protected instance %s (node %s) against scale-in during the upgrade: remove the protection and run %s to continue, or %s", m.Instance.ID, m.Name(), nodegroup.Command("resume", d.w.Group.Name), nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
 }

@@ -28,7 +28,7 @@ func delegatedStrategy() strategy {
 		begin:   func(d *decision) { d.rec.Delegation = &record.Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		resolve: refuseDelegated, describe: describeDelegated,
 		phases: []phase{
-			{name: record.PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: (*decision).beginOperation},
+			{name: record.PhaseSetup, waitsFor: "the cloud to start the upgrade", verbs: verbs, run: (*decision).beginOperation},
 			{name: record.PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: (*decision).followOperation},
 		},
 		stop: (*decision).leaveOperation,
@@ -42,14 +42,14 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 	provider, managed := nodegroup.InfoOf(group.Provider), group.Managed
 	manager := nameManager(group.Provider)
 	if (s.MaxUnavailable != nil || s.MaxSurge != nil) && !managed.TakesWidth {
-		return record.Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, managed.ChangeWidth)
+		return record.Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q with the group's own settings: remove the flags, and change the settings with %s", manager, group.Name, managed.ChangeWidth)
 	}
 	flag := s.firstForOthers(provider.Model)
 	if flag == "" && managed.DeletesRest && s.OnTimeout == record.Fail {
 		flag = "on-timeout=fail"
 	}
 	if flag != "" {
-		return record.Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
+		return record.Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, with its own rules: remove the flag", flag, manager, group.Name)
 	}
 	req := record.Request{
 		Group: group.Name, Strategy: record.Delegated, Like: provider.Model, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
@@ -74,7 +74,7 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (record.Req
 
 // refuseDelegated returns an error: no cloud upgrades the group by itself.
 func refuseDelegated(_ Settings, _ record.Request, group *nodegroup.Group, _, _ int) (record.Request, error) {
-	return record.Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", record.Delegated, group.Name)
+	return record.Request{}, fmt.Errorf("--strategy=%s: this cloud does not upgrade group %q itself: remove the flag", record.Delegated, group.Name)
 }
 
 // describeDelegated returns the line of a plan.
@@ -82,13 +82,13 @@ func describeDelegated(r *record.Request, provider string) string {
 	manager := nodegroup.InfoOf(provider).Manager
 	kind, late := manager.Rolling, fmt.Sprintf("the %s fails (%s)", nameOperation(provider), record.PodEvictionFailure)
 	if r.OnTimeout == record.Force {
-		kind, late = manager.Forced, "its pods are deleted past their budgets"
+		kind, late = manager.Forced, "its pods are deleted even against their budgets"
 	}
 	if kind != "" {
 		kind = ", " + kind
 	}
 	return fmt.Sprintf("%s upgrades the group itself%s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
-		nameManager(provider), kind, r.MaxUnavailable, r.DrainTimeout, late, r.Settle)
+		nameManager(provider), kind, r.MaxUnavailable, formatLimit(r.DrainTimeout.Duration), late, formatLimit(r.Settle.Duration))
 }
 
 // nameManager returns the name of the service that upgrades groups of the provider: "EKS".
@@ -136,11 +136,11 @@ func (d *decision) beginOperation() bool {
 		known.ID = op.ID
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is carrying out %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is running %s to %s, which another process started: follow it with %s -w, and run the command again when it has finished",
 			d.managerName(), d.operationName(op.ID), op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
-		d.askCloudOften(fmt.Sprintf("%s to end %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
+		d.askCloudOften(fmt.Sprintf("%s to finish %s (%s)", d.managerName(), d.operationName(op.ID), op.Kind))
 		d.pauseUnbegun()
 		return false
 	}
@@ -151,7 +151,7 @@ func (d *decision) beginOperation() bool {
 		d.rec.Delegation.Before = op.ID
 	}
 	start := d.nextRequest()
-	d.askCloudOften(d.managerName() + " to begin")
+	d.askCloudOften(d.managerName() + " to start the upgrade")
 	if d.pausing {
 		d.pauseUnbegun()
 		return false
@@ -179,7 +179,7 @@ func (d *decision) pauseUnbegun() {
 		since = last.Ended
 	}
 	if last.InFlight || !d.w.Group.IsFreshAfter(since) {
-		d.askCloudOften(fmt.Sprintf("pausing: %s to tell whether it has begun", d.managerName()))
+		d.askCloudOften(fmt.Sprintf("%s to report whether the upgrade has begun, before it can pause", d.managerName()))
 		return
 	}
 	d.stopAsAsked()
@@ -210,10 +210,10 @@ func (d *decision) awaitReading() (read bool) {
 	known, op := d.rec.Delegation, d.newestOperation()
 	switch {
 	case d.w.Group.Managed == nil:
-		d.askCloudOften(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
+		d.askCloudOften(fmt.Sprintf("%s to report on the group: %s", d.managerName(), d.w.Group.Refusal))
 		return false
 	case op.Began.Before(known.Newest) && !d.awaitCertainLoss():
-		d.askCloudOften(d.managerName() + " to tell of its newest " + nameOperation(d.rec.Provider))
+		d.askCloudOften(d.managerName() + " to report its newest " + nameOperation(d.rec.Provider))
 		return false
 	}
 	return true
@@ -285,7 +285,7 @@ func (d *decision) concludeCancelled(op *nodegroup.Operation) (replaced bool) {
 		d.enterPhase(delegatedStrategy().phases[0])
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(record.Paused, d.operationName(op.ID)+" was cancelled: run the command again to begin another")
+		d.stopUpgradeWith(record.Paused, d.operationName(op.ID)+" was cancelled: run the command again to start another")
 	}
 	return false
 }
@@ -302,7 +302,7 @@ func (d *decision) followSuccessor(op *nodegroup.Operation) (replaced bool) {
 		d.rec.Delegation = next
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s is over, and another actor began %s (%s, %s): see %s, and run the command again when it is over",
+		d.stopUpgradeWith(record.Paused, fmt.Sprintf("%s has finished, and another process started %s (%s, %s): see %s, and run the command again when that has finished",
 			d.operationName(d.rec.Delegation.ID), d.operationName(op.ID), cmp.Or(op.To.Name, op.Kind), op.State, nodegroup.Command("status", d.w.Group.Name)))
 	}
 	return false
@@ -319,13 +319,13 @@ func (d *decision) concludeOperation() (replaced bool) {
 		known.Succeeded = d.w.Now
 	}
 	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
-	d.askCloudOften("the last nodes to go")
+	d.askCloudOften("the last outdated nodes to be removed")
 	d.requeueAt(deadline)
 	if !d.w.isDeadlinePassed(deadline) {
 		return false
 	}
 	if i := slices.IndexFunc(d.count.pending, hasMachine); i >= 0 {
-		d.stopUpgradeWith(record.Failed, fmt.Sprintf("%s says that %s succeeded, but %s is still outdated",
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("%s reports that %s succeeded, but %s is still outdated",
 			d.managerName(), d.operationName(known.ID), d.count.pending[i].Name()))
 		return false
 	}
@@ -361,7 +361,7 @@ func (d *decision) explainFailure(op *nodegroup.Operation) string {
 		}
 	}
 	if found := d.blocked[first:]; len(found) > 0 {
-		text += "; now in the way: " + summarizeBlocked(found, d.w.Now)
+		text += "; this blocks it now: " + summarizeBlocked(found, d.w.Now)
 	}
 	return text
 }
@@ -441,7 +441,7 @@ func (d *decision) describeStage() string {
 	case len(names) > 0:
 		return fmt.Sprintf("%s to drain %s", d.managerName(), strings.Join(names, ", "))
 	case len(d.count.pending) == 0:
-		return d.managerName() + " to give the added nodes back"
+		return d.managerName() + " to remove the added nodes"
 	default:
 		return d.managerName() + " to replace the next nodes"
 	}
@@ -517,7 +517,7 @@ func (d *decision) concludeLostOperation(newest *nodegroup.Operation) (replaced 
 		return true
 	}
 	known := d.rec.Delegation
-	d.endUpgradeWith(record.Failed, fmt.Sprintf("%s has not told of %s for %s, and %d of %d nodes are outdated still",
+	d.endUpgradeWith(record.Failed, fmt.Sprintf("%s has not reported on %s for %s, and %d of %d nodes are still outdated",
 		d.managerName(), d.operationName(known.ID), lostAfter, len(d.count.pending), d.rec.Total))
 	known.ID, known.NotBefore, known.Newest = newest.ID, known.Newest, newest.Began
 	return false
@@ -580,7 +580,7 @@ func (d *decision) describeUnjoined() string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("not joined to the cluster: %s: see their user data, their node role and their kubelets' logs", abbreviateNames(names))
+	return fmt.Sprintf("instances that have not joined the cluster: %s: check their user data, their node role and their kubelets' logs", abbreviateNames(names))
 }
 
 // describeMissing returns why new nodes are missing now; "" if none is, or if the reason is unknown.

@@ -73,12 +73,12 @@ func TestDelegateBegins(t *testing.T) {
 		phase          record.Phase
 		stops          string
 	}{
-		"none yet":                      {token: "r1-update-1", waiting: "EKS to begin", phase: record.PhaseSetup},
+		"none yet":                      {token: "r1-update-1", waiting: "EKS to start the upgrade", phase: record.PhaseSetup},
 		"an older one is over":          {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationSucceeded, To: older}, token: "r1-update-1", phase: record.PhaseSetup},
 		"an older one to it failed":     {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}}, token: "r1-update-1", phase: record.PhaseSetup},
 		"another actor's to it":         {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "2"}}, phase: record.PhaseFollow},
-		"another actor's to another":    {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: older}, phase: record.PhaseSetup, stops: "EKS is carrying out update u0 to workers:1, which another actor began"},
-		"one of another kind is waited": {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, Kind: "ConfigUpdate"}, waiting: "EKS to end update u0 (ConfigUpdate)", phase: record.PhaseSetup},
+		"another actor's to another":    {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: older}, phase: record.PhaseSetup, stops: "EKS is running update u0 to workers:1, which another process started"},
+		"one of another kind is waited": {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, Kind: "ConfigUpdate"}, waiting: "EKS to finish update u0 (ConfigUpdate)", phase: record.PhaseSetup},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -285,7 +285,7 @@ func TestDelegateExplainsFailures(t *testing.T) {
 		result record.Result
 		text   string
 	}{
-		nodegroup.DrainFailed:  {record.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
+		nodegroup.DrainFailed:  {record.PodEvictionFailure, "update u1 failed: no luck; this blocks it now: pod shop/web-1: PDB shop/web"},
 		nodegroup.LaunchFailed: {record.NodeCreationFailure, "update u1 failed: no luck"},
 		"":                     {record.Failed, "update u1 failed: no luck"},
 	}
@@ -318,7 +318,7 @@ func TestDelegateExplainsFailures(t *testing.T) {
 func TestDelegateSucceeds(t *testing.T) {
 	s := following(t, old("old-a-1"), current("new-a-1"))
 	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
-	if step := s.next(); step.Finished || step.Status.Waiting != "the last nodes to go" {
+	if step := s.next(); step.Finished || step.Status.Waiting != "the last outdated nodes to be removed" {
 		t.Fatalf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
 	}
 	stuck := *s
@@ -383,7 +383,7 @@ func TestDelegateCountsNodesOnce(t *testing.T) {
 
 	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
 	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
-	if step := check("the cloud is done", 1, "old-a-1 Removing"); step.Finished || step.Status.Waiting != "the last nodes to go" {
+	if step := check("the cloud is done", 1, "old-a-1 Removing"); step.Finished || step.Status.Waiting != "the last outdated nodes to be removed" {
 		t.Fatalf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
 	}
 	s.pass(20 * time.Minute)
@@ -421,7 +421,7 @@ func TestDelegateMeetsAnother(t *testing.T) {
 	}
 	s.operate("u3", nodegroup.OperationRunning, nodegroup.Revision{ID: "1", Name: "workers:1"})
 	s.next()
-	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "another actor began update u3 (workers:1, running)") {
+	if step := s.next(); step.Record.Result != record.Paused || !strings.Contains(step.Record.Message, "another process started update u3 (workers:1, running)") {
 		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
 	}
 }
@@ -429,7 +429,7 @@ func TestDelegateMeetsAnother(t *testing.T) {
 // TestDelegateRefusesVerbs checks the reason why a verb is refused, and the remedy.
 func TestDelegateRefusesVerbs(t *testing.T) {
 	s := following(t, old("old-a-1"))
-	checkError(t, upgrade.Allows(&s.Record, record.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, upgrade.Allows(&s.Record, record.VerbPause), "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained")
 	checkError(t, upgrade.CheckOffered(&s.Record, record.VerbPause), upgrade.Allows(&s.Record, record.VerbPause).Error())
 	if err := upgrade.CheckOffered(&s.Record, record.VerbAbort); err != nil {
 		t.Error(err)
@@ -441,7 +441,7 @@ func TestDelegateRefusesVerbs(t *testing.T) {
 func TestDelegateWaitsForAReading(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	s.Group.Managed, s.Group.Refusal = nil, "eks:DescribeNodegroup is denied"
-	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of the group: eks:DescribeNodegroup is denied" {
+	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to report on the group: eks:DescribeNodegroup is denied" {
 		t.Errorf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
 	}
 }
@@ -453,7 +453,7 @@ func TestDelegateIgnoresOlderReadings(t *testing.T) {
 	s.next()
 	s.operate("u0", nodegroup.OperationFailed, s.Group.Wanted).Began = s.Now.Add(-time.Hour)
 	for range 2 {
-		if step := s.next(); step.Finished || step.Record.Delegation.ID != "u1" || step.Status.Waiting != "EKS to tell of its newest update" {
+		if step := s.next(); step.Finished || step.Record.Delegation.ID != "u1" || step.Status.Waiting != "EKS to report its newest update" {
 			t.Errorf("%s: %s; waits for %q", step.Record.Result, step.Record.Message, step.Status.Waiting)
 		}
 	}
@@ -477,7 +477,7 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 			s := lost()
 			s.next()
 			s.pass(4 * time.Minute)
-			if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of its newest update" || step.Due.IsZero() {
+			if step := s.next(); step.Finished || step.Status.Waiting != "EKS to report its newest update" || step.Due.IsZero() {
 				t.Fatalf("after 4m: finished %t, waits for %q until %s", step.Finished, step.Status.Waiting, step.Due)
 			}
 			s.Now = s.Now.Add(time.Hour) // the cloud did not answer during that time
@@ -486,7 +486,7 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 			}
 			s.pass(time.Second)
 			step := s.next()
-			if want := "EKS has not told of update u1 for 5m0s, and 2 of 2 nodes are outdated still"; !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want {
+			if want := "EKS has not reported on update u1 for 5m0s, and 2 of 2 nodes are still outdated"; !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want {
 				t.Fatalf("finished %t, %s: %q, want %q", step.Finished, step.Record.Result, step.Record.Message, want)
 			}
 			s.again()
@@ -634,10 +634,10 @@ func TestResolveDelegated(t *testing.T) {
 	}
 	one, second := nodegroup.Quantity{N: 1}, time.Second
 	refused := map[string]upgrade.Settings{
-		"--max-unavailable and --max-surge: EKS upgrades group \"workers\" by the group's own settings, which aws eks update-nodegroup-config changes": {MaxUnavailable: &one},
-		"--settle: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                              {Settle: &second},
-		"--on-timeout=skip: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                     {OnTimeout: record.Skip},
-		"--strategy: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                            {Strategy: record.Surge},
+		"--max-unavailable and --max-surge: EKS upgrades group \"workers\" with the group's own settings: remove the flags, and change the settings with aws eks update-nodegroup-config": {MaxUnavailable: &one},
+		"--settle: EKS upgrades group \"workers\" itself, with its own rules: remove the flag":                                                                                            {Settle: &second},
+		"--on-timeout=skip: EKS upgrades group \"workers\" itself, with its own rules: remove the flag":                                                                                   {OnTimeout: record.Skip},
+		"--strategy: EKS upgrades group \"workers\" itself, with its own rules: remove the flag":                                                                                          {Strategy: record.Surge},
 	}
 	for want, settings := range refused {
 		settings.BootTimeout = time.Minute
@@ -646,5 +646,5 @@ func TestResolveDelegated(t *testing.T) {
 	}
 	group.Managed = nil
 	_, err = upgrade.Settings{BootTimeout: time.Minute, Strategy: record.Delegated}.ResolveRequest(&group, 10, 9)
-	checkError(t, err, `--strategy=delegated: no cloud upgrades group "workers" by itself: leave it out`)
+	checkError(t, err, `--strategy=delegated: this cloud does not upgrade group "workers" itself: remove the flag`)
 }

@@ -147,8 +147,8 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 		why  string
 	}{
 		"the server refuses them":       {drain.Controller{Replicas: 3, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
-		"nothing is said":               {drain.Controller{Replicas: 3}, "1 pod is not created, and its controller does not say why"},
-		"the controller cannot be read": {drain.Controller{Unread: "forbidden"}, "how many there should be is not known: forbidden"},
+		"nothing is said":               {drain.Controller{Replicas: 3}, "1 pod is not created, and its controller reports no reason"},
+		"the controller cannot be read": {drain.Controller{Unread: "forbidden"}, "the wanted number is unknown: forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGateScene(t, 3)
@@ -166,7 +166,7 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 			g.tellController(c.read)
 			g.wantHeld(g.step(), c.why)
 			g.wantStopped(c.why)
-			const retry = `mend them and run kubectl annotate --namespace shop replicaset/web nodeupgrade-retry="$(date)" --overwrite`
+			const retry = `repair them and run kubectl annotate --namespace shop replicaset/web nodeupgrade-retry="$(date)" --overwrite`
 			if told := strings.Contains(g.Record.Message, retry); told != (c.read.Refused != "") {
 				t.Errorf("message names the command to retry: %t: %q", told, g.Record.Message)
 			}
@@ -184,7 +184,7 @@ func TestUnreadyPodsAreNoReplacements(t *testing.T) {
 	}{
 		"the server refuses new ones":     {drain.Controller{Replicas: 4, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
 		"it creates them in order":        {drain.Controller{Replicas: 4, Ordered: true}, "1 pod is not created: the StatefulSet creates its pods in order and waits until pod web-0 is ready"},
-		"none before it is unready":       {drain.Controller{Replicas: 4, Ordered: true, First: 1}, "1 pod is not created, and its controller does not say why"},
+		"none before it is unready":       {drain.Controller{Replicas: 4, Ordered: true, First: 1}, "1 pod is not created, and its controller reports no reason"},
 		"its owner has scaled it down":    {drain.Controller{Replicas: 3}, "none of its new pods is on a node that stays"},
 		"how many there are is not known": {drain.Controller{Unread: "forbidden"}, "none of its new pods is on a node that stays"},
 	} {
@@ -314,7 +314,7 @@ func TestAllUnhealthyWorkloadsCanBeIgnored(t *testing.T) {
 		g.Controllers[drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: name}] = refused
 	}
 	g.step()
-	g.wantStopped("or let even their last ready pods go with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
+	g.wantStopped("or evict even their last ready pods with --ignore-unready=shop/ReplicaSet/api,shop/ReplicaSet/web")
 }
 
 // TestPodsThatFinalizersKeep: the message names the pod that prevents the creation of another.
@@ -362,7 +362,7 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 		after time.Duration
 		why   string
 	}{
-		"it needs a device":  {[]func(*corev1.Pod){unplaced, device}, 0, "0/3 nodes are available; a current node would not if it were empty: Insufficient nvidia.com/gpu"},
+		"it needs a device":  {[]func(*corev1.Pod){unplaced, device}, 0, "0/3 nodes are available; not even an empty current node would take it: Insufficient nvidia.com/gpu"},
 		"it waits for room":  {[]func(*corev1.Pod){unplaced}, 30 * time.Second, "no node takes it: 0/3 nodes are available"},
 		"it selects another": {[]func(*corev1.Pod){unplaced, func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }}, 0, "didn't match Pod's node affinity"},
 	} {
@@ -469,7 +469,7 @@ func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {
 				}
 				return
 			}
-			const why = "container app is in CrashLoopBackOff after 5 restarts, and the last ready pod has to leave"
+			const why = "container app is in CrashLoopBackOff after 5 restarts, and the last ready pod must leave its node"
 			g.wantHeld(step, why)
 			g.wantStopped(why)
 			if left := len(g.at("old-a-0").Pods); left != 1 {
@@ -836,7 +836,7 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 				}
 			}
 			d.run(time.Time{})
-			advised := strings.Contains(d.record.Message, "--max-surge=1 adds a node first")
+			advised := strings.Contains(d.record.Message, "with --max-surge=1 to add a node first")
 			if d.record.Result != record.WorkloadUnhealthy || advised != (surge == 0) {
 				t.Errorf("it ends %q: %s", d.record.Result, d.record.Message)
 			}
@@ -847,7 +847,7 @@ func TestLastReadyPodBesideOneThatNoNodeTakes(t *testing.T) {
 // TestAPodThatDoesNotEndIsLimited: the only pod that left a node does not end, so that no pod takes its
 // place. The node is given up when its drain timeout ends, and the upgrade stops soon after that.
 func TestAPodThatDoesNotEndIsLimited(t *testing.T) {
-	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place: pod web-0 on node old-a-0"
+	const why = "shop/StatefulSet/web (2 of 3 ready): an evicted pod must end before its replacement is created: pod web-0 on node old-a-0"
 	g := newGateScene(t, 3)
 	g.Request.OnTimeout = record.Skip
 	for i := range g.Members {
@@ -1200,7 +1200,7 @@ func TestPodsOnDrainedNodesAreNamed(t *testing.T) {
 	g.add("web-9")
 	g.at("old-a-0").Pods = []*corev1.Pod{build.Pod("back-0", build.Created(g.Now), build.On("old-a-0"))}
 	step := g.step()
-	if want := "on drained nodes again, because they tolerate the fence: shop/back-0"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "pods that started on drained nodes again, because they tolerate the fence: shop/back-0"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -1214,7 +1214,7 @@ func TestWorkloadsAreNamedWhileTheOwnerIsAwaited(t *testing.T) {
 	pending := g.add("web-9", build.Unready)
 	pending.Spec.NodeName = ""
 	g.index.Store(pending)
-	if step := g.step(); !strings.Contains(step.Status.Waiting, "1 new node that you bring; meanwhile "+webName+" has 1 of 2 ready pods") {
+	if step := g.step(); !strings.Contains(step.Status.Waiting, "1 new node that you add; until then "+webName+" has 1 of 2 ready pods") {
 		t.Errorf("it waits for %q", step.Status.Waiting)
 	}
 }
@@ -1270,7 +1270,7 @@ func TestPodsThatEndBeforeTheyAreLate(t *testing.T) {
 		pod := g.add(fmt.Sprintf("web-%d", 9+i), build.Unready)
 		for range 2 {
 			if step := g.step(); step.Finished {
-				const why = "its new pods end before they are ready, one after the other"
+				const why = "its new pods exit before they are ready, one after the other"
 				if step.Record.Result != record.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
 					t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 				}

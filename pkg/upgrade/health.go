@@ -338,7 +338,7 @@ func (d *decision) findLastReady(h *workloadHealth) (u unhealthy, faulty bool) {
 		if why == "" {
 			return unhealthy{}, false
 		}
-		u, faulty = d.describeLack(h, pod, why+", and the last ready pod has to leave"), true
+		u, faulty = d.describeLack(h, pod, why+", and the last ready pod must leave its node"), true
 	}
 	return u, faulty
 }
@@ -373,7 +373,7 @@ func (d *decision) awaitWorkloads() (whole bool) {
 			continue
 		}
 		whole = false
-		d.waitFor(fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready))
+		d.waitFor(fmt.Sprintf("%s to have %d ready pods again (%d now)", h.name, h.before.Ready, h.ready))
 		starts := d.expectMorePods(h)
 		if i := slices.IndexFunc(d.unhealthy, func(u unhealthy) bool { return u.Workload == h.Workload }); i >= 0 {
 			d.waitFor(d.unhealthy[i].String())
@@ -391,9 +391,9 @@ func (d *decision) awaitWorkloads() (whole bool) {
 func (d *decision) describeRest(h *workloadHealth) string {
 	switch {
 	case h.ready < h.replicas.Ready:
-		return "a pod has been ready for less than 30s after it was not"
+		return "a pod has been ready again for less than 30s"
 	case len(h.replicas.Unready()) == 0:
-		return "a pod that was evicted has to end before another takes its place" + d.describeEnding(h.Workload)
+		return "an evicted pod must end before its replacement is created" + d.describeEnding(h.Workload)
 	}
 	first := d.firstUnready(h)
 	if first == nil {
@@ -568,7 +568,7 @@ func describeUnhealthy(all []unhealthy) string {
 	if len(retries) > 0 {
 		retry = fmt.Sprintf(" and run %s (controllers may wait 17 minutes before they try again)", strings.Join(retries, "; "))
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them%s, or let even their last ready pods go with %s",
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: repair them%s, or evict even their last ready pods with %s",
 		joinFirst(lines), retry, shell.Quote("--ignore-unready="+strings.Join(names[:min(mostNamed, len(names))], ",")))
 }
 

@@ -60,7 +60,7 @@ func (d *decision) findReplaced(h *workloadHealth) (why string, coming latePod) 
 	if next.Ended < 2 || next.Roomless || d.w.Now.Before(next.Late) {
 		return "", latePod{} // a single one may have been lost with its node
 	}
-	return "its new pods end before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
+	return "its new pods exit before they are ready, one after the other", latePod{uid: next.Pod, since: next.Late}
 }
 
 // followComing returns the noted pod while it is still starting. After that it returns the pod that is starting in its
@@ -155,7 +155,7 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	d.requeueAt(pod.CreationTimestamp.Add(patience))
 	why := drain.Lateness(pod, usual, patience, d.w.Now)
 	if why != "" && d.w.Group.Can.Resize && d.rec.Request.Surge == 0 && d.lastReady(h) != nil {
-		why += "; an upgrade with --max-surge=1 adds a node first"
+		why += "; run the upgrade with --max-surge=1 to add a node first"
 	}
 	return why
 }
@@ -163,7 +163,7 @@ func (d *decision) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 // whyNeverPlaced returns why no node takes the pod, if none of the samples would take it even when empty; "" otherwise.
 func (d *decision) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
 	if never := drain.WhyNever(pod, samples); never != "" {
-		return drain.Lateness(pod, 0, 0, d.w.Now) + "; a current node would not if it were empty: " + never
+		return drain.Lateness(pod, 0, 0, d.w.Now) + "; not even an empty current node would take it: " + never
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ func DescribeStandby(members []nodegroup.Member) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "on Standby and left alone: " + abbreviateNames(names)
+	return "kept, because they are on Standby: " + abbreviateNames(names)
 }
 
 // isOverdue reports whether the node's machine has been terminating for so long that the upgrade no longer waits for
@@ -76,7 +76,7 @@ func (d *decision) describeOverdue() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("still terminating after %s and not waited for any more: %s: see the lifecycle hooks of group %q",
+	return fmt.Sprintf("still terminating after %s, and the upgrade no longer waits for them: %s: check the lifecycle hooks of group %q",
 		d.rec.Request.BootTimeout.Duration, abbreviateNames(names), d.w.Group.Name)
 }
 
@@ -115,5 +115,5 @@ func (d *decision) describeVanished() string {
 	if len(d.rec.Vanished) == 0 {
 		return ""
 	}
-	return "removed by another process before their turn: " + abbreviateNames(d.rec.Vanished)
+	return "removed by a user or another process before the upgrade reached them: " + abbreviateNames(d.rec.Vanished)
 }

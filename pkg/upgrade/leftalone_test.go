@@ -41,7 +41,7 @@ func TestStandbyIsLeftAlone(t *testing.T) {
 		}
 	}
 	step := s.rest()
-	if want := "on Standby and left alone: i-old-a-2 (node old-a-2)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "kept, because they are on Standby: i-old-a-2 (node old-a-2)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -102,7 +102,7 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	}
 	s.pass(11 * time.Minute)
 	step := s.rest()
-	if want := "still terminating after 20m0s and not waited for any more: i-old-a-1 (node old-a-1)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
+	if want := "still terminating after 20m0s, and the upgrade no longer waits for them: i-old-a-1 (node old-a-1)"; step.Record.Result != record.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
 	}
 }
@@ -153,7 +153,7 @@ func TestNodesThatVanishAreNamed(t *testing.T) {
 		s.renew(drained[0])
 	}
 	step := s.rest()
-	if want := "removed by another process before their turn: n-a-3"; step.Record.Result != record.Succeeded || step.Record.Message != want {
+	if want := "removed by a user or another process before the upgrade reached them: n-a-3"; step.Record.Result != record.Succeeded || step.Record.Message != want {
 		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
 	}
 }

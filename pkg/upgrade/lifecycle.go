@@ -246,10 +246,10 @@ func (d *decision) describeRemaining(name string) string {
 	if names := listPodNames(view.Leaving); len(names) > 0 && m != nil && m.Node != nil && nodegroup.IsSilent(m.Node) {
 		left = append(left, fmt.Sprintf("still terminating: %s: %s", abbreviateNames(names), describeSilent(m.Node)))
 	} else if len(names) > 0 {
-		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", abbreviateNames(names)))
+		left = append(left, fmt.Sprintf("still terminating: %s: check their finalizers and grace periods", abbreviateNames(names)))
 	}
 	if names := listPodNames(view.Evict); len(names) > 0 {
-		left = append(left, fmt.Sprintf("their eviction has had no answer: %s: see which admission webhook holds it, and whether the API server is well", abbreviateNames(names)))
+		left = append(left, fmt.Sprintf("the API server has not answered their eviction: %s: check admission webhooks and the API server's health", abbreviateNames(names)))
 	}
 	return strings.Join(left, "; ")
 }

@@ -325,7 +325,7 @@ func TestPodEvictionFailureSaysWhy(t *testing.T) {
 		"a spent budget": {
 			[]*corev1.Pod{build.Pod("web-0")},
 			build.Budget("web", build.Counts(4, 3, 3)), nil,
-			`draining node "old-a-1": it still has pods after 15m0s: pod shop/web-0: PDB shop/web allows no disruption (needs 3 healthy, has 3), for 15m0s: wait for its pods to become ready, raise its replicas or pass --on-timeout=force`,
+			`draining node "old-a-1": it still has pods after 15m0s: pod shop/web-0: PDB shop/web allows no disruption (needs 3 healthy, has 3), for 15m0s: wait until its pods are ready, raise its replicas or pass --on-timeout=force`,
 		},
 		"E51 two budgets": {
 			[]*corev1.Pod{build.Pod("web-0")},
@@ -338,17 +338,17 @@ func TestPodEvictionFailureSaysWhy(t *testing.T) {
 		"POD001 no controller": {
 			[]*corev1.Pod{build.Pod("bare", build.Bare)},
 			nil, nil,
-			`draining node "old-a-1": it still has pods after 15m0s: pod shop/bare: it has no controller that would bring it back, for 15m0s: delete it or pass --unmanaged-pods=evict`,
+			`draining node "old-a-1": it still has pods after 15m0s: pod shop/bare: it has no controller that would create it again, for 15m0s: delete it or pass --unmanaged-pods=evict`,
 		},
 		"POD007 its namespace": {
 			[]*corev1.Pod{build.Pod("web-0")},
 			nil, func(s *scene) { s.EndingNamespaces = map[string]bool{"shop": true} },
-			`draining node "old-a-1": it still has pods after 15m0s: pod shop/web-0: its namespace is being deleted, for 15m0s: see which finalizers keep the namespace`,
+			`draining node "old-a-1": it still has pods after 15m0s: pod shop/web-0: its namespace is being deleted, for 15m0s: find out which finalizers keep the namespace`,
 		},
 		"POD006 terminating": {
 			[]*corev1.Pod{build.Pod("web-0", build.Ending(start.Add(time.Minute)))},
 			nil, nil,
-			`draining node "old-a-1": it still has pods after 15m0s: still terminating: shop/web-0: see their finalizers and grace periods`,
+			`draining node "old-a-1": it still has pods after 15m0s: still terminating: shop/web-0: check their finalizers and grace periods`,
 		},
 		"the first three of five": {
 			[]*corev1.Pod{build.Pod("a"), build.Pod("b"), build.Pod("c"), build.Pod("d"), build.Pod("e")},

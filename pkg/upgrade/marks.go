@@ -25,7 +25,7 @@ func (d *decision) fenceOutdatedNodes() bool {
 			continue
 		}
 		if d.rec.WasUncordoned(m.Node) {
-			d.stopUpgradeWith(record.Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+			d.stopUpgradeWith(record.Paused, fmt.Sprintf("a user or another process uncordoned node %q during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false

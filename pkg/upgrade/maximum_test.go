@@ -35,7 +35,7 @@ func TestAnotherProcessLowersMax(t *testing.T) {
 		"lowered":       {func(s *scene) { s.Group.Max = 3; s.pass(31 * time.Second) }, record.Paused, "from 4 to 3"},
 		"to less than before us": {
 			func(s *scene) { s.Group.Max = 1; s.pass(31 * time.Second) }, record.Paused,
-			"from 4 to 1 by another actor during the upgrade: run kubectl nodeupgrade resume workers to continue, which raises it again as far as it has to, or kubectl nodeupgrade abort workers",
+			"from 4 to 1 during the upgrade: run kubectl nodeupgrade resume workers to continue, which raises it again as far as necessary, or kubectl nodeupgrade abort workers",
 		},
 		"an old reading, maybe": {func(s *scene) { s.Group.Max = 2; s.pass(30 * time.Second) }, "", ""},
 		"raised, then lowered":  {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute); s.next(); s.Group.Max = 8; s.pass(time.Minute) }, record.Paused, "from 9 to 8"},

@@ -60,7 +60,7 @@ func (d *decision) whyMissing(h *workloadHealth) (why string, refused bool) {
 	case d.w.Now.Before(late):
 		return "", false
 	case !read:
-		return ", and how many there should be was not read yet", false
+		return ", and the wanted number was not read yet", false
 	case controller.Unread == "" && controller.Read.Before(late):
 		return "", false // the API server may have refused a pod since the controller was read
 	}
@@ -175,9 +175,9 @@ func describeRefusal(c drain.Controller) string {
 	case c.Refused != "":
 		return ": " + c.Refused
 	case c.Unread != "":
-		return ", and how many there should be is not known: " + c.Unread
+		return ", and the wanted number is unknown: " + c.Unread
 	default:
-		return ", and its controller does not say why"
+		return ", and its controller reports no reason"
 	}
 }
 

@@ -30,11 +30,11 @@ func TestResolveByOtherCloud(t *testing.T) {
 	if err != nil || req.MaxUnavailable != 3 || req.Surge != 0 {
 		t.Errorf("with a width: %+v, %v", req, err)
 	}
-	if got := upgrade.DescribeRequest(&req, "othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h0m0s to drain a node, then its pods are deleted past their budgets") {
+	if got := upgrade.DescribeRequest(&req, "othercloud"); !strings.HasPrefix(got, "the cloud upgrades the group itself: at most 3 unavailable; 1h to drain a node, then its pods are deleted even against their budgets") {
 		t.Error(got)
 	}
 	_, err = upgrade.Settings{BootTimeout: time.Minute, OnTimeout: record.Fail}.ResolveRequest(&group, 10, 9)
-	checkError(t, err, `--on-timeout=fail: the cloud upgrades group "workers" itself, by its own rules: leave it out`)
+	checkError(t, err, `--on-timeout=fail: the cloud upgrades group "workers" itself, with its own rules: remove the flag`)
 }
 
 // followingOther returns a scene whose operation u1 another cloud carries out.
@@ -70,7 +70,7 @@ func TestPauseCancelsTheOperation(t *testing.T) {
 	s := followingOther(t)
 	s.Asked = record.Asked{Verb: record.VerbPause, Run: s.Record.Run, By: "alice"}
 	step := s.next()
-	if got := actionsOf(step, "have the cloud cancel operation u1"); len(got) != 1 || !step.Persist || step.Finished {
+	if got := actionsOf(step, "cancel the cloud's operation u1"); len(got) != 1 || !step.Persist || step.Finished {
 		t.Fatalf("%v, stored first: %t", step.Actions, step.Persist)
 	}
 	s.shows(nodegroup.OperationCancelled)
@@ -170,5 +170,5 @@ func TestForeignCancellation(t *testing.T) {
 func TestPauseOfEKS(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	err := upgrade.Allows(&s.Record, record.VerbPause)
-	checkError(t, err, "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, err, "EKS cannot pause an update: it runs until it has finished, or until a node cannot be drained")
 }

@@ -34,7 +34,7 @@ func TestUserProtectsAnInstance(t *testing.T) {
 			if got := step.Record; got.Stopping != c.want {
 				t.Errorf("%q, want %q: %s", got.Stopping, c.want, got.Message)
 			}
-			if said := step.Record.Message; c.want == record.Paused && !strings.Contains(said, "instance i-old-b-1 (node old-b-1) was protected") {
+			if said := step.Record.Message; c.want == record.Paused && !strings.Contains(said, "protected instance i-old-b-1 (node old-b-1) against") {
 				t.Errorf("it says %q", said)
 			}
 		})

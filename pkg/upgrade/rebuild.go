@@ -13,7 +13,7 @@ import (
 )
 
 // ErrLost means that the marks of a run do not show what the run added to the group.
-var ErrLost = errors.New("its marks do not tell what the group was like before it")
+var ErrLost = errors.New("its marks do not contain the group's earlier size")
 
 // RebuildRecord rebuilds the lost record of a run from the marks that the run left on the group's nodes. The marks name
 // the run, the nodes in drain with their deadlines, and the state of the group before the run. That state and a later
@@ -109,7 +109,7 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 	for i, m := range witnesses {
 		said, told := nodemark.ReadGroupBaseline(m.Node, run)
 		if !told {
-			return agreed, fmt.Errorf("%w: node %q says nothing of it", ErrLost, m.Name())
+			return agreed, fmt.Errorf("%w: node %q has no such mark", ErrLost, m.Name())
 		}
 		suspended = append(suspended, said.Suspended...)
 		said.Suspended = nil
@@ -117,7 +117,7 @@ func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupB
 			agreed = said
 		}
 		if said.Text() != agreed.Text() {
-			return agreed, fmt.Errorf("%w: node %q says %s, and node %q says %s", ErrLost, witnesses[0].Name(), agreed.Text(), m.Name(), said.Text())
+			return agreed, fmt.Errorf("%w: node %q has %s, but node %q has %s", ErrLost, witnesses[0].Name(), agreed.Text(), m.Name(), said.Text())
 		}
 	}
 	slices.Sort(suspended)
@@ -152,7 +152,7 @@ func (d *decision) rebuildLedger() bool {
 		return true
 	}
 	if g := &d.w.Group; g.Can.ListInstances && !g.IsFreshAfter(d.rec.PhaseBegan) {
-		d.askCloudOften("the group to show what was done to it, since the record of that is lost")
+		d.askCloudOften("the group to show the earlier changes, because their record is lost")
 		return false
 	}
 	known := d.w.preexistingMembers()

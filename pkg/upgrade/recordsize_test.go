@@ -133,7 +133,7 @@ func TestRecordSizeAtTheLimit(t *testing.T) {
 				t.Errorf("%d nodes are refused, and the record has only %d bytes", nodes, size)
 			}
 			r := c.request(refused)
-			checkError(t, r.CheckRecordSize(&c.group, all[:refused]), fmt.Sprintf("recording an upgrade of %d nodes: the record may take", refused))
+			checkError(t, r.CheckRecordSize(&c.group, all[:refused]), fmt.Sprintf("recording an upgrade of %d nodes: the record may need", refused))
 		})
 	}
 }

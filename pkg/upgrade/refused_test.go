@@ -193,7 +193,7 @@ func TestRefusalsDuringAStopAreNamed(t *testing.T) {
 	s.ask(record.VerbAbort)
 	s.next()
 	s.answer(start, nodegroup.OutcomeFatal, "you may not do that")
-	want := "gave way to an abort asked by alice@host; to start draining node old-a-1: you may not do that"
+	want := "stopped for an abort requested by alice@host; to start draining node old-a-1: you may not do that"
 	if step := s.rest(); !step.Finished || step.Record.Message != want {
 		t.Errorf("finished %t with %q, want %q", step.Finished, step.Record.Message, want)
 	}

@@ -90,7 +90,7 @@ func (r Retry) describe(attempt nodegroup.Attempt) string {
 	case r.Detail != "":
 		return r.Detail
 	case attempt.Outcome == nodegroup.OutcomeDone:
-		return "it was accepted, and its effect is not seen"
+		return "the cloud accepted it, but it has had no effect yet"
 	default:
 		return "it has had no answer yet"
 	}

@@ -14,7 +14,7 @@ import (
 // keeps nodes whose termination was decided but did not happen (I6: a wanted node is neither fenced nor drained).
 func (d *decision) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
-	d.waitFor("the nodes not replaced yet to be unfenced")
+	d.waitFor("the nodes that are not replaced yet to be unfenced")
 	kept := d.keepSurvivingSurge()
 	return d.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.IsNotEnding(m) }) && kept
 }
@@ -23,7 +23,7 @@ func (d *decision) keepCurrentNodes() bool {
 func (d *decision) carryOverSurge() bool {
 	l := &d.rec.Ledger
 	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
-		d.askCloudOften("what was added to the group to be seen")
+		d.askCloudOften("the added nodes to be seen")
 		return false
 	}
 	arriving := map[string]int{}
@@ -93,7 +93,7 @@ func WayBack(r *record.Record) (to string, err error) {
 	case r.Run == "":
 		return "", errors.New("no upgrade is recorded")
 	case !r.IsResumable():
-		return "", fmt.Errorf("run %s is over (%s): only an upgrade that stopped half-way is rolled back: go to another revision with --to", r.Run, r.Result)
+		return "", fmt.Errorf("run %s is complete (%s): rollback needs an upgrade that stopped half-way: start a new upgrade to the older revision with --to", r.Run, r.Result)
 	case r.Back:
 		return r.Request.To, nil
 	case r.Stopping == record.Aborted:
@@ -104,7 +104,7 @@ func WayBack(r *record.Record) (to string, err error) {
 	}
 	to = r.Previous.Target()
 	if to == "" || r.Previous.ID == r.Target.ID {
-		return "", fmt.Errorf("which revision the nodes of run %s had before is not known: pass it with --to", r.Run)
+		return "", fmt.Errorf("the earlier revision of the nodes of run %s is unknown: pass it with --to", r.Run)
 	}
 	return to, nil
 }

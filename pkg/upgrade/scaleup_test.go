@@ -178,20 +178,20 @@ func TestNodeCreationFailure(t *testing.T) {
 	}{
 		"E33 capacity": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "InsufficientInstanceCapacity in zone a"}
-		}, "InsufficientInstanceCapacity in zone a: allow more instance types or zones, or ask for a higher quota"},
+		}, "InsufficientInstanceCapacity in zone a: allow more instance types or zones, or request a higher quota"},
 		"E33 permissions": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "UnauthorizedOperation: You are not authorized to perform this operation"}
-		}, "to perform this operation: allow the group's role to launch instances as its launch template says"},
+		}, "to perform this operation: allow the group's role to launch instances from its launch template"},
 		"E33 image": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "The image id '[ami-0123]' does not exist. Launching EC2 instance failed."}
-		}, "Launching EC2 instance failed.: see the group's launch template and its scaling activities"},
+		}, "Launching EC2 instance failed.: check the group's launch template and its scaling activities"},
 		"E33 a failure from before is none of ours": {func(s *scene) {
 			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
-		}, "see the group's scaling activities"},
-		"E33 user data":           {func(s *scene) { s.add(booting(current("new-a-1"))) }, "instance i-new-a-1 has not joined the cluster: see its user data"},
+		}, "check the group's scaling activities"},
+		"E33 user data":           {func(s *scene) { s.add(booting(current("new-a-1"))) }, "instance i-new-a-1 has not joined the cluster: check its user data"},
 		"E33 labels missing":      {func(s *scene) { s.add(unlabelled(current("new-a-1"))) }, "node new-a-1 is Ready but lacks the labels of a current node"},
 		"E33 not healthy":         {func(s *scene) { s.add(unready(current("new-a-1"))) }, "node new-a-1: its kubelet has been silent since 2026-01-01T00:00:00Z: see kubectl describe node new-a-1"},
-		"E33 nothing is known":    {func(*scene) {}, "see the group's scaling activities"},
+		"E33 nothing is known":    {func(*scene) {}, "check the group's scaling activities"},
 		"E34 the first of two":    {func(s *scene) { s.add(current("new-a-1")); s.add(unready(current("new-b-1"))) }, "node new-b-1: its kubelet has been silent since "},
 		"E33 refused at the door": {func(s *scene) { s.refuse("b", "no spot capacity in b") }, "no spot capacity in b: allow more instance types"},
 	}
@@ -236,7 +236,7 @@ func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 	if step = s.next(); step.Record.Stopping != record.NodeCreationFailure {
 		t.Errorf("without an answer it continues without end: %v", step.Actions)
 	}
-	if want := "the cloud has not answered 2 of the launches: see whether it can be reached"; !strings.HasSuffix(step.Record.Message, want) {
+	if want := "the cloud has not answered 2 launches: check that it can be reached"; !strings.HasSuffix(step.Record.Message, want) {
 		t.Errorf("message %q, want %q", step.Record.Message, want)
 	}
 }

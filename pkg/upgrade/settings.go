@@ -124,9 +124,9 @@ func (s *Settings) checkUpdateStrategy() error {
 	case !slices.Contains(UpdateStrategies(), s.UpdateStrategy):
 		return fmt.Errorf("--update-strategy=%s is not known: use %s", s.UpdateStrategy, strings.Join(UpdateStrategies(), " or "))
 	case !s.Strategy.Traits().TakesWidth:
-		return fmt.Errorf("--update-strategy=%s is of the strategy %s: leave it or --strategy=%s out", s.UpdateStrategy, record.Surge, s.Strategy)
+		return fmt.Errorf("--update-strategy=%s works only with --strategy=%s: remove it or --strategy=%s", s.UpdateStrategy, record.Surge, s.Strategy)
 	case s.UpdateStrategy == minimal && s.MaxSurge != nil && s.MaxSurge.N > 0:
-		return fmt.Errorf("--update-strategy=%s adds no node: leave --max-surge=%s out", minimal, s.MaxSurge)
+		return fmt.Errorf("--update-strategy=%s adds no node: remove --max-surge=%s", minimal, s.MaxSurge)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func checkSoak(flag string, soak *time.Duration) error {
 	if soak == nil || (*soak >= 0 && *soak <= mostSoak) {
 		return nil
 	}
-	return fmt.Errorf("--%s=%s is not from 0 to %s, the longest that all soaks may take together", flag, soak, mostSoak)
+	return fmt.Errorf("--%s=%s: use a time from 0 to %s, the longest time for all soaks together", flag, soak, mostSoak)
 }
 
 // ResolveRequest fills in the settings that were left open, from the model and the group. size is the group's number of
@@ -207,11 +207,11 @@ func (s Settings) resolveWidth(req record.Request, group *nodegroup.Group, size,
 func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
 	switch {
 	case s.MaxUnavailable != nil:
-		return fmt.Errorf("--max-unavailable=%s without surge leaves no node that could be drained: raise --max-unavailable or --max-surge", s.MaxUnavailable)
+		return fmt.Errorf("--max-unavailable=%s and no added node: no node may be drained: raise --max-unavailable or --max-surge", s.MaxUnavailable)
 	case !group.Can.Resize:
-		return fmt.Errorf("--like=%s: such an upgrade adds a node before it drains one, and provider %s cannot add nodes: pass --max-unavailable=1", like, group.Provider)
+		return fmt.Errorf("--like=%s adds a node before it drains one, but groups of labelled nodes (provider %s) cannot be made larger: pass --max-unavailable=1", like, group.Provider)
 	default:
-		return fmt.Errorf("no node is added, and like %s none may be unavailable, so that none could be drained: pass --max-unavailable=1", like)
+		return fmt.Errorf("no node is added, and --like=%s allows no unavailable node, so no node may be drained: pass --max-unavailable=1", like)
 	}
 }
 
@@ -236,21 +236,21 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	surge = min(surge, outdated)
 	if !group.Can.Resize {
 		if s.MaxSurge != nil && s.MaxSurge.N > 0 {
-			return 0, fmt.Errorf("--max-surge=%s: provider %s cannot add nodes: leave it out", s.MaxSurge, group.Provider)
+			return 0, fmt.Errorf("--max-surge=%s: this tool cannot add nodes to groups of provider %s: remove the flag", s.MaxSurge, group.Provider)
 		}
 		return 0, nil
 	}
 	if !s.KeepMax || surge == 0 {
 		return surge, nil
 	}
-	remedy := "pass --max-surge=0 or leave --keep-max out"
+	remedy := "pass --max-surge=0 or remove --keep-max"
 	if s.Strategy == record.BlueGreen { // it takes no --max-surge
-		remedy = "leave --keep-max out"
+		remedy = "remove --keep-max"
 	}
 	room := max(0, group.Max-group.Desired)
 	switch {
 	case !group.Can.NameZone: // without a token, only the raise proves that a launch has landed
-		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: %s", group.Name, remedy)
+		return 0, fmt.Errorf("--keep-max: group %q can grow only if its max is raised too: %s", group.Name, remedy)
 	case room == 0:
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: %s, or raise its max", group.Name, group.Max, remedy)
 	}

@@ -83,10 +83,10 @@ func TestUpdateStrategies(t *testing.T) {
 		"DEFAULT":                     {func(s *upgrade.Settings) { s.UpdateStrategy = "default" }, 6, ""},
 		"MINIMAL":                     {func(s *upgrade.Settings) { s.UpdateStrategy = "minimal" }, 0, ""},
 		"MINIMAL, said twice":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(0) }, 0, ""},
-		"MINIMAL with a surge":        {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(2) }, 0, "--update-strategy=minimal adds no node: leave --max-surge=2 out"},
+		"MINIMAL with a surge":        {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(2) }, 0, "--update-strategy=minimal adds no node: remove --max-surge=2"},
 		"none of EKS's":               {func(s *upgrade.Settings) { s.UpdateStrategy = "rolling" }, 0, "--update-strategy=rolling is not known: use default or minimal"},
-		"of another strategy":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.Strategy = "minimal", record.BlueGreen }, 0, "leave it or --strategy=blue-green out"},
-		"MINIMAL, none may be missed": {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxUnavailable = "minimal", number(0) }, 0, "leaves no node that could be drained"},
+		"of another strategy":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.Strategy = "minimal", record.BlueGreen }, 0, "remove it or --strategy=blue-green"},
+		"MINIMAL, none may be missed": {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxUnavailable = "minimal", number(0) }, 0, "no node may be drained"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +146,8 @@ func TestResolveRefuses(t *testing.T) {
 		"G10 unavailable in no zone":   {func(s *upgrade.Settings) { s.Like, s.MaxUnavailable = "gke", perZone(2) }, false, 0, `--max-unavailable=2/zone: group "workers" has no zones: write 2`},
 		"a zone's, and not as GKE":     {func(s *upgrade.Settings) { s.MaxUnavailable = perZone(2) }, true, 20, "--max-unavailable: max-unavailable counts nodes of the whole group"},
 		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "at its max of 9"},
-		"G10 as GKE without a cloud":   {func(s *upgrade.Settings) { s.Like = "gke" }, false, 0, "--like=gke: such an upgrade adds a node before it drains one, and provider manual cannot add nodes"},
-		"G10 as GKE without a surge":   {func(s *upgrade.Settings) { s.Like, s.MaxSurge = "gke", number(0) }, true, 20, "like gke none may be unavailable, so that none could be drained: pass --max-unavailable=1"},
+		"G10 as GKE without a cloud":   {func(s *upgrade.Settings) { s.Like = "gke" }, false, 0, "--like=gke adds a node before it drains one, but groups of labelled nodes (provider manual) cannot be made larger"},
+		"G10 as GKE without a surge":   {func(s *upgrade.Settings) { s.Like, s.MaxSurge = "gke", number(0) }, true, 20, "--like=gke allows no unavailable node, so no node may be drained: pass --max-unavailable=1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -172,9 +172,9 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		keepMax bool
 		want    string
 	}{
-		"a group to which no node can be added": {nodegroup.Group{Name: "workers", Provider: "manual"}, false, "--strategy=blue-green: provider manual cannot add nodes: use surge"},
-		"a group at its max":                    {full, true, "leave --keep-max out, or raise its max"},
-		"a group that grows with its max":       {notZonal, true, "can only grow together with its max: leave --keep-max out"},
+		"a group to which no node can be added": {nodegroup.Group{Name: "workers", Provider: "manual"}, false, "--strategy=blue-green: this tool cannot add nodes to groups of provider manual: use surge"},
+		"a group at its max":                    {full, true, "remove --keep-max, or raise its max"},
+		"a group that grows with its max":       {notZonal, true, "can grow only if its max is raised too: remove --keep-max"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestKeepMaxLimitsTheSurge(t *testing.T) {
 	}
 	group.Can.NameZone = false
 	_, err = keep.ResolveRequest(group, 9, 9)
-	checkError(t, err, `group "workers" can only grow together with its max`)
+	checkError(t, err, `group "workers" can grow only if its max is raised too`)
 }
 
 func TestDifferences(t *testing.T) {

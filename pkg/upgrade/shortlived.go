@@ -56,7 +56,7 @@ func resolveShortLived(s Settings, req record.Request, group *nodegroup.Group, _
 
 // describeShortLived returns the line of a plan.
 func describeShortLived(r *record.Request, _ string) string {
-	return fmt.Sprintf("%s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", r.Strategy)
+	return fmt.Sprintf("%s: new nodes are current; no node is fenced, drained or removed; the nodes that are left are listed for a week", r.Strategy)
 }
 
 // fitsShortLived returns an error if the provider cannot launch nodes: nothing would replace nodes that end.
@@ -64,7 +64,7 @@ func fitsShortLived(group *nodegroup.Group, _ *record.Request, _ int) error {
 	if group.Can.Resize {
 		return nil
 	}
-	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", record.ShortLived, group.Provider, record.Surge)
+	return fmt.Errorf("--strategy=%s: groups of provider %s launch no nodes, so there is no revision to set: use %s", record.ShortLived, group.Provider, record.Surge)
 }
 
 // awaitExpiry waits until no outdated node is left or a week is over, and lists the nodes that are left. A process that
@@ -86,11 +86,11 @@ func (d *decision) awaitExpiry() bool {
 	text := fmt.Sprintf("%d of %d nodes are left (%s)", left, d.rec.Total, abbreviateNames(names))
 	switch {
 	case !d.w.Now.Before(end):
-		d.endUpgradeWith(record.LeftBehind, text+": the week in which they were to end is over")
+		d.endUpgradeWith(record.LeftBehind, text+": they should have ended within a week")
 	case !d.w.Stay && d.hasNothingOpen() && end.Sub(d.w.Now) > longWait:
-		d.endUpgradeWith(record.Waiting, text+", and have until "+end.UTC().Format(time.RFC3339)+" to end by themselves")
+		d.endUpgradeWith(record.Waiting, text+"; they end on their own until "+end.UTC().Format(time.RFC3339))
 	default:
-		d.waitFor("outdated nodes to end by themselves, until " + end.UTC().Format(time.RFC3339))
+		d.waitFor("outdated nodes to end on their own, until " + end.UTC().Format(time.RFC3339))
 		d.requeueAt(end)
 	}
 	return false

@@ -58,7 +58,7 @@ func TestShortLived(t *testing.T) {
 	if s.Group.Pointed.ID != "2" || step.Record.Result != record.Waiting || step.Record.Version != 4 {
 		t.Fatalf("pointed at %q, result %q, version %d", s.Group.Pointed.ID, step.Record.Result, step.Record.Version)
 	}
-	checkMessage(t, step, "2 of 2 nodes are left (old-a-1, old-b-1), and have until 2026-01-08T00:00:00Z to end by themselves")
+	checkMessage(t, step, "2 of 2 nodes are left (old-a-1, old-b-1); they end on their own until 2026-01-08T00:00:00Z")
 	s.remove("old-a-1")
 	s.add(current("new-a-1"))
 	step = s.lookAfter(48 * time.Hour)
@@ -126,7 +126,7 @@ func TestShortLivedHasNoSettings(t *testing.T) {
 		"a soak":       {func(s *upgrade.Settings) { s.Soak = &minute }, true, "--soak"},
 		"GKE's":        {func(s *upgrade.Settings) { s.Like = "gke" }, true, "--like"},
 		"MINIMAL":      {func(s *upgrade.Settings) { s.UpdateStrategy = "minimal" }, true, "--update-strategy=minimal"},
-		"no revisions": {func(*upgrade.Settings) {}, false, "has no revision to set: use surge"},
+		"no revisions": {func(*upgrade.Settings) {}, false, "there is no revision to set: use surge"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func (d *decision) summarizeStatus() record.Status {
 		Zones:       formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
 	}
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
-		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
+		s.Note = "the upgrade makes the whole group larger, because launches in a zone are refused: " + why
 	}
 	for _, u := range d.unhealthy {
 		s.Unhealthy = append(s.Unhealthy, u.Unhealthy)

@@ -151,7 +151,7 @@ func (d *decision) describeOrphans() string {
 	if len(orphans) == 0 {
 		return ""
 	}
-	return "drained nodes that have no machine any more are still there: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
+	return "Node objects of drained nodes whose instance is gone still exist: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
 }
 
 // describeReturned returns which pods are on drained nodes again; "" for none. They tolerate the fence, and will end
@@ -166,7 +166,7 @@ func (d *decision) describeReturned() string {
 	if len(pods) == 0 {
 		return ""
 	}
-	return "on drained nodes again, because they tolerate the fence: " + abbreviateNames(listPodNames(pods))
+	return "pods that started on drained nodes again, because they tolerate the fence: " + abbreviateNames(listPodNames(pods))
 }
 
 // pauseWhenIdle pauses an upgrade when a pause was requested, the started nodes have finished, and their replacements
@@ -180,9 +180,9 @@ func (d *decision) pauseWhenIdle() {
 	})
 	switch {
 	case started == 1:
-		d.waitFor("pausing: 1 node finishes first")
+		d.waitFor("pausing: 1 node is finished first")
 	case started > 1:
-		d.waitFor(fmt.Sprintf("pausing: %d nodes finish first", started))
+		d.waitFor(fmt.Sprintf("pausing: %d nodes are finished first", started))
 	case d.rec.Ledger.PendingLaunches() > 0:
 		d.waitForReplacement()
 		d.waitFor("pausing: a replacement is launched first")

@@ -72,7 +72,7 @@ func (d *decision) undoUpgrade() {
 	if d.rec.Message == "" {
 		d.rec.Message = "being aborted" // it is on record before anything is undone
 	}
-	d.waitFor("what the upgrade did to be undone")
+	d.waitFor("the changes of the upgrade to be undone")
 	d.giveDrainedBack()
 	// Nodes are given back first: a node that is kept after all is unfenced with the others.
 	shrunk := !d.w.Stop && d.launchMissing() && d.returnSurge() && d.lowerMaximum() && d.restoreRevision()
@@ -120,7 +120,7 @@ func (d *decision) concludeUndo(done bool) {
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
-		d.endUpgradeWith(record.Failed, fmt.Sprintf("%s: put that right, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
+		d.endUpgradeWith(record.Failed, fmt.Sprintf("%s: fix that, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
 	case done:
 		d.endUpgradeWith(record.Aborted, joinNotes(d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}
@@ -246,7 +246,7 @@ func (d *decision) describeKeptNodes() string {
 	}
 	var reasons []string
 	if len(loaded) > 0 {
-		reasons = append(reasons, "new nodes carry pods and are not taken ("+abbreviateNames(loaded)+")")
+		reasons = append(reasons, "new nodes have pods and are kept ("+abbreviateNames(loaded)+")")
 	}
 	if kept > 0 {
 		reasons = append(reasons, "terminating new nodes was refused")
@@ -256,7 +256,7 @@ func (d *decision) describeKeptNodes() string {
 	case d.w.Group.Desired-d.count.Instances >= owed:
 		reasons = []string{"they are still to be launched"}
 	default:
-		reasons = []string{"which of them are ours cannot be told any more"}
+		reasons = []string{"it is unknown which of them the upgrade added"}
 	}
 	return ledger.DescribeSize(owed) + ": " + strings.Join(reasons, ", and ")
 }

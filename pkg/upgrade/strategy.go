@@ -178,7 +178,7 @@ func Allows(r *record.Record, verb record.Verb) error {
 	if err := CheckOffered(r, verb); err != nil {
 		return err
 	}
-	return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
+	return fmt.Errorf("it is in phase %q, which does not allow %s", r.Phase, verb)
 }
 
 // allowsIn reports whether a user may ask for the verb in the phase. A delegated upgrade that its cloud can cancel may
@@ -202,14 +202,14 @@ func CheckReadable(r *record.Record) error {
 		return nil
 	}
 	if name := r.Request.Strategy; name != "" && !slices.Contains(record.Strategies(), name) {
-		return fmt.Errorf("its strategy %q is not known", name)
+		return fmt.Errorf("its strategy %q is unknown", name)
 	}
 	if r.Phase != record.PhaseDone && phaseOf(r).name != r.Phase {
-		return fmt.Errorf("its phase %q is not known", r.Phase)
+		return fmt.Errorf("its phase %q is unknown", r.Phase)
 	}
 	for name, n := range r.Nodes {
 		if !slices.Contains(record.NodeStates(), n.State) {
-			return fmt.Errorf("the state %q of node %q is not known", n.State, name)
+			return fmt.Errorf("the state %q of node %q is unknown", n.State, name)
 		}
 	}
 	return nil

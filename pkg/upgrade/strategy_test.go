@@ -53,7 +53,7 @@ func TestVerbsByPhase(t *testing.T) {
 	rec := record.Record{Request: record.Request{Strategy: record.Surge}, Phase: record.PhaseUpgrade}
 	checkError(t, upgrade.Allows(&rec, record.VerbComplete), "its strategy is surge, which has no soak to end")
 	rec.Phase = record.PhaseDone
-	checkError(t, upgrade.Allows(&rec, record.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
+	checkError(t, upgrade.Allows(&rec, record.VerbPause), `it is in phase "done", which does not allow pause`)
 }
 
 // TestDescribe checks the line of a plan that describes each strategy.
@@ -61,20 +61,20 @@ func TestDescribe(t *testing.T) {
 	minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
 	limits := record.Request{Like: "eks", Window: 3, MaxUnavailable: 2, Surge: 1, DrainTimeout: minutes(15), OnTimeout: record.Fail, Settle: minutes(1), WaitForDrain: minutes(60)}
 	for want, change := range map[string]func(*record.Request){
-		"surge, with EKS's numbers: at most 3 nodes at a time, 2 unavailable; 15m to drain each, else the upgrade stops; 1m between empty and terminated":                           func(r *record.Request) { r.Strategy = record.Surge },
-		"surge, with GKE's numbers: at most 3 nodes at a time, 2 unavailable, one zone after the other; 15m to drain each, else the upgrade stops; 1m between empty and terminated": func(r *record.Request) { r.Strategy, r.Like = record.Surge, "gke" },
-		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; ":                                                   func(r *record.Request) { r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{} },
-		"blue-green without a drain: a new node for each outdated one; 15m0s to drain, then what is left is deleted at the end; 0s after":                                           func(r *record.Request) { r.Strategy = record.BlueGreen },
-		"blue-green, 1 node at once: a new node for each outdated one; ": func(r *record.Request) {
+		"surge, with EKS's numbers: at most 3 nodes at a time, 2 unavailable; 15m to drain each, else the upgrade stops; 1m from empty to terminated":                           func(r *record.Request) { r.Strategy = record.Surge },
+		"surge, with GKE's numbers: at most 3 nodes at a time, 2 unavailable, one zone after the other; 15m to drain each, else the upgrade stops; 1m from empty to terminated": func(r *record.Request) { r.Strategy, r.Like = record.Surge, "gke" },
+		"blue-green without a drain: a new node for each outdated one; then the outdated nodes are deleted":                                                                     func(r *record.Request) { r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{} },
+		"blue-green without a drain: a new node for each outdated one; then":                                                                                                    func(r *record.Request) { r.Strategy = record.BlueGreen },
+		"blue-green, one node at a time: a new node for each outdated one; 15m to drain each, pods that are left are deleted at the end; then the": func(r *record.Request) {
 			r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{Batch: 1}
 		},
-		"blue-green, 4 nodes at once: a new node for each outdated one; ": func(r *record.Request) {
-			r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{Batch: 4}
+		"blue-green, 4 nodes at a time: a new node for each outdated one; 15m to drain each, pods that are left are deleted at the end; 5m after each batch; a soak of 1h before": func(r *record.Request) {
+			r.Strategy, r.BlueGreen = record.BlueGreen, &record.BlueGreenRequest{Batch: 4, BatchSoak: minutes(5), Soak: minutes(60)}
 		},
-		"autoscaled-blue-green: all outdated nodes are fenced, and idle ones removed for 1h0m0s; then at most 3 drain at once, 15m0s each": func(r *record.Request) { r.Strategy = record.AutoscaledBlueGreen },
-		"short-lived: new nodes are current; nothing is fenced, drained or removed":                                                        func(r *record.Request) { r.Strategy = record.ShortLived },
-		"EKS upgrades the group itself, rolling update: at most 2 unavailable; 15m0s to drain a node, then the update fails":               func(r *record.Request) { r.Strategy = record.Delegated },
-		"EKS upgrades the group itself, force update: at most 2 unavailable; 15m0s to drain a node, then its pods are deleted past":        func(r *record.Request) { r.Strategy, r.OnTimeout = record.Delegated, record.Force },
+		"autoscaled-blue-green: all outdated nodes are fenced; for 1h only idle ones are removed; then at most 3 nodes are drained at a time; 15m to drain each": func(r *record.Request) { r.Strategy = record.AutoscaledBlueGreen },
+		"short-lived: new nodes are current; no node is fenced, drained or removed":                                                                              func(r *record.Request) { r.Strategy = record.ShortLived },
+		"EKS upgrades the group itself, rolling update: at most 2 unavailable; 15m to drain a node, then the update fails":                                       func(r *record.Request) { r.Strategy = record.Delegated },
+		"EKS upgrades the group itself, force update: at most 2 unavailable; 15m to drain a node, then its pods are deleted even against":                        func(r *record.Request) { r.Strategy, r.OnTimeout = record.Delegated, record.Force },
 	} {
 		r := limits
 		change(&r)

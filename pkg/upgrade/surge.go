@@ -55,7 +55,7 @@ func describeSurge(r *record.Request, _ string) string {
 	}
 	text := fmt.Sprintf("%s%s: %s; %s to drain each, %s", r.Strategy, numbers, width, formatLimit(r.DrainTimeout.Duration), describeTimeout(r.OnTimeout))
 	if r.Settle.Duration > 0 {
-		text += fmt.Sprintf("; %s between empty and terminated", formatLimit(r.Settle.Duration))
+		text += fmt.Sprintf("; %s from empty to terminated", formatLimit(r.Settle.Duration))
 	}
 	return text
 }
@@ -66,7 +66,7 @@ func describeTimeout(then record.OnTimeout) string {
 	case record.Force:
 		return "then its pods are deleted"
 	case record.Skip:
-		return "else it is left behind"
+		return "else the node is skipped"
 	default:
 		return "else the upgrade stops"
 	}

@@ -111,7 +111,7 @@ func (d *decision) deferForBalancers(name string, n record.NodeRecord, m *nodegr
 		return false // nothing is known about load balancers: only the label and the settle time protect connections
 	}
 	if !isStartWritten(n, m) { // the request that excludes the node from load balancers has its own limit
-		d.waitFor("node " + name + " to be labelled, so that load balancers let go of it")
+		d.waitFor("node " + name + " to be labelled, so that load balancers remove it")
 		return true
 	}
 	if !d.w.Targets.Observed.After(d.sinceExcluded(name, m, n.EmptyAt)) {
@@ -139,7 +139,7 @@ func (d *decision) awaitBalancerReading() {
 	d.waitFor("load balancers to be read")
 	limit := since.Add(d.rec.Request.BootTimeout.Duration)
 	if !d.w.Now.Before(limit) {
-		d.stopUpgradeWith(record.Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send to nodes that are drained: see why, which the progress said", d.rec.Request.BootTimeout))
+		d.stopUpgradeWith(record.Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send requests to drained nodes: fix the error that the progress lines show, and run the command again", d.rec.Request.BootTimeout))
 		return
 	}
 	d.pollTargetsEvery(pollInterval)
@@ -153,7 +153,7 @@ func (d *decision) deferForOverdue(name string, n record.NodeRecord, m *nodegrou
 	var overdue string
 	for _, target := range d.listTargetsOf(name, m) {
 		if end := d.endOfTarget(name, n, m, target); !end.IsZero() {
-			overdue = fmt.Sprintf("target group %s still has target %s of node %s, which should have gone at %s",
+			overdue = fmt.Sprintf("target group %s still has target %s of node %s, which should have been removed at %s",
 				target.Group.Name, target.ID, name, end.UTC().Format(time.TimeOnly))
 		}
 	}
@@ -198,10 +198,10 @@ func (d *decision) findLastTarget(name string, n record.NodeRecord, m *nodegroup
 		}
 		state := "is draining"
 		if !target.Draining {
-			state = "is still to be taken out"
+			state = "is still registered"
 		}
 		left := max(0, end.Sub(d.w.Now)).Round(time.Second)
-		until, reason = end, fmt.Sprintf("target group %s to let go of node %s: target %s %s, %s left at most", target.Group.Name, name, target.ID, state, left)
+		until, reason = end, fmt.Sprintf("target group %s to remove node %s: target %s %s, at most %s left", target.Group.Name, name, target.ID, state, left)
 	}
 	return until, reason
 }

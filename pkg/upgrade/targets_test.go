@@ -263,7 +263,7 @@ func TestTargetsOfAnUncordonedNode(t *testing.T) {
 	s.next()
 	s.pass(time.Second)
 	s.Targets.Observed = s.Now
-	if step = s.next(); !strings.Contains(step.Status.Waiting, "i-old-a-1 is still to be taken out, 5m9s left at most") {
+	if step = s.next(); !strings.Contains(step.Status.Waiting, "i-old-a-1 is still registered, at most 5m9s left") {
 		t.Errorf("waits for %q with actions %v", step.Status.Waiting, step.Actions)
 	}
 }

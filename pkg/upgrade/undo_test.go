@@ -142,7 +142,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s.do(unfences[1])
 	s.pass(time.Minute)
 	step := s.rest()
-	want := "to unfence node old-a-1: the annotation cannot be read: put that right, and run kubectl nodeupgrade abort workers to continue"
+	want := "to unfence node old-a-1: the annotation cannot be read: fix that, and run kubectl nodeupgrade abort workers to continue"
 	if !step.Finished || step.Record.Result != record.Failed || step.Record.Message != want || step.Record.Undoing() != record.VerbAbort {
 		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
 	}

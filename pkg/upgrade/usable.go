@@ -118,20 +118,20 @@ func (d *decision) describeUnusable(m *nodegroup.Member) string {
 	case d.w.isUsable(m, &d.rec):
 		return ""
 	case m.Node == nil:
-		return fmt.Sprintf("instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
+		return fmt.Sprintf("instance %s has not joined the cluster: check its user data and its kubelet's log", m.Instance.ID)
 	case !nodegroup.IsNodeReady(m.Node):
 		return fmt.Sprintf("node %s: %s: see %s", m.Name(), cmp.Or(nodegroup.DescribeTrouble(m.Node), "not Ready"), shell.Command("kubectl describe", "node", m.Name()))
 	case m.Node.Spec.Unschedulable && !d.rec.OwnsFence(m):
 		return fmt.Sprintf("node %s is cordoned: run %s", m.Name(), shell.Command("kubectl uncordon", m.Name()))
 	}
 	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
-		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: see what is to take it off",
+		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: check the controller that should remove it",
 			m.Name(), taint.ToString(), pod.Namespace, pod.Name)
 	}
 	if trouble := nodegroup.DescribeTrouble(m.Node); trouble != "" {
 		return fmt.Sprintf("node %s: %s", m.Name(), trouble)
 	}
-	return fmt.Sprintf("node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
+	return fmt.Sprintf("node %s is Ready but lacks the labels of a current node or still has a start-up taint: check its user data", m.Name())
 }
 
 // describeShortage returns why the first Ready new node that takes no pods does not, in parentheses; "" if there is

@@ -39,12 +39,12 @@ func TestWayBack(t *testing.T) {
 		"a dead holder":               {halfway("", from, to), "7", ""},
 		"paused":                      {halfway(record.Paused, from, to), "7", ""},
 		"to an image":                 {halfway(record.Failed, "workers@ami-0a", "workers@ami-0b"), "ami-0a", ""},
-		"completed":                   {halfway(record.Succeeded, from, to), "", "only an upgrade that stopped half-way"},
-		"completed, with nodes left":  {halfway(record.LeftBehind, from, to), "", "only an upgrade that stopped half-way"},
-		"aborted":                     {halfway(record.Aborted, from, to), "", "only an upgrade that stopped half-way"},
+		"completed":                   {halfway(record.Succeeded, from, to), "", "rollback needs an upgrade that stopped half-way"},
+		"completed, with nodes left":  {halfway(record.LeftBehind, from, to), "", "rollback needs an upgrade that stopped half-way"},
+		"aborted":                     {halfway(record.Aborted, from, to), "", "rollback needs an upgrade that stopped half-way"},
 		"being aborted":               {aborting, "", "run kubectl nodeupgrade abort workers to continue"},
-		"from where it is to":         {halfway(record.Paused, to, to), "", "which revision the nodes of run r1 had before is not known"},
-		"from what --to cannot name":  {halfway(record.Paused, "launch-configuration", to), "", "which revision the nodes of run r1 had before is not known"},
+		"from where it is to":         {halfway(record.Paused, to, to), "", "the earlier revision of the nodes of run r1 is unknown"},
+		"from what --to cannot name":  {halfway(record.Paused, "launch-configuration", to), "", "the earlier revision of the nodes of run r1 is unknown"},
 		"the way back itself goes on": {back, "7", ""},
 	}
 	for name, c := range cases {
@@ -168,7 +168,7 @@ func TestPause(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.ask(record.VerbPause)
 	step := s.next()
-	if step.Finished || step.Record.Stopping != "" || step.Status.Waiting != "pausing: 1 node finishes first" {
+	if step.Finished || step.Record.Stopping != "" || step.Status.Waiting != "pausing: 1 node is finished first" {
 		t.Fatalf("finished %t, stopping %q, waiting for %q", step.Finished, step.Record.Stopping, step.Status.Waiting)
 	}
 	s.remove("old-a-1")
@@ -261,10 +261,10 @@ func TestUpgradeStopsForRollbackAndAbort(t *testing.T) {
 		back bool
 		want string
 	}{
-		"rollback":             {record.VerbRollback, false, "gave way to a rollback asked by alice@host"},
-		"abort":                {record.VerbAbort, false, "gave way to an abort asked by alice@host"},
+		"rollback":             {record.VerbRollback, false, "stopped for a rollback requested by alice@host"},
+		"abort":                {record.VerbAbort, false, "stopped for an abort requested by alice@host"},
 		"rollback of itself":   {record.VerbRollback, true, ""},
-		"abort of a way back":  {record.VerbAbort, true, "gave way to an abort asked by alice@host"},
+		"abort of a way back":  {record.VerbAbort, true, "stopped for an abort requested by alice@host"},
 		"a word nobody knows":  {"tidy", false, ""},
 		"complete: no soak is": {"complete", false, ""},
 	}

@@ -173,9 +173,9 @@ func (d *decision) describeReplacement() string {
 	if d.w.Group.Can.Refill != nodegroup.RefillByUser || lacking == 0 {
 		return "a replacement to be ready"
 	}
-	nodes := "1 new node that you bring"
+	nodes := "1 new node that you add"
 	if lacking > 1 {
-		nodes = fmt.Sprintf("%d new nodes that you bring", lacking)
+		nodes = fmt.Sprintf("%d new nodes that you add", lacking)
 	}
 	if len(d.rec.Request.Current) == 0 {
 		return nodes
@@ -191,7 +191,7 @@ func (d *decision) describeLacking() string {
 	}
 	for i := range d.health {
 		if h := &d.health[i]; h.lacksPods() && !d.rec.Request.IgnoresUnready(h.name) {
-			return fmt.Sprintf("; meanwhile %s has %d of %d ready pods", h.name, h.ready, h.before.Ready)
+			return fmt.Sprintf("; until then %s has %d of %d ready pods", h.name, h.ready, h.before.Ready)
 		}
 	}
 	return ""
@@ -244,11 +244,11 @@ func remedyOfLaunch(answer string) string {
 	}
 	switch {
 	case says("unauthorized", "not authorized", "accessdenied", "access denied", "forbidden", "permission"):
-		return "allow the group's role to launch instances as its launch template says"
+		return "allow the group's role to launch instances from its launch template"
 	case says("capacity", "quota", "limit", "exceeded", "exhausted", "insufficient", "enough", "sold out"):
-		return "allow more instance types or zones, or ask for a higher quota"
+		return "allow more instance types or zones, or request a higher quota"
 	default:
-		return "see the group's launch template and its scaling activities"
+		return "check the group's launch template and its scaling activities"
 	}
 }
 
@@ -270,7 +270,7 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
 	if refusal := d.rec.Ledger.LaunchRefusal(); refusal != "" {
 		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
-			return head + ": " + refusal + ": raise the group's max or leave --keep-max out"
+			return head + ": " + refusal + ": raise the group's max or remove --keep-max"
 		}
 		return head + ": " + refusal + ": " + remedyOfLaunch(refusal)
 	}
@@ -286,9 +286,9 @@ func (d *decision) describeBootFailure(wanted int, since time.Time) string {
 		if answer := d.w.describeLaunchAnswer(); answer != "" {
 			return head + ": " + answer
 		}
-		return head + fmt.Sprintf(": the cloud has not answered %d of the launches: see whether it can be reached", open)
+		return head + fmt.Sprintf(": the cloud has not answered %d launches: check that it can be reached", open)
 	}
-	return head + ": see the group's scaling activities"
+	return head + ": check the group's scaling activities"
 }
 
 // passTurn gives the turn, and all of the surge, to the next zone when the nodes of the zone before are replaced (GKE

@@ -42,7 +42,7 @@ func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 	s.Request.Surge, s.Request.KeepMax = 1, true
 	s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeUnsupported, noLaunches)
 	step := s.next()
-	if step.Record.Stopping != record.Failed || !strings.Contains(step.Record.Message, noLaunches) || !strings.Contains(step.Record.Message, "leave --keep-max out") {
+	if step.Record.Stopping != record.Failed || !strings.Contains(step.Record.Message, noLaunches) || !strings.Contains(step.Record.Message, "remove --keep-max") {
 		t.Errorf("stopping %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 }

@@ -164,7 +164,7 @@ func autoscaledWaits(t *testing.T, shared *fixture.Fixture) {
 func autoscaledUnserved(t *testing.T, shared *fixture.Fixture) {
 	s := open(t, shared, fixture.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	c := s.upgrade(2, autoscaled()...)
-	for _, word := range []string{"nothing shows that an autoscaler serves group", "does not name it", "blue-green"} {
+	for _, word := range []string{"no sign of an autoscaler for group", "does not name it", "blue-green"} {
 		if errorLine := c.errorLine(); !strings.Contains(errorLine, word) {
 			t.Errorf("the error does not say %q: %s", word, errorLine)
 		}

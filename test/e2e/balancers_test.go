@@ -28,7 +28,7 @@ func TestBalancers(t *testing.T) {
 	s.Cloud.Fault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
 	plan := start(t, s.Fixture, "nodeupgrade", "check", s.group, "--fail-on=never")
 	plan.end(0)
-	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "by label and --settle")
+	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "the node label and --settle")
 	s.Cloud.ClearFaults()
 
 	c := s.upgrade(0)

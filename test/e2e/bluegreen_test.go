@@ -113,7 +113,7 @@ func blueGreenPaused(t *testing.T, shared *fixture.Fixture) {
 	}
 	c = s.asking("resume", "--yes", "--parallel-groups", "--wait")
 	s.waitFor("the soak to continue", func() bool { return !s.soak().Until.IsZero() })
-	s.asked(0, "complete", "--yes").says("ends its soak")
+	s.asked(0, "complete", "--yes").says("the soak has ended")
 	c.end(0)
 	s.checkDone()
 }
@@ -131,7 +131,7 @@ func blueGreenBack(t *testing.T, shared *fixture.Fixture) {
 func blueGreenAborted(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "remains")
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
-	s.asked(0, "abort", "--dry-run").says("kubectl nodeupgrade rollback remains takes the new ones away instead")
+	s.asked(0, "abort", "--dry-run").says("run kubectl nodeupgrade rollback remains to remove the new nodes instead")
 	s.asked(0, "abort", "--yes").says("the group keeps 3 more nodes than before")
 }
 
@@ -141,7 +141,7 @@ func blueGreenDraining(t *testing.T, shared *fixture.Fixture) {
 	s := openColours(t, shared, "batches", stubborn())
 	c := s.start(inColours("--batch=1", "--soak=24h")...)
 	blockedBy("stubborn")(s, c)
-	s.asking("complete").refuses(`it is in the phase "drain blue", in which the verb complete is not possible`)
+	s.asking("complete").refuses(`it is in phase "drain blue", which does not allow complete`)
 	c.interrupt()
 	c.end(130)
 	group := s.cloudGroup()

@@ -318,7 +318,7 @@ func checkCloudRights(t *testing.T, s *fixture.Fixture) {
 		if err != nil || code != 0 {
 			t.Fatalf("%v ended with %d, %v: %s", args, code, err, &errOut)
 		}
-		if text := out.String(); !strings.Contains(text, "your cloud credentials may not "+missing) || strings.Contains(text, "does not say beforehand") {
+		if text := out.String(); !strings.Contains(text, "your cloud credentials may not "+missing) || strings.Contains(text, "cannot say in advance") {
 			t.Errorf("%v says\n%s\nwant it to name %s and no unchecked action", args, text, missing)
 		}
 	}

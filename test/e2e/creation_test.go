@@ -28,7 +28,7 @@ func createsRefused(t *testing.T, shared *fixture.Fixture) {
 	s.checkProbe(0, asked+"may be created now")
 
 	s.kubectl("create", "quota", "few", "-n", s.Namespace, "--hard=pods=2")
-	s.checkProbe(0, asked+"may be created when an old one has ended: ", "exceeded quota: few")
+	s.checkProbe(0, asked+"may be created after an old one has ended: ", "exceeded quota: few")
 	s.kubectl("patch", "quota", "few", "-n", s.Namespace, "--type=merge", "-p", `{"spec":{"hard":{"pods":"1"}}}`)
 	s.checkProbe(3, asked+"refused: ", "raise ResourceQuota few")
 	if pods := s.pods(); len(pods) != 2 {

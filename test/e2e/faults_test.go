@@ -170,7 +170,7 @@ func zoneless(t *testing.T, shared *fixture.Fixture) {
 		said := 0
 		for from, found := 0, true; found; {
 			var e event
-			if e, from, found, _ = c.log.find(from, func(e event) bool { return e.Type == "note" && strings.Contains(e.Text, "larger as a whole") }); found {
+			if e, from, found, _ = c.log.find(from, func(e event) bool { return e.Type == "note" && strings.Contains(e.Text, "the whole group larger") }); found {
 				said++
 				if code == "AccessDenied" && !strings.Contains(e.Text, "autoscaling:LaunchInstances") {
 					t.Errorf("it does not name the missing permission: %s", e.Text)

@@ -102,7 +102,7 @@ var publicCases = map[string]publicCase{
 	},
 	"cluster-api-6894-tolerates-all": {
 		pool: "tol", ready: map[string]int{"web": 3}, force: true,
-		says: []string{"tol/web-", "it tolerates the whole fence"},
+		says: []string{"tol/web-", "it tolerates the cordon and the fence's taint"},
 	},
 	"autoscaler-4517-attach-limit": {
 		pool: "csi", result: record.WorkloadUnhealthy, ready: map[string]int{"db": 1}, fenced: 1,

@@ -18,7 +18,7 @@ func otherSettings(t *testing.T, shared *fixture.Fixture) {
 	first.end(130)
 
 	second := s.upgrade(2, "--settle=0s", "--max-unavailable=2")
-	for _, part := range []string{"--settle 1s, now 0s", "--max-unavailable 1, now 2", "leave them out, or pass --replan"} {
+	for _, part := range []string{"--settle 1s, now 0s", "--max-unavailable 1, now 2", "remove these flags, or pass --replan"} {
 		if errorLine := second.errorLine(); !strings.Contains(errorLine, part) {
 			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}

@@ -60,7 +60,7 @@ func (s *testCase) startBehindAnn() *command {
 		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	})
 	c := s.start()
-	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "the lease is held by ann@elsewhere/7") })
+	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "ann@elsewhere/7 holds the lease") })
 	return c
 }
 
@@ -128,7 +128,7 @@ func lowersMax(t *testing.T, shared *fixture.Fixture) {
 	before := s.cloudGroup()
 	s.setMax(before.Max - 1)
 	c.end(5)
-	for _, part := range []string{"max was lowered from 4 to 3 by another actor", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
+	for _, part := range []string{"lowered the group's max from 4 to 3", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
 		if errorLine := c.errorLine(); !strings.Contains(errorLine, part) {
 			t.Errorf("the error does not say %q: %s", part, errorLine)
 		}
@@ -156,7 +156,7 @@ func protects(t *testing.T, shared *fixture.Fixture) {
 	}
 	s.protect(old, true)
 	c.end(5)
-	if errorLine := c.errorLine(); !strings.Contains(errorLine, "was protected against scale-in by another actor") {
+	if errorLine := c.errorLine(); !strings.Contains(errorLine, "a user or another process protected instance") {
 		t.Errorf("the error does not name the protected instance: %s", errorLine)
 	}
 	s.unblock("stubborn")

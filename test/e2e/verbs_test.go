@@ -119,7 +119,7 @@ func TestVerbs(t *testing.T) {
 				})
 			}
 			t.Run("nothing recorded", func(t *testing.T) {
-				start(t, shared, "nodeupgrade", verb.name, "nobody").refuses("no upgrade of it is recorded")
+				start(t, shared, "nodeupgrade", verb.name, "nobody").refuses("it has no recorded upgrade")
 			})
 			t.Run("done", func(t *testing.T) {
 				t.Parallel()
@@ -201,20 +201,20 @@ func pauseIn(s *testCase, phase string, holder *command) {
 // waitForPause waits until the holder pauses and only finishes its node.
 func (s *testCase) waitForPause() {
 	s.t.Helper()
-	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node finishes first") })
+	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node is finished first") })
 }
 
 func resumeIn(s *testCase, phase string, holder *command) {
 	var watching *command
 	switch phase {
 	case "scale up":
-		s.asked(0, "resume", "--yes").says("continues already")
+		s.asked(0, "resume", "--yes").says("is already running")
 	case "draining":
 		watching = start(s.t, s.Fixture, "nodeupgrade", "status", s.group, "-w")
 		c := s.asking("pause")
 		// A watch collects changes for a moment. It never shows a state that starts and ends within this moment.
 		s.waitFor("the watch to show the pause", func() bool {
-			return strings.Contains(watching.out.String(), "pausing: 1 node finishes first")
+			return strings.Contains(watching.out.String(), "pausing: 1 node is finished first")
 		})
 		s.asked(0, "resume", "--yes").says("the pause that ", " was withdrawn")
 		c.interrupt()
@@ -250,7 +250,7 @@ func rollbackIn(s *testCase, phase string, holder *command) {
 	c := s.asking("rollback", "--yes", "--parallel-groups", file.flag())
 	if holder != nil {
 		holder.end(5)
-		holder.says("gave way to a rollback asked by ")
+		holder.says("stopped for a rollback requested by ")
 	}
 	switch phase {
 	case "draining": // no node was replaced: none need be drained
@@ -284,7 +284,7 @@ func abortIn(s *testCase, phase string, holder *command) {
 	c := s.asking("abort", "--yes", file.flag())
 	if holder != nil {
 		holder.end(5)
-		holder.says("gave way to an abort asked by ")
+		holder.says("stopped for an abort requested by ")
 	}
 	c.end(0)
 	c.says("nodegroup/" + s.group + " aborted")
@@ -307,12 +307,12 @@ func verbsByHand(t *testing.T, shared *fixture.Fixture) {
 	first.interrupt()
 	first.end(130)
 
-	s.askingOf(group, "rollback", "--yes").refuses("without a cloud only you can bring nodes of the older revision")
+	s.askingOf(group, "rollback", "--yes").refuses("without a cloud only you can add nodes of the older revision")
 	second := s.askingOf(group, "resume", "--yes", "--parallel-groups")
 	second.until("the upgrade to go on", phase(string(record.PhaseUpgrade)))
 	abort := s.askingOf(group, "abort", "--yes")
 	second.end(5)
-	second.says("gave way to an abort asked by ")
+	second.says("stopped for an abort requested by ")
 	abort.end(0)
 	abort.says("nodegroup/"+group+" aborted", "done: unfence node")
 	for _, node := range s.nodes() {

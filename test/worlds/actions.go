@@ -215,7 +215,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *record.Record, a sch
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
 	if protected(pod) && held(stored, pod) {
-		r.fail("POD008", "%s, whose owner asks that it is not disrupted", a)
+		r.fail("POD008", "%s, whose owner asks not to disrupt it", a)
 	}
 	spends, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space])
 	if err != nil && w.Now.Equal(r.c.now) { // otherwise more was seen while the record was stored

@@ -112,7 +112,7 @@ func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
 	if rec.Run == "" || !r.c.plan.autoscaled() {
 		return
 	}
-	if strings.HasPrefix(rec.Message, "gave way to a rollback") {
+	if strings.HasPrefix(rec.Message, "stopped for a rollback") {
 		r.fail("G78", "it gives way to a rollback in phase %q", rec.Phase)
 	}
 	for _, action := range step.Actions {

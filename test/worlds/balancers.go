@@ -230,7 +230,7 @@ func (t Tally) targets(step *upgrade.Step) {
 	switch why := step.Status.Waiting; {
 	case strings.HasPrefix(why, "load balancers to be read"):
 		t.met("targets", toBeRead)
-	case !strings.HasPrefix(why, "target group web to let go of node "):
+	case !strings.HasPrefix(why, "target group web to remove node "):
 	case strings.Contains(why, "target ip-"):
 		t.met("targets", keepPods)
 	default:

@@ -108,7 +108,7 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 	switch a := action.(type) {
 	case nodegroup.SetRevision:
 		if a.To.ID == madeUp && a.Recorded {
-			return answered(nodegroup.OutcomeFatal, "no template version is added for a record")
+			return answered(nodegroup.OutcomeFatal, "this tool creates no template version from a record")
 		}
 		k.pointed = a.To.ID
 	case nodegroup.Quiesce:
@@ -121,7 +121,7 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 		k.suspended = slices.DeleteFunc(slices.Clone(k.suspended), func(s string) bool { return slices.Contains(a.Processes, s) })
 	case nodegroup.RaiseMax:
 		if k.max < a.Max && k.max != a.From {
-			return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+			return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
 		}
 		k.max = max(k.max, a.Max)
 	case nodegroup.LowerMax:
@@ -146,7 +146,7 @@ func (c *cluster) lowerMax(a nodegroup.LowerMax) error {
 	case k.max <= a.Max:
 		return nil
 	case k.max != a.From:
-		return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+		return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.From)
 	case k.desired > a.Max:
 		return answered(nodegroup.OutcomeMoved, "the desired size is %d", k.desired)
 	}
@@ -159,9 +159,9 @@ func (c *cluster) addCapacity(a nodegroup.AddCapacity) error {
 	if a.Zone == "" {
 		switch {
 		case k.desired != a.Desired:
-			return answered(nodegroup.OutcomeMoved, "the desired size is %d now and was %d", k.desired, a.Desired)
+			return answered(nodegroup.OutcomeMoved, "the desired size changed to %d from %d", k.desired, a.Desired)
 		case k.max != a.Max:
-			return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.Max)
+			return answered(nodegroup.OutcomeMoved, "the maximum changed to %d from %d", k.max, a.Max)
 		}
 		k.max, k.desired = k.max+a.N, k.desired+a.N
 		c.fill()

@@ -184,7 +184,7 @@ func (r *rules) cancels(w *upgrade.World, step *upgrade.Step, cancel nodegroup.C
 
 // givesUp checks that an operation is given up as lost only after readings have not shown it for five minutes.
 func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
-	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not told of "+r.c.plan.operationName()) {
+	if rec := &step.Record; w.Record.Result != "" || rec.Result != record.Failed || !strings.Contains(rec.Message, "has not reported on "+r.c.plan.operationName()) {
 		return
 	}
 	followed := w.Record.Delegation.ID

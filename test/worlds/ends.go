@@ -155,8 +155,8 @@ func (r *rules) reason(rec record.Record) {
 			r.paused(rec)
 			return
 		}
-		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(rec.Message, "made schedulable by another actor")
-		protected := p.hasActor(AdminProtects) && strings.Contains(rec.Message, "protected against scale-in by another actor")
+		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(rec.Message, "a user or another process uncordoned node")
+		protected := p.hasActor(AdminProtects) && strings.Contains(rec.Message, "a user or another process protected instance")
 		if !uncordoned && !protected {
 			r.fail("liveness", "it pauses without a cause: %q", rec.Message)
 		}
@@ -169,7 +169,7 @@ func (r *rules) reason(rec record.Record) {
 			r.waits(rec)
 		}
 	case record.Interrupted:
-		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(rec.Message, "gave way to a")
+		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(rec.Message, "stopped for a")
 		if !p.hasActor(Interrupt) && !gaveWay {
 			r.fail("liveness", "it says it was interrupted")
 		}
@@ -207,7 +207,7 @@ func (r *rules) idle(rule string, record record.Record) {
 // reason.
 func (r *rules) evictionFailure(rec record.Record) {
 	m := rec.Message
-	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has had no answer: "+space+"/"))
+	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has not answered their eviction: "+space+"/"))
 	switch {
 	case isBlueGreen(&rec):
 		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)

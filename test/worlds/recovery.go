@@ -551,7 +551,7 @@ func (r *rules) unhealthy(record record.Record) {
 		return named && (rest == "" || rest[0] == ';' || rest[0] == ',')
 	})
 	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) ||
-		!containsAny(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-", "not created", "has to end before", "has not ended", "on a node that stays", "ready for less than", "end before they are ready") {
+		!containsAny(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-", "not created", "must end before", "has not ended", "on a node that stays", "ready again for less than", "exit before they are ready") {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}

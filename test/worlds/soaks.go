@@ -169,7 +169,7 @@ func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	paused := rec.Stopping == record.Paused && rec.PausedBy != ""
-	if w.Record.Stopping == "" && w.Record.Phase == rec.Phase && (paused || strings.HasPrefix(rec.Message, "gave way to a rollback")) {
+	if w.Record.Stopping == "" && w.Record.Phase == rec.Phase && (paused || strings.HasPrefix(rec.Message, "stopped for a rollback")) {
 		r.fail("G53", "it stops while outdated nodes are deleted: %s", rec.Message)
 	}
 }

@@ -54,7 +54,7 @@ func (r *rules) leftAlone(rec record.Record) {
 		switch instance := r.c.cloud.instances["i-"+name]; {
 		case instance == nil || instance.leaving:
 			r.fail("standby", "instance i-%s, which was on Standby, is gone", name)
-		case rec.Result == record.Succeeded && !strings.Contains(rec.Message, "on Standby and left alone: i-"+name):
+		case rec.Result == record.Succeeded && !strings.Contains(rec.Message, "kept, because they are on Standby: i-"+name):
 			r.fail("standby", "it does not say that i-%s was left alone: %q", name, rec.Message)
 		}
 		r.tally.met("trust", onStandby)
@@ -168,7 +168,7 @@ func (u *user) repair(record record.Record) {
 }
 
 func saysAimed(rec *record.Record) bool {
-	return rec.Result == record.Failed && strings.Contains(rec.Message, "another actor has changed the record")
+	return rec.Result == record.Failed && strings.Contains(rec.Message, "another process changed the record")
 }
 
 // own checks S31: only the machine that belongs to the node is terminated.

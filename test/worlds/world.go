@@ -181,14 +181,14 @@ func (u *user) over(p *process, rec record.Record) {
 		u.reached(rec)
 	case rec.PausedBy != "" && u.stored.asked.Verb == record.VerbPause:
 		u.pausing = true
-	case u.way != "" && strings.HasPrefix(rec.Message, "gave way to"):
+	case u.way != "" && strings.HasPrefix(rec.Message, "stopped for "):
 		u.again(time.Second + u.c.draw(20*time.Second)) // the user who asked waits for that
 	case rec.Result == record.Waiting:
 		u.wait(rec)
 	case rec.Result == record.TargetMoved:
 		u.replan = true
 		u.again(time.Second + u.c.draw(30*time.Minute))
-	case u.late > mostRuns && strings.HasSuffix(rec.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
+	case u.late > mostRuns && strings.HasSuffix(rec.Message, "remove --keep-max") && u.c.plan.hasActor(ScalerGrows):
 		u.done = true // an autoscaler has taken the remaining room, and --keep-max forbids more
 	case u.late > mostRuns:
 		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, rec.Result, rec.Message)

@@ -188,7 +188,7 @@ func TestMaximum(t *testing.T) {
 	s.workers()
 	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
 	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
-	s.wantOutcome(s.do(nodegroup.LowerMax{From: 8, Max: 6}), nodegroup.OutcomeMoved, "maximum is 9")
+	s.wantOutcome(s.do(nodegroup.LowerMax{From: 8, Max: 6}), nodegroup.OutcomeMoved, "maximum changed to 9")
 	if err := s.SetDesired("workers", 7); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestAddCapacityAnywhere(t *testing.T) {
 	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup"}) {
 		t.Errorf("sent %v, want it sent once", got)
 	}
-	s.wantOutcome(s.do(add), nodegroup.OutcomeMoved, "desired size is 5 now and was 3")
+	s.wantOutcome(s.do(add), nodegroup.OutcomeMoved, "desired size changed to 5 from 3")
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v though the group has moved", got)
 	}
@@ -355,7 +355,7 @@ func TestTerminateNamesAMember(t *testing.T) {
 	s.observe("workers", "")
 	s.requests()
 	for _, shrink := range []bool{true, false} {
-		s.wantOutcome(s.do(nodegroup.Terminate{Instance: other, Shrink: shrink}), nodegroup.OutcomeMoved, other, "does not have it")
+		s.wantOutcome(s.do(nodegroup.Terminate{Instance: other, Shrink: shrink}), nodegroup.OutcomeMoved, other, "the group has no such instance")
 	}
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v", got)

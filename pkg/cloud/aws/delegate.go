@@ -21,10 +21,10 @@ import (
 // revision, so that EKS chooses nothing that the plan did not show. The token makes a repetition
 // harmless.
 func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
-	doing := fmt.Sprintf("having EKS upgrade node group %q to %s", group, a.To.Name)
+	doing := fmt.Sprintf("starting EKS's upgrade of node group %q to %s", group, a.To.Name)
 	var to managedPointer
 	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
-		return fatalError("%s: reading what the revision is: %w", doing, err)
+		return fatalError("%s: reading the recorded revision: %w", doing, err)
 	}
 	in, err := newVersionInput(to, a)
 	if err != nil {
@@ -45,7 +45,7 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 // newVersionInput returns the request that moves a node group to the pointer.
 func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
 	if to.Cluster == "" || to.Nodegroup == "" || to.Release == "" && to.Template == "" {
-		return nil, errors.New("the revision names no node group, or neither a release nor a launch template")
+		return nil, errors.New("the recorded revision has no node group, or neither a release nor a launch template")
 	}
 	in := &eks.UpdateNodegroupVersionInput{
 		ClusterName: sdk.String(to.Cluster), NodegroupName: sdk.String(to.Nodegroup),
@@ -72,7 +72,7 @@ func explainRefusedUpdate(doing string, err error) error {
 	case strings.Contains(message, "token"):
 		answered.Err = fmt.Errorf("%w: start the upgrade again", answered.Err)
 	case code == "InvalidParameterException" || code == "InvalidRequestException":
-		answered.Err = fmt.Errorf("%w: name another release or template version with --to", answered.Err)
+		answered.Err = fmt.Errorf("%w: pass another release or template version with --to", answered.Err)
 	}
 	return explained
 }

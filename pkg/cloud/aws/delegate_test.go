@@ -114,7 +114,7 @@ func TestRefusedUpgrades(t *testing.T) {
 		"in use":   {awscloud.Fault{Code: "ResourceInUseException", Status: 409}, nodegroup.OutcomeMoved, nil},
 		"gone":     {awscloud.Fault{Code: "ResourceNotFoundException", Status: 404}, nodegroup.OutcomeMoved, nil},
 		"updating": {awscloud.Fault{Code: "InvalidRequestException", Message: "Nodegroup cannot be updated as it is currently not in Active State"}, nodegroup.OutcomeMoved, nil},
-		"bad":      {awscloud.Fault{Code: "InvalidParameterException", Message: "Requested release version 1 is not valid for kubernetes version 1.33."}, nodegroup.OutcomeFatal, []string{"is not valid for kubernetes version 1.33", "name another release or template version with --to"}},
+		"bad":      {awscloud.Fault{Code: "InvalidParameterException", Message: "Requested release version 1 is not valid for kubernetes version 1.33."}, nodegroup.OutcomeFatal, []string{"is not valid for kubernetes version 1.33", "pass another release or template version with --to"}},
 		"token":    {awscloud.Fault{Code: "InvalidRequestException", Message: "The client request token was used before with other parameters."}, nodegroup.OutcomeFatal, []string{"start the upgrade again"}},
 		"denied":   {awscloud.Fault{Code: "AccessDeniedException", Status: 403, Message: denial}, nodegroup.OutcomeFatal, []string{"allow these credentials the IAM action eks:UpdateNodegroupVersion on arn:aws:eks:us-east-1:1:nodegroup/shop/web/0"}},
 	}
@@ -124,12 +124,12 @@ func TestRefusedUpgrades(t *testing.T) {
 			g := s.look("")
 			c.fault.Service, c.fault.Operation = "eks", "UpdateNodegroupVersion"
 			s.Fault(c.fault)
-			s.wantOutcome(s.upgrade(&g, "run", false), c.outcome, append(c.says, "having EKS upgrade node group \"web\" to release:1.33.4-20261101")...)
+			s.wantOutcome(s.upgrade(&g, "run", false), c.outcome, append(c.says, "starting EKS's upgrade of node group \"web\" to release:1.33.4-20261101")...)
 		})
 	}
 	s := startManaged(t)
-	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{To: nodegroup.Revision{Spec: "{}"}}), nodegroup.OutcomeFatal, "names no node group")
-	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{}), nodegroup.OutcomeFatal, "reading what the revision is")
+	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{To: nodegroup.Revision{Spec: "{}"}}), nodegroup.OutcomeFatal, "has no node group")
+	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{}), nodegroup.OutcomeFatal, "reading the recorded revision")
 }
 
 // TestAnswerOfAnUpgradeIsLost checks that a repeated request starts only one update.

@@ -78,9 +78,9 @@ func (s groupSizes) needsMax(from, to int) (bool, error) {
 	case raise && s.max >= to, !raise && s.max <= to:
 		return false, nil
 	case s.max != from:
-		return false, movedError("the maximum is %d now and was %d", s.max, from)
+		return false, movedError("the maximum changed to %d from %d", s.max, from)
 	case s.desired > to:
-		return false, movedError("the desired size is %d, above the maximum of %d that it is to have", s.desired, to)
+		return false, movedError("the desired size is %d, which is more than the new maximum of %d", s.desired, to)
 	default:
 		return true, nil
 	}
@@ -91,9 +91,9 @@ func (s groupSizes) needsMax(from, to int) (bool, error) {
 func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	switch {
 	case s.desired != a.Desired:
-		return groupSizes{}, movedError("the desired size is %d now and was %d", s.desired, a.Desired)
+		return groupSizes{}, movedError("the desired size changed to %d from %d", s.desired, a.Desired)
 	case s.max != a.Max:
-		return groupSizes{}, movedError("the maximum is %d now and was %d", s.max, a.Max)
+		return groupSizes{}, movedError("the maximum changed to %d from %d", s.max, a.Max)
 	}
 	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
@@ -203,7 +203,7 @@ func clientToken(token string) string {
 // whether a repetition shrinks the group twice.
 func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
 	if p.seen.recall(a.Instance).group != group {
-		return movedError("terminating instance %q of Auto Scaling group %q: the group does not have it", a.Instance, group)
+		return movedError("terminating instance %q of Auto Scaling group %q: the group has no such instance", a.Instance, group)
 	}
 	var options []func(*autoscaling.Options)
 	if a.Shrink {

@@ -175,11 +175,11 @@ func answerRules() []answerRule {
 		{codes: exhaustedCodes(), outcome: nodegroup.OutcomeExhausted},
 		{
 			codes: []string{"InstanceRefreshInProgress"}, outcome: nodegroup.OutcomeFatal,
-			remedy: "wait for the instance refresh, or end it with aws autoscaling cancel-instance-refresh",
+			remedy: "wait for the instance refresh, or cancel it with aws autoscaling cancel-instance-refresh",
 		},
 		{
 			codes: []string{"IdempotentParameterMismatch", "IdempotentParameterMismatchException"}, outcome: nodegroup.OutcomeFatal,
-			remedy: "another request was sent under the same token: start the upgrade again",
+			remedy: "another request was sent with the same token: start the upgrade again",
 		},
 		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: nodegroup.OutcomeUnclear},
 	}
@@ -257,11 +257,11 @@ func iamAction(message string, err error) string {
 	if strings.Contains(message, "not authorized to use launch template") {
 		// Auto Scaling's message names no action (its user guide, "Control Amazon EC2 launch
 		// template usage in Auto Scaling groups").
-		return "ec2:RunInstances, and what its launch template takes"
+		return "ec2:RunInstances and the actions that its launch template needs"
 	}
 	op, ok := errors.AsType[*smithy.OperationError](err)
 	if !ok {
-		return "that was refused"
+		return "that was denied"
 	}
 	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies name no version of Elastic Load Balancing
 	return service + ":" + op.OperationName

@@ -19,86 +19,85 @@ func explanationOf(code string) explanation {
 			return e
 		}
 	}
-	return explanation{"EKS does not say why", "read what it says of the node group in the console, under Health issues and Update history"}
+	return explanation{"EKS does not say why", "read the node group's Health issues and Update history in the console"}
 }
 
 // nodeExplanations explains the codes of nodes that do not start or cannot be removed.
 func nodeExplanations() map[string]explanation {
-	noQuota := explanation{"the account's quota of EC2 instances is used up", "ask for a higher quota in Service Quotas"}
-	noRoom := explanation{"its subnets have no free addresses for new nodes", "free addresses, or use a narrower updateConfig"}
+	noQuota := explanation{"the account's quota of EC2 instances is used up", "request a higher quota in Service Quotas"}
+	noRoom := explanation{"its subnets have no free addresses for new nodes", "free addresses, or lower maxUnavailable in its updateConfig"}
 	return map[string]explanation{
 		"PodEvictionFailure": {
 			"EKS could not drain the node within 15 minutes",
-			"loosen the budget that the status names, or use --on-timeout=force",
+			"change the PodDisruptionBudget that kubectl nodeupgrade status names so that it allows an eviction, or pass --on-timeout=force",
 		},
 		"NodeCreationFailure": {
-			"new nodes did not come up as nodes of the cluster",
-			"look at them and at the group's scaling activities: allow more instance types where a zone has no capacity, ask for a higher quota, " +
-				"or correct the user data, the node role or the way out to the API server",
+			"new instances did not join the cluster as nodes",
+			"check these instances and the group's scaling activities: allow more instance types if a zone has no capacity, request a higher quota, or correct the user data, the node role or the route to the API server",
 		},
-		"AsgInstanceLaunchFailures":                {"its Auto Scaling group cannot launch instances", "read its scaling activities, and allow more instance types or ask for a higher quota"},
+		"AsgInstanceLaunchFailures":                {"its Auto Scaling group cannot launch instances", "read its scaling activities, and allow more instance types or request a higher quota"},
 		"InstanceLimitExceeded":                    noQuota,
 		"LimitExceeded":                            noQuota,
 		"InsufficientFreeAddresses":                noRoom,
 		"IpNotAvailable":                           noRoom,
-		"EniLimitReached":                          {"the account's quota of network interfaces is used up", "ask for a higher quota in Service Quotas"},
+		"EniLimitReached":                          {"the account's quota of network interfaces is used up", "request a higher quota in Service Quotas"},
 		"NodeTerminationFailure":                   {"EKS could not terminate a node", "terminate the instance yourself"},
-		"Ec2InstanceTypeDoesNotExist":              {"an instance type of it does not exist here", "create a node group of other instance types"},
-		"AmiIdNotFound":                            {"there is no such AMI here that may be used", "make a template version with an AMI that exists and name it with --to"},
+		"Ec2InstanceTypeDoesNotExist":              {"one of its instance types does not exist in this region", "create a node group with other instance types"},
+		"AmiIdNotFound":                            {"its AMI does not exist in this region, or the account may not use it", "create a template version with an AMI that exists, and pass it with --to"},
 		"AutoScalingGroupInstanceRefreshActive":    {"an instance refresh replaces the same nodes", "wait for it, or run aws autoscaling cancel-instance-refresh"},
-		"AutoScalingGroupInvalidConfiguration":     {"its Auto Scaling group was changed in a way that EKS does not take", "take that change back"},
-		"AutoScalingGroupRateLimitExceeded":        {"EC2 Auto Scaling turned EKS away for its rate", "wait some minutes"},
-		"AutoScalingGroupOptInRequired":            {"the account has not opted in to EC2 Auto Scaling here", "opt in"},
-		"AutoScalingGroupNotFound":                 {"its Auto Scaling group is gone", "make a new node group"},
-		"KubernetesLabelInvalid":                   {"Kubernetes does not take a label of it", "correct the label with aws eks update-nodegroup-config"},
-		"Ec2LaunchTemplateMaxLimitExceeded":        {"the account's quota of launch templates is used up", "delete some, or ask for a higher quota"},
-		"Ec2LaunchTemplateVersionMaxLimitExceeded": {"its launch template has as many versions as it may", "delete old versions of it"},
+		"AutoScalingGroupInvalidConfiguration":     {"its Auto Scaling group was changed in a way that EKS does not accept", "undo that change"},
+		"AutoScalingGroupRateLimitExceeded":        {"EC2 Auto Scaling throttled requests from EKS", "wait some minutes and run the command again"},
+		"AutoScalingGroupOptInRequired":            {"the account has not opted in to EC2 Auto Scaling in this region", "opt in"},
+		"AutoScalingGroupNotFound":                 {"its Auto Scaling group was deleted", "create a new node group"},
+		"KubernetesLabelInvalid":                   {"one of its labels is not valid in Kubernetes", "correct the label with aws eks update-nodegroup-config"},
+		"Ec2LaunchTemplateMaxLimitExceeded":        {"the account's quota of launch templates is used up", "delete some, or request a higher quota"},
+		"Ec2LaunchTemplateVersionMaxLimitExceeded": {"its launch template has the maximum number of versions", "delete old versions"},
 	}
 }
 
 // networkExplanations explains the codes of the nodes' network.
 func networkExplanations() map[string]explanation {
-	noSubnet := explanation{"a subnet of it is gone", "make a new node group in subnets that exist"}
-	noSecurity := explanation{"a security group of the cluster is gone", "make it again"}
+	noSubnet := explanation{"one of its subnets was deleted", "create a new node group in subnets that exist"}
+	noSecurity := explanation{"a security group of the cluster was deleted", "create it again"}
 	return map[string]explanation{
-		"ClusterUnreachable":              {"EKS or the nodes could not reach the API server", "check that it answers and that security groups and routes let nodes through"},
+		"ClusterUnreachable":              {"EKS or the nodes could not reach the API server", "check that it answers, and that security groups and routes allow connections from the nodes"},
 		"SubnetNotFound":                  noSubnet,
 		"Ec2SubnetNotFound":               noSubnet,
-		"Ec2SubnetListTooLong":            {"it has more subnets than EKS takes", "make a new node group in fewer subnets"},
-		"Ec2SubnetInvalidConfiguration":   {"a subnet of it gives its instances no public addresses", "have the subnet assign public addresses"},
-		"Ec2SubnetMissingIpv6Assignment":  {"a subnet of it gives its instances no IPv6 addresses", "have the subnet assign IPv6 addresses"},
+		"Ec2SubnetListTooLong":            {"it has more subnets than EKS allows", "create a new node group with fewer subnets"},
+		"Ec2SubnetInvalidConfiguration":   {"one of its subnets assigns no public addresses to instances", "turn on automatic public addresses for the subnet"},
+		"Ec2SubnetMissingIpv6Assignment":  {"one of its subnets assigns no IPv6 addresses to instances", "turn on automatic IPv6 addresses for the subnet"},
 		"SecurityGroupNotFound":           noSecurity,
 		"Ec2SecurityGroupNotFound":        noSecurity,
-		"Ec2SecurityGroupDeletionFailure": {"EKS could not delete its security group", "remove what depends on the security group"},
-		"VpcIdNotFound":                   {"the cluster's VPC is gone", "make a new cluster"},
+		"Ec2SecurityGroupDeletionFailure": {"EKS could not delete its security group", "delete the resources that use the security group"},
+		"VpcIdNotFound":                   {"the cluster's VPC was deleted", "create a new cluster"},
 	}
 }
 
 // ownExplanations explains the codes of the resources that EKS keeps for the group.
 func ownExplanations() map[string]explanation {
-	noTemplate := explanation{"its launch template is gone", "make a new node group"}
+	noTemplate := explanation{"its launch template was deleted", "create a new node group"}
 	return map[string]explanation{
 		"Ec2LaunchTemplateNotFound":             noTemplate,
 		"SourceEc2LaunchTemplateNotFound":       noTemplate,
-		"Ec2LaunchTemplateVersionMismatch":      {"its Auto Scaling group launches from another template version than EKS made for it", "point the Auto Scaling group at EKS's version again"},
-		"Ec2LaunchTemplateInvalidConfiguration": {"EKS does not take a setting of its launch template", "make a template version without it and name that with --to"},
+		"Ec2LaunchTemplateVersionMismatch":      {"its Auto Scaling group uses another template version than the one that EKS created for it", "set the Auto Scaling group to EKS's version again"},
+		"Ec2LaunchTemplateInvalidConfiguration": {"EKS does not allow a setting of its launch template", "create a template version without that setting, and pass it with --to"},
 		"Ec2LaunchTemplateDeletionFailure":      {"EKS could not delete its launch template", "delete it yourself"},
-		"InternalFailure":                       {"EKS had a fault of its own", "wait some minutes"},
+		"InternalFailure":                       {"EKS had an internal error", "wait some minutes and run the command again"},
 	}
 }
 
 // permissionExplanations explains the codes of missing permissions, and of requests that the API
 // server refuses.
 func permissionExplanations() map[string]explanation {
-	noRole := explanation{"its node role or instance profile is gone", "make it again under the same name"}
+	noRole := explanation{"its node role or instance profile was deleted", "create it again under the same name"}
 	return map[string]explanation{
-		"AccessDenied":               {"EKS or the nodes were refused by AWS or by the API server", "allow what the message names: the node role's access entry, the cluster role, or the cluster role eks:node-manager"},
+		"AccessDenied":               {"AWS or the API server denied a request of EKS or of the nodes", "grant the permission that the message names: check the node role's access entry, the cluster's IAM role and the ClusterRole eks:node-manager"},
 		"OperationNotPermitted":      {"the cluster's role lacks a permission", "attach AmazonEKSClusterPolicy to it"},
-		"AdmissionRequestDenied":     {"an admission webhook refused EKS", "let it pass what EKS does to nodes and pods"},
+		"AdmissionRequestDenied":     {"an admission webhook denied a request of EKS", "configure it to allow EKS's requests for nodes and pods"},
 		"IamInstanceProfileNotFound": noRole,
 		"IamNodeRoleNotFound":        noRole,
-		"IamLimitExceeded":           {"the account's quota of roles or instance profiles is used up", "ask for a higher quota in Service Quotas"},
-		"IamThrottling":              {"IAM turned EKS away for its rate", "wait some minutes"},
+		"IamLimitExceeded":           {"the account's quota of roles or instance profiles is used up", "request a higher quota in Service Quotas"},
+		"IamThrottling":              {"IAM throttled requests from EKS", "wait some minutes and run the command again"},
 	}
 }
 
@@ -125,11 +124,11 @@ func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, re
 	first := failures[0]
 	e := explanationOf(string(first.ErrorCode))
 	if first.ErrorCode == kt.ErrorCodePodEvictionFailure && force {
-		e.remedy = "look at the pods that are left on the node"
+		e.remedy = "check the pods that are left on the node"
 	}
 	text = explainCode(e, string(first.ErrorCode), sdk.ToString(first.ErrorMessage), resources)
 	if len(others) > 0 {
-		text = fmt.Sprintf("%s; it also tells of %s", text, strings.Join(slices.Compact(others), ", "))
+		text = fmt.Sprintf("%s; EKS also reports %s", text, strings.Join(slices.Compact(others), ", "))
 	}
 	return string(first.ErrorCode), text, resources
 }

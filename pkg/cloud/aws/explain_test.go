@@ -55,12 +55,12 @@ func TestExplainUpdate(t *testing.T) {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", tired, "ip-1.ec2.internal")},
 			code:     "PodEvictionFailure",
 			text: "EKS could not drain the node within 15 minutes (ip-1.ec2.internal) [PodEvictionFailure: " + tired +
-				"]: loosen the budget that the status names, or use --on-timeout=force",
+				"]: change the PodDisruptionBudget that kubectl nodeupgrade status names so that it allows an eviction, or pass --on-timeout=force",
 			ids: "ip-1.ec2.internal",
 		},
 		"drain with force": {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", "", "ip-1")}, force: true, code: "PodEvictionFailure",
-			text: "EKS could not drain the node within 15 minutes (ip-1) [PodEvictionFailure]: look at the pods that are left on the node",
+			text: "EKS could not drain the node within 15 minutes (ip-1) [PodEvictionFailure]: check the pods that are left on the node",
 			ids:  "ip-1",
 		},
 		"several": {
@@ -68,14 +68,13 @@ func TestExplainUpdate(t *testing.T) {
 				failure("ClusterUnreachable", "no answer", "i-1", "i-2"), failure("ClusterUnreachable", "", "i-2"), failure("EniLimitReached", "", "i-3"),
 			},
 			code: "ClusterUnreachable",
-			text: "EKS or the nodes could not reach the API server (i-1, i-2, i-3) [ClusterUnreachable: no answer]: check that it answers and that security groups and routes " +
-				"let nodes through; it also tells of EniLimitReached",
-			ids: "i-1 i-2 i-3",
+			text: "EKS or the nodes could not reach the API server (i-1, i-2, i-3) [ClusterUnreachable: no answer]: check that it answers, and that security groups and routes allow connections from the nodes; EKS also reports EniLimitReached",
+			ids:  "i-1 i-2 i-3",
 		},
 		"many": {
 			failures: []kt.ErrorDetail{failure("InsufficientFreeAddresses", "", "1", "2", "3", "4", "5", "6", "7")},
 			code:     "InsufficientFreeAddresses",
-			text:     "its subnets have no free addresses for new nodes (1, 2, 3, 4, 5 and 2 more) [InsufficientFreeAddresses]: free addresses, or use a narrower updateConfig",
+			text:     "its subnets have no free addresses for new nodes (1, 2, 3, 4, 5 and 2 more) [InsufficientFreeAddresses]: free addresses, or lower maxUnavailable in its updateConfig",
 			ids:      "1 2 3 4 5 6 7",
 		},
 		"nothing": {text: "EKS does not say why: read the node group's update history in the console"},

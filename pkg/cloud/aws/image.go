@@ -67,12 +67,12 @@ func familyOf(name string) string {
 func incompatibleImage(from, to image, wanted string) string {
 	switch {
 	case to.id == "":
-		return "there is no image " + wanted + " here that this account may use: check the ID and the region"
+		return "there is no image " + wanted + " in this region that this account may use: check the ID and the region"
 	case from.arch != "" && to.arch != from.arch:
 		return "image " + to.id + " is for " + to.arch + " and the group runs " + from.arch + ": choose an image of that architecture"
 	case from.family != "" && to.family != "" && to.family != from.family:
 		return "image " + to.id + " is " + to.family + " and the group runs " + from.family +
-			", whose user data does not start it: make a template version with fitting user data and name that with --to"
+			", whose user data cannot start that image: create a template version with suitable user data, and pass it with --to"
 	default:
 		return ""
 	}

@@ -78,7 +78,7 @@ func (l launch) differsFrom(want launch, imageOnly bool) string {
 	case l.configuration != "":
 		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.labelText())
 	case l.template == "":
-		return fmt.Sprintf("no template known, wanted %s", want.labelText())
+		return fmt.Sprintf("template unknown, wanted %s", want.labelText())
 	case l.template != want.template:
 		return fmt.Sprintf("template %s, wanted %s", l.labelText(), want.labelText())
 	case !imageOnly && l.version != want.version:

@@ -75,10 +75,10 @@ func TestOutdated(t *testing.T) {
 			instance: newInstance("i-1", from("lt-0a", "5")),
 		},
 		"2 versions are numbers, not text": {group: newGroup(templated("07")), instance: newInstance("i-1")},
-		"3 no template known":              {group: newGroup(), instance: newInstance("i-1", attached), want: "no template known, wanted workers:7"},
-		"3 no template known, wanted image runs": {
+		"3 no template known":              {group: newGroup(), instance: newInstance("i-1", attached), want: "template unknown, wanted workers:7"},
+		"3 template unknown, wanted image runs": {
 			group: newGroup(), to: "ami-7", outside: outside{written: plain},
-			instance: newInstance("i-1", attached, running("ami-7")), want: "no template known, wanted workers",
+			instance: newInstance("i-1", attached, running("ami-7")), want: "template unknown, wanted workers",
 		},
 		"4 root volume replaced": {
 			group: newGroup(), outside: outside{written: plain}, instance: newInstance("i-1", running("ami-x")),

@@ -253,7 +253,7 @@ func refuseStatus(g *kt.Nodegroup) string {
 		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with %s", g.Status, why, name.addTo("aws eks delete-nodegroup"))
 	case kt.NodegroupStatusDegraded:
 		if why != "" {
-			return "EKS calls it degraded" + why
+			return "EKS reports it as degraded" + why
 		}
 	}
 	return ""
@@ -269,7 +269,7 @@ func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
 	command := strings.Join([]string{
 		"aws eks describe-update", shell.Option("--name", name.cluster), shell.Option("--nodegroup-name", name.nodegroup), shell.Option("--update-id", sdk.ToString(u.Id)),
 	}, " ")
-	return fmt.Sprintf("EKS carries out another change of it (%s %s): wait until %s tells its end", u.Type, sdk.ToString(u.Id), command)
+	return fmt.Sprintf("EKS is making another change to this node group (%s %s): wait until %s shows that it has finished", u.Type, sdk.ToString(u.Id), command)
 }
 
 // chooseNodegroup returns the node group of the cluster, nil if there is none. The Auto Scaling groups belong to node groups of
@@ -287,9 +287,9 @@ func chooseNodegroup(groups []at.AutoScalingGroup, cluster string) (*at.AutoScal
 	case len(chosen) == 0:
 		return nil, nil
 	case len(clusters) > 1:
-		return nil, fmt.Errorf("clusters %s have a node group of that name: name yours with --cluster-name", strings.Join(slices.Sorted(maps.Keys(clusters)), " and "))
+		return nil, fmt.Errorf("clusters %s have a node group of that name: name your cluster with --cluster-name", strings.Join(slices.Sorted(maps.Keys(clusters)), " and "))
 	case len(chosen) > 1:
-		return nil, fmt.Errorf("it has %d Auto Scaling groups: use the name of one of them", len(chosen))
+		return nil, fmt.Errorf("the node group has %d Auto Scaling groups: pass the name of one of them", len(chosen))
 	}
 	return chosen[0], nil
 }

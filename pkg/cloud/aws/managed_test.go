@@ -239,11 +239,11 @@ func TestRefusalsOfNodeGroups(t *testing.T) {
 		"degraded by a budget": {facts: status("DEGRADED", "PodEvictionFailure")}, // EKS E42: the next update evicts again
 		"degraded": {
 			facts: status("DEGRADED", "PodEvictionFailure", "AsgInstanceLaunchFailures"), // EKS E35
-			says:  "EKS calls it degraded: its Auto Scaling group cannot launch instances (eks-web) [AsgInstanceLaunchFailures: so it is]: read its scaling activities",
+			says:  "EKS reports it as degraded: its Auto Scaling group cannot launch instances (eks-web) [AsgInstanceLaunchFailures: so it is]: read its scaling activities",
 		},
 		"creating":         {facts: status("CREATING"), says: "aws eks wait nodegroup-active --cluster-name shop --nodegroup-name web"},
 		"deleting":         {facts: status("DELETING"), says: "EKS is deleting it"},
-		"could not create": {facts: status("CREATE_FAILED", "IamNodeRoleNotFound"), says: "its node role or instance profile is gone"},
+		"could not create": {facts: status("CREATE_FAILED", "IamNodeRoleNotFound"), says: "its node role or instance profile was deleted"},
 		"could not delete": {facts: status("DELETE_FAILED"), says: "aws eks delete-nodegroup --cluster-name shop"},
 		"upgrading":        {facts: updating("VersionUpdate", "InProgress")},
 		"upgrading, degraded": {facts: factsOf(newNodegroup(func(g *kt.Nodegroup) {
@@ -288,10 +288,10 @@ func TestChooseNodegroup(t *testing.T) {
 	}{
 		"none":                       {nil, "", "", ""},
 		"one":                        {[]at.AutoScalingGroup{shop}, "", "eks-web-1", ""},
-		"two clusters":               {[]at.AutoScalingGroup{shop, bank}, "", "", "clusters bank and shop have a node group of that name: name yours with --cluster-name"},
+		"two clusters":               {[]at.AutoScalingGroup{shop, bank}, "", "", "clusters bank and shop have a node group of that name: name your cluster with --cluster-name"},
 		"two clusters, one is meant": {[]at.AutoScalingGroup{shop, bank}, "bank", "eks-web-2", ""},
 		"another cluster":            {[]at.AutoScalingGroup{shop}, "bank", "", ""},
-		"two groups":                 {[]at.AutoScalingGroup{shop, second}, "shop", "", "2 Auto Scaling groups: use the name of one"},
+		"two groups":                 {[]at.AutoScalingGroup{shop, second}, "shop", "", "2 Auto Scaling groups: pass the name of one"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

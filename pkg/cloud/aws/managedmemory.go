@@ -85,7 +85,7 @@ func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
 		}
 	}
 	if m.named != "" && m.cluster != "" && m.named != m.cluster {
-		return fmt.Errorf("--cluster-name=%s: %w: its nodes are of EKS cluster %s: leave the flag out, or check --context", m.named, cloud.ErrOtherCluster, m.cluster)
+		return fmt.Errorf("--cluster-name=%s: %w: its nodes belong to EKS cluster %s: remove the flag, or check --context", m.named, cloud.ErrOtherCluster, m.cluster)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kube
 func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes, release string) (managedRevision, error) {
 	amiType := f.nodegroup.AmiType
 	r, err := m.readRelease(ctx, amiType, kubernetes, release)
-	unread := "AWS publishes no parameter of it, and EKS refuses the update if there is none"
+	unread := "AWS publishes no parameter for it, and EKS refuses the update if it does not exist"
 	if answer, answered := errors.AsType[smithy.APIError](err); release != "" && answered && isDenied(answer.ErrorCode()) {
 		unread, err = err.Error(), nil
 	}
@@ -210,7 +210,7 @@ func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes,
 		return managedRevision{}, err
 	}
 	if release != "" && release != f.own.Release && r.image == "" {
-		f.unverified = fmt.Sprintf("whether there is a release %s is not known: %s", release, unread)
+		f.unverified = fmt.Sprintf("whether release %s exists is unknown: %s", release, unread)
 	}
 	to := f.own.withRelease(amiType, kubernetes, cmp.Or(release, r.newest), r.image)
 	control := ""
@@ -272,10 +272,10 @@ type publishedRelease struct {
 func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string) error {
 	switch {
 	case release == "" && r.newest == "":
-		return newAbsentError("there is no release of Kubernetes %s for node groups of AMI type %s: name a release, 1.33.4-20261101, with --to", kubernetes, t)
+		return newAbsentError("there is no release of Kubernetes %s for node groups with AMI type %s: pass a release such as 1.33.4-20261101 with --to", kubernetes, t)
 	case release != "" && r.ofImage != "" && r.ofImage != release:
 		_, date, _ := strings.Cut(release, "-")
-		return newAbsentError("there is no release %s: that of %s is %s", release, date, r.ofImage)
+		return newAbsentError("there is no release %s: the release of %s is %s", release, date, r.ofImage)
 	case release != "" && r.image == "" && r.newest != "" && compareReleases(t, release, r.newest) > 0:
 		return newAbsentError("there is no release %s: the newest one of Kubernetes %s is %s", release, kubernetes, r.newest)
 	}
@@ -308,7 +308,7 @@ func (m *managedGroups) readParameters(ctx context.Context, names []string) (map
 	return m.memory.parameters.fill(names, func(unknown []string) (map[string]string, error) {
 		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
 		if err != nil {
-			return nil, explainError("reading which releases of node groups there are", err)
+			return nil, explainError("reading the releases of node groups", err)
 		}
 		read := map[string]string{}
 		for _, name := range unknown {

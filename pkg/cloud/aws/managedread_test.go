@@ -136,7 +136,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		"release of the next": {to: release134, wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
 		"release without parameter": {
 			to: "1.33.3-20261001", wanted: "release:1.33.3-20261001  v1.33.3", outdated: 3,
-			unverified: "whether there is a release 1.33.3-20261001 is not known",
+			unverified: "whether release 1.33.3-20261001 exists is unknown",
 		},
 		"parameters denied": {
 			group: func(s *site, _ *awscloud.NodegroupSpec) {
@@ -144,7 +144,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			},
 			to: release133b, wanted: "release:1.33.4-20261101  v1.33.4", outdated: 3, unverified: "ssm:GetParameters",
 		},
-		"another release of the day": {to: "1.33.3-20261101", absent: true, refusal: "there is no release 1.33.3-20261101: that of 20261101 is 1.33.4-20261101"},
+		"another release of the day": {to: "1.33.3-20261101", absent: true, refusal: "there is no release 1.33.3-20261101: the release of 20261101 is 1.33.4-20261101"},
 		"its own is the newest": {
 			group: func(_ *site, g *awscloud.NodegroupSpec) {
 				g.ReleaseVersion, g.Image = "1.33.5-20261201", "ami-1"
@@ -162,18 +162,18 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		"own AMI, $Latest":        {group: ofTemplate("ami-1", "ami-2"), to: "latest", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
 		"own AMI, same image":     {group: ofTemplate("ami-1", "ami-1"), to: "2", wanted: "web:2 ami-1 v1.31", labelValue: "2"},
 		"no such version":         {group: ofTemplate("ami-1"), to: "9", absent: true, refusal: "version 9"},
-		"version without AMI":     {group: ofTemplate("ami-1", ""), to: "2", refusal: "names no AMI"},
-		"version with AMI":        {group: ofTemplate("", "ami-1"), to: "2", refusal: "names AMI ami-1"},
+		"version without AMI":     {group: ofTemplate("ami-1", ""), to: "2", refusal: "has no AMI"},
+		"version with AMI":        {group: ofTemplate("", "ami-1"), to: "2", refusal: "has AMI ami-1"},
 		"no such release":         {to: "1.33.9-20270101", absent: true, refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
 		"no such Kubernetes":      {to: "1.35", absent: true, refusal: "there is no release of Kubernetes 1.35"},
-		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade that first"},
-		"Kubernetes in between":   {group: atControl135, to: "1.34", refusal: "EKS takes it to Kubernetes 1.35, which the control plane has, or to a newer release of 1.33"},
+		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade the control plane first"},
+		"Kubernetes in between":   {group: atControl135, to: "1.34", refusal: "EKS can upgrade it to Kubernetes 1.35, the control plane's version, or to a newer release of 1.33"},
 		"two Kubernetes on":       {group: atControl135, to: "1.35", wanted: "release:1.35.1-20261101 ami-135 v1.35.1", outdated: 3},
-		"older Kubernetes":        {to: "1.32.1-20261101", refusal: "does not go back"},
-		"older release":           {to: "1.33.1-20260801", refusal: "does not go back to 1.33.1-20260801"},
+		"older Kubernetes":        {to: "1.32.1-20261101", refusal: "cannot go back"},
+		"older release":           {to: "1.33.1-20260801", refusal: "cannot go back to 1.33.1-20260801"},
 		"a version, no template":  {to: "2", refusal: "created without a launch template"},
-		"a release, its own AMI":  {group: ofTemplate("ami-1"), to: release133b, refusal: "make a template version with the new AMI"},
-		"an AMI":                  {to: "ami-1", refusal: "EKS takes no AMI"},
+		"a release, its own AMI":  {group: ofTemplate("ami-1"), to: release133b, refusal: "create a template version with the new AMI"},
+		"an AMI":                  {to: "ami-1", refusal: "EKS accepts no AMI"},
 		"something else entirely": {to: "newest", absent: true, refusal: "neither a release"},
 	}
 	for name, c := range cases {
@@ -330,7 +330,7 @@ func TestUnreadImagesAreTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "the Kubernetes version of its images is not known: ") || !strings.Contains(group.Unread[0], "ec2:DescribeImages") {
+		if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "the Kubernetes version of its images is unknown: ") || !strings.Contains(group.Unread[0], "ec2:DescribeImages") {
 			t.Errorf("%s: %q is said to be unread", name, group.Unread)
 		}
 	}
@@ -370,7 +370,7 @@ func TestNodeGroupsOfOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Observe(t.Context(), cloud.Ref{Name: "web"})
-	s.wantOutcome(err, nodegroup.OutcomeFatal, "clusters bank and shop have a node group of that name: name yours with --cluster-name")
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "clusters bank and shop have a node group of that name: name your cluster with --cluster-name")
 	named, err := aws.New(t.Context(), aws.Options{ClusterName: "bank"})
 	if err != nil {
 		t.Fatal(err)
@@ -381,7 +381,7 @@ func TestNodeGroupsOfOneName(t *testing.T) {
 	if _, err := named.Groups(t.Context(), s.nodes(other)); err != nil {
 		t.Error(err)
 	}
-	const shop = "--cluster-name=bank: that is not the cloud's name of this cluster: its nodes are of EKS cluster shop: leave the flag out, or check --context"
+	const shop = "--cluster-name=bank: that is not the cloud's name of this cluster: its nodes belong to EKS cluster shop: remove the flag, or check --context"
 	if _, err := named.Groups(t.Context(), s.nodes(s.asg)); !errors.Is(err, cloud.ErrOtherCluster) || err.Error() != shop {
 		t.Errorf("got %v", err)
 	}

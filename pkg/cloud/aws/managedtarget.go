@@ -32,9 +32,9 @@ func parseManagedTarget(text string) (managedTarget, error) {
 	wish, err := parseTarget(text)
 	switch {
 	case err != nil:
-		return managedTarget{}, newAbsentError("--to=%s is neither a release, nor a Kubernetes version, nor a launch template version: write 1.33.4-20261101, 1.34, 7, $Latest or $Default", text)
+		return managedTarget{}, newAbsentError("--to=%s is neither a release, nor a Kubernetes version, nor a launch template version: use a value such as 1.33.4-20261101, 1.34, 7, $Latest or $Default", text)
 	case wish.image != "":
-		return managedTarget{}, newRefusedError("EKS takes no AMI, and --to names %s: name a release, 1.33.4-20261101, or a version of its launch template that has the AMI", wish.image)
+		return managedTarget{}, newRefusedError("EKS accepts no AMI, but --to is %s: pass a release such as 1.33.4-20261101, or a version of its launch template with that AMI", wish.image)
 	}
 	return managedTarget{template: wish.version}, nil
 }
@@ -114,9 +114,9 @@ func (r *managedRevision) describeRevision() nodegroup.Revision {
 func (t managedTarget) checkSort(g *kt.Nodegroup) error {
 	switch custom := g.AmiType == kt.AMITypesCustom; {
 	case custom && (t.release != "" || t.kubernetes != ""):
-		return refusedError("its launch template has an AMI of its own, and --to names a release: make a template version with the new AMI and name that with --to")
+		return refusedError("its launch template sets the AMI, but --to is a release: create a template version with the new AMI, and pass it with --to")
 	case t.template != "" && g.LaunchTemplate == nil:
-		return refusedError("it was created without a launch template, and --to names a version of one: name a release, 1.33.4-20261101, or a Kubernetes version, 1.34")
+		return refusedError("it was created without a launch template, but --to is a template version: pass a release such as 1.33.4-20261101, or a Kubernetes version such as 1.34")
 	}
 	return nil
 }
@@ -127,9 +127,9 @@ func (t managedTarget) checkSort(g *kt.Nodegroup) error {
 func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
 	switch custom := t == kt.AMITypesCustom; {
 	case custom && r.image == "":
-		return newRefusedError("version %d of launch template %s names no AMI, and EKS chooses none for this node group: add a version with an AMI and name that with --to", r.Version, r.Template)
+		return newRefusedError("version %d of launch template %s has no AMI, and EKS chooses none for this node group: create a version with an AMI, and pass it with --to", r.Version, r.Template)
 	case !custom && r.image != "":
-		return newRefusedError("version %d of launch template %s names AMI %s, and EKS chooses the AMI of this node group: add a version without an AMI and name that with --to", r.Version, r.Template, r.image)
+		return newRefusedError("version %d of launch template %s has AMI %s, but EKS chooses the AMI of this node group: create a version without an AMI, and pass it with --to", r.Version, r.Template, r.image)
 	}
 	return nil
 }
@@ -142,16 +142,16 @@ func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
 func checkStep(t kt.AMITypes, from, to *managedRevision, control string) error {
 	switch minors := compareVersions(to.Kubernetes, from.Kubernetes); {
 	case minors < 0, minors == 0 && compareReleases(t, to.Release, from.Release) < 0:
-		return newRefusedError("it has release %s, and EKS does not go back to %s: name a newer release with --to", from.Release, to.Release)
+		return newRefusedError("it has release %s, and EKS cannot go back to %s: pass a newer release with --to", from.Release, to.Release)
 	case minors == 0:
 		return nil
 	}
 	switch n := compareVersions(to.Kubernetes, control); {
 	case n > 0:
-		return newRefusedError("release %s is for Kubernetes %s and the control plane has %s: upgrade that first, with %s", to.Release, to.Kubernetes, control,
+		return newRefusedError("release %s is for Kubernetes %s, but the control plane has %s: upgrade the control plane first with %s", to.Release, to.Kubernetes, control,
 			"aws eks update-cluster-version "+shell.Option("--name", to.Cluster)+" "+shell.Option("--kubernetes-version", to.Kubernetes))
 	case n < 0:
-		return newRefusedError("EKS takes it to Kubernetes %s, which the control plane has, or to a newer release of %s, and release %s is for %s: name one of those with --to",
+		return newRefusedError("EKS can upgrade it to Kubernetes %s, the control plane's version, or to a newer release of %s, but release %s is for %s: pass a release of one of these versions with --to",
 			control, from.Kubernetes, to.Release, to.Kubernetes)
 	}
 	return nil

@@ -44,8 +44,8 @@ func TestParseManagedTarget(t *testing.T) {
 		"7":               {want: managedTarget{template: "7"}},
 		"latest":          {want: managedTarget{template: "$Latest"}},
 		"$Default":        {want: managedTarget{template: "$Default"}},
-		"ami-0abc":        {says: "EKS takes no AMI"},
-		"newest":          {says: "write 1.33.4-20261101, 1.34, 7, $Latest or $Default"},
+		"ami-0abc":        {says: "EKS accepts no AMI"},
+		"newest":          {says: "use a value such as 1.33.4-20261101, 1.34, 7, $Latest or $Default"},
 		"1.33.4":          {says: "neither a release"},
 		"0":               {says: "neither a release"},
 	}
@@ -109,8 +109,8 @@ func TestRefusedSortsOfTargets(t *testing.T) {
 		"Kubernetes":                    {group: newNodegroup(ofTemplate), to: "1.34"},
 		"version":                       {group: newNodegroup(ofTemplate), to: "8"},
 		"version of own AMI":            {group: newNodegroup(ofOwnAMI), to: "8"},
-		"release though its own AMI":    {newNodegroup(ofOwnAMI), "1.33.4-20261201", "make a template version with the new AMI"},
-		"Kubernetes though its own AMI": {newNodegroup(ofOwnAMI), "1.34", "AMI of its own"},
+		"release though its own AMI":    {newNodegroup(ofOwnAMI), "1.33.4-20261201", "create a template version with the new AMI"},
+		"Kubernetes though its own AMI": {newNodegroup(ofOwnAMI), "1.34", "sets the AMI"},
 		"version without a template":    {newNodegroup(), "$Latest", "created without a launch template"},
 	}
 	for name, c := range cases {
@@ -132,13 +132,13 @@ func TestCheckStep(t *testing.T) {
 	cases := map[string]struct{ kubernetes, release, control, says string }{
 		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
 		"same":                    {"1.33", "1.33.4-20261101", "", ""},
-		"older release":           {"1.33", "1.33.4-20260901", "", "does not go back to 1.33.4-20260901"},
+		"older release":           {"1.33", "1.33.4-20260901", "", "cannot go back to 1.33.4-20260901"},
 		"the control plane's":     {"1.34", "1.34.1-20261101", "1.34", ""},
 		"the control plane's, +2": {"1.35", "1.35.1-20261101", "1.35", ""},
-		"in between":              {"1.34", "1.34.1-20261101", "1.35", "EKS takes it to Kubernetes 1.35"},
-		"older Kubernetes":        {"1.32", "1.32.9-20261201", "1.34", "does not go back"},
+		"in between":              {"1.34", "1.34.1-20261101", "1.35", "EKS can upgrade it to Kubernetes 1.35"},
+		"older Kubernetes":        {"1.32", "1.32.9-20261201", "1.34", "cannot go back"},
 		"newer than the control plane": {
-			"1.34", "1.34.1-20261101", "1.33", "the control plane has 1.33: upgrade that first, with aws eks update-cluster-version --name shop --kubernetes-version 1.34",
+			"1.34", "1.34.1-20261101", "1.33", "the control plane has 1.33: upgrade the control plane first with aws eks update-cluster-version --name shop --kubernetes-version 1.34",
 		},
 	}
 	for name, c := range cases {
@@ -159,14 +159,14 @@ func TestTemplateVersionsThatEKSRefuses(t *testing.T) {
 	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err != nil {
 		t.Error(err)
 	}
-	if err := r.checkTemplate(kt.AMITypesCustom); err == nil || !strings.Contains(err.Error(), "version 7 of launch template lt-0a names no AMI") {
+	if err := r.checkTemplate(kt.AMITypesCustom); err == nil || !strings.Contains(err.Error(), "version 7 of launch template lt-0a has no AMI") {
 		t.Errorf("got %v", err)
 	}
 	r.image = "ami-1"
 	if err := r.checkTemplate(kt.AMITypesCustom); err != nil {
 		t.Error(err)
 	}
-	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err == nil || !strings.Contains(err.Error(), "names AMI ami-1") {
+	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err == nil || !strings.Contains(err.Error(), "has AMI ami-1") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -25,7 +25,7 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
 	var to revisionPointer
 	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
-		return fatalError("%s: reading what the revision is: %w", doing, err)
+		return fatalError("%s: reading the recorded revision: %w", doing, err)
 	}
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
@@ -40,9 +40,9 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 	case now.isAt(to):
 		return nil
 	case to.LaunchConfiguration != "" || to.Template != now.template:
-		return fatalError("%s: the group launches from %s, and another template is never set: point the group there yourself", doing, now.labelText())
+		return fatalError("%s: the group launches from %s, and this tool never sets another template: change the group yourself", doing, now.labelText())
 	case to.Image != "" && a.Recorded:
-		return fatalError("%s: the record names an image, and no template version is added for a record: point the group there yourself", doing)
+		return fatalError("%s: the record has an image, and this tool creates no template version from a record: change the group yourself", doing)
 	}
 	if to.Image != "" {
 		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || usesNewestVersion(g, to.Template) {
@@ -95,7 +95,7 @@ func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now l
 		first := out.Warning.Errors[0]
 		return 0, fatalError("%s: %s (%s)", doing, sdk.ToString(first.Message), sdk.ToString(first.Code))
 	case out.LaunchTemplateVersion == nil:
-		return 0, fatalError("%s: AWS does not tell the version's number", doing)
+		return 0, fatalError("%s: AWS did not return the version's number", doing)
 	}
 	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
 }
@@ -107,7 +107,7 @@ func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.Up
 	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
 	switch {
 	case to.Template == "" || to.Version < 1:
-		return nil, errors.New("the revision names no launch template version")
+		return nil, errors.New("the recorded revision has no launch template version")
 	case mixedTemplate(g) != nil:
 		in.MixedInstancesPolicy = withBaseTemplate(g.MixedInstancesPolicy, spec)
 	default:

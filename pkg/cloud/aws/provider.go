@@ -116,7 +116,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", logCredentialError(err), remedySignIn+", or go by labels with --provider=manual")
+		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", logCredentialError(err), remedySignIn+", or use node labels with --provider=manual")
 	}
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
@@ -315,7 +315,7 @@ func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base l
 	if err != nil || other == "" {
 		return "", err
 	}
-	return fmt.Sprintf("Auto Scaling group %s launches from the newest version of template %s too, and would launch from the version that --to adds: point it at a number first",
+	return fmt.Sprintf("Auto Scaling group %s also launches from the newest version of template %s, so the version that --to adds would change that group too: set that group to a numbered template version first",
 		other, cmp.Or(base.name, base.template)), nil
 }
 

@@ -205,13 +205,13 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 // refusedTemplate converts AWS's answer that a template or its version does not exist to an absentError.
 func refusedTemplate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
-		return newAbsentError("%v: point the group at a version that exists, or name one with --to", err)
+		return newAbsentError("%v: set the group to a version that exists, or pass one with --to", err)
 	}
 	return err
 }
 
 // unknownKubernetes is what stays unknown if a group's images cannot be read.
-const unknownKubernetes = "the Kubernetes version of its images is not known"
+const unknownKubernetes = "the Kubernetes version of its images is unknown"
 
 // describeUnread returns what stays unknown because of the error, nil without an error.
 func describeUnread(without string, err error) []string {

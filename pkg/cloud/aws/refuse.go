@@ -30,12 +30,12 @@ func refuseDeleted(g *at.AutoScalingGroup) string {
 // instance refresh that may still replace instances.
 func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
 	if g.Operator != nil {
-		return fmt.Sprintf("%s manages it and nothing else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
+		return fmt.Sprintf("%s manages it, and no other tool may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
 	}
 	switch refresh {
 	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
 		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
-		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run %s",
+		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait until it has finished, or run %s",
 			refresh, nameGroup("aws autoscaling cancel-instance-refresh", g))
 	}
 	return ""
@@ -64,7 +64,7 @@ func refuseUnits(g *at.AutoScalingGroup) string {
 func refuseSuspended(g *at.AutoScalingGroup) string {
 	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
-			return fmt.Sprintf("its process %s is suspended: %s %s", process, nameGroup("aws autoscaling resume-processes", g), shell.Option("--scaling-processes", process))
+			return fmt.Sprintf("its process %s is suspended: run %s %s", process, nameGroup("aws autoscaling resume-processes", g), shell.Option("--scaling-processes", process))
 		}
 	}
 	return ""
@@ -76,7 +76,7 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 	if g.WarmPoolConfiguration == nil {
 		return ""
 	}
-	return fmt.Sprintf("it has a warm pool, whose instances may come into service outdated: %s",
+	return fmt.Sprintf("it has a warm pool, and instances of the pool may be outdated when they go into service: run %s",
 		nameGroup("aws autoscaling delete-warm-pool", g))
 }
 
@@ -95,7 +95,7 @@ func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) str
 	const shown = 3
 	which := "outdated instances are protected from scale-in"
 	if len(protected) > shown {
-		which = fmt.Sprintf("%d %s, the first %d of which this allows", len(protected), which, shown)
+		which = fmt.Sprintf("%d %s; this command is for the first %d", len(protected), which, shown)
 	}
 	return which + ": " + shell.Command(nameGroup("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
 }

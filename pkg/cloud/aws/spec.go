@@ -66,7 +66,7 @@ func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
 			s.addOverride(o)
 		}
 	default:
-		return launchSource{}, refusedError("it has no launch template: give it one")
+		return launchSource{}, refusedError("it has no launch template: add one")
 	}
 	return s, nil
 }
@@ -194,7 +194,7 @@ func (l *launch) resolveVersion(templates map[string]et.LaunchTemplate) error {
 		l.version, _ = strconv.ParseInt(l.written, 10, 64) // a version that is not a number is refused below
 	}
 	if l.version < 1 {
-		return newAbsentError("launch template %s has no version %q: point the group at one that exists", l.template, l.written)
+		return newAbsentError("launch template %s has no version %q: set the group to a version that exists", l.template, l.written)
 	}
 	l.written = ""
 	return nil
@@ -234,7 +234,7 @@ func parseTarget(text string) (target, error) {
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n > 0 {
 		return target{version: strconv.FormatUint(n, 10)}, nil
 	}
-	return target{}, newAbsentError("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
+	return target{}, newAbsentError("--to=%s is neither a launch template version nor an AMI: use a value such as 7, $Latest, $Default or ami-0123456789abcdef0", text)
 }
 
 // withTarget returns the source that the group has after moving to the target. It returns a
@@ -244,10 +244,9 @@ func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplat
 	case t == target{}:
 		return s, nil
 	case s.base.configuration != "":
-		return launchSource{}, newRefusedError("it launches from launch configuration %s, which --to cannot change: move the group to a launch template", s.base.configuration)
+		return launchSource{}, newRefusedError("it launches from launch configuration %s, which --to cannot change: change the group to a launch template", s.base.configuration)
 	case t.image != "" && len(s.overrides) > 0:
-		return launchSource{}, refusedError("instance types of its mixed instances policy have a template or an image of their own, and --to names one image: " +
-			"make the new template versions yourself and leave --to out")
+		return launchSource{}, refusedError("some instance types of its mixed instances policy have their own template or image, but --to is one image: create the new template versions yourself and remove --to")
 	case t.image != "":
 		s.base.version, s.base.image, s.imageOnly = 0, t.image, true
 		return s, nil

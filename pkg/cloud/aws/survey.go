@@ -75,7 +75,7 @@ func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.S
 	}
 	out, err := p.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filterBy("subnet-id", ids)})
 	if err != nil {
-		return nil, explainError("reading how many addresses are free", err)
+		return nil, explainError("reading the number of free addresses", err)
 	}
 	var subnets []nodegroup.Subnet
 	for _, s := range out.Subnets {

@@ -129,12 +129,12 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 		owned = fmt.Sprintf("%s owns these nodes: %s", owner.Name, owner.Remedy)
 	}
 	if ref.To != "" {
-		target = fmt.Sprintf("node labels name no revision to move to with --to=%s: pass --current KEY=VALUE instead", ref.To)
+		target = fmt.Sprintf("node labels have no revision, so --to=%s cannot be used: pass --current KEY=VALUE instead", ref.To)
 	}
 	switch {
 	case len(p.options.Current) > 0:
 	case p.options.Unasked != "":
-		unknown = fmt.Sprintf("which nodes are current is unknown, since this version does not use %s's API: pass --current KEY=VALUE", p.options.Unasked)
+		unknown = fmt.Sprintf("which nodes are current is unknown, because this version does not use %s's API: pass --current KEY=VALUE", p.options.Unasked)
 	default:
 		unknown = "which nodes are current is unknown: pass --current KEY=VALUE"
 	}

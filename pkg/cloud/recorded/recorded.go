@@ -99,7 +99,7 @@ func (p *Provider) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, 
 	for _, node := range own {
 		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.ZoneOfNode(node))
 		if zone == "" {
-			return fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone)
+			return fmt.Errorf("node %q has no zone: add the label %s to it, or pass --provider=manual", node.Name, corev1.LabelTopologyZone)
 		}
 		if node.Spec.ProviderID == "" { // written by hand; Join needs the ID to find the instance
 			node.Spec.ProviderID = provider.Scheme + "/" + zone + "/" + node.Name

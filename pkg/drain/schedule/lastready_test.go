@@ -216,9 +216,9 @@ func TestMovingShowsReason(t *testing.T) {
 		attempt nodegroup.Attempt
 		want    string
 	}{
-		"it is asked for":          {[]*corev1.Pod{a}, nodegroup.Attempt{InFlight: true, Begun: now}, "its Deployment is restarted to bring another up first"},
+		"it is asked for":          {[]*corev1.Pod{a}, nodegroup.Attempt{InFlight: true, Begun: now}, "its Deployment is restarted to start another pod first"},
 		"a webhook denies it":      {[]*corev1.Pod{a}, nodegroup.Attempt{Outcome: nodegroup.OutcomeLater, Detail: "no changes by hand", Begun: now}, "a restart of its Deployment is denied: no changes by hand"},
-		"another is not ready yet": {[]*corev1.Pod{a, next}, nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}, "pod next is to be ready first"},
+		"another is not ready yet": {[]*corev1.Pod{a, next}, nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}, "pod next must be ready first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			index := drain.NewWorkloadIndex(drain.Facts{})

@@ -81,8 +81,8 @@ func describeSuccessor(r *drain.Replicas, attempt nodegroup.Attempt) string {
 	case attempt.Outcome == nodegroup.OutcomeLater:
 		return "a restart of its Deployment is denied: " + attempt.Detail
 	case len(unready) == 0:
-		return "its Deployment is restarted to bring another up first"
+		return "its Deployment is restarted to start another pod first"
 	}
 	first := slices.MinFunc(unready, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return fmt.Sprintf("pod %s is to be ready first", first.Name)
+	return fmt.Sprintf("pod %s must be ready first", first.Name)
 }

@@ -213,7 +213,7 @@ func (l *Ledger) DescribeSurplus(larger int) string {
 	if owed <= 0 {
 		return ""
 	}
-	return DescribeSize(owed) + ": no outdated node was left to give back, and new nodes are not taken, because they carry pods or may soon"
+	return DescribeSize(owed) + ": no outdated node was left to remove, and new nodes are kept, because they have pods or may get some soon"
 }
 
 // DescribeSize returns the text that the group is larger than before the upgrade by that many nodes, or smaller if the

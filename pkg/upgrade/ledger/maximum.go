@@ -20,7 +20,7 @@ func (k *Keeper) raiseMaximum() bool {
 		return true
 	}
 	if g.Max < b.MaxSeen {
-		k.askCloudOften("the group's maximum to be read again: another actor may have lowered it")
+		k.askCloudOften("the group's maximum to be read again: a user or another process may have lowered it")
 		return false
 	}
 	if b.MaxTo == 0 || g.Max >= b.MaxTo {
@@ -44,7 +44,7 @@ func (k Keeper) MakeRoom(n int) Decision {
 	case k.Limits.KeepMax || !g.Can.Bounds || (b.MaxTo == 0 && n == 0):
 		return k.finishDecision(true)
 	case g.Max < b.MaxSeen:
-		k.askCloudOften("the group's maximum to be read again: another actor may have lowered it")
+		k.askCloudOften("the group's maximum to be read again: a user or another process may have lowered it")
 		return k.decided
 	case b.MaxTo == 0:
 		b.MaxFrom, b.MaxTo = g.Max, g.Max+n
@@ -141,7 +141,7 @@ func (k Keeper) LowerMaximum() Decision {
 	}
 	k.askCloudOften("")
 	if g.Desired > b.MaxFrom && k.l.Contribution() <= 0 && old {
-		k.askCloudOften("the group's desired size to show what was given back")
+		k.askCloudOften("the group's desired size to show the removed nodes")
 		return k.decided
 	}
 	low := max(b.MaxFrom, g.Desired)
@@ -185,5 +185,5 @@ func (l *Ledger) DescribeMaximum(desired int) string {
 	if l.books.MaxTo <= l.books.MaxFrom {
 		return ""
 	}
-	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.books.MaxTo, l.books.MaxFrom, desired)
+	return fmt.Sprintf("the group's max stays at %d instead of %d, because its desired size is now %d", l.books.MaxTo, l.books.MaxFrom, desired)
 }

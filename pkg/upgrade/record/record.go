@@ -243,4 +243,4 @@ func (r *Record) withoutObserved() Record {
 }
 
 // ErrChanged means that another process has changed the record since it was read, so that it was not stored.
-var ErrChanged = errors.New("its record was changed or deleted by another actor")
+var ErrChanged = errors.New("a user or another process changed or deleted its record")

@@ -68,7 +68,7 @@ func (r *Request) CheckRecordSize(group *nodegroup.Group, members []nodegroup.Me
 	case r.keepsNodes(group):
 		remedy = fmt.Sprintf("use --strategy=%s with another --on-timeout than %s", Surge, Skip)
 	}
-	return fmt.Errorf("recording an upgrade of %d nodes: the record may take %d KiB, but a ConfigMap holds only %d KiB of it: %s", len(outdated), size>>10, (MostRecordBytes-spareBytes)>>10, remedy)
+	return fmt.Errorf("recording an upgrade of %d nodes: the record may need %d KiB, but a ConfigMap has room for only %d KiB: %s", len(outdated), size>>10, (MostRecordBytes-spareBytes)>>10, remedy)
 }
 
 // keepsNodes reports whether nodes may stay on record until the end: nodes that blue-green keeps, quarantined nodes,

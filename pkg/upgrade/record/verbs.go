@@ -185,11 +185,11 @@ func (r *Record) HasFailedOperation() bool {
 func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
 	case strategy != r.Request.Strategy:
-		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
+		return fmt.Errorf("it was started with --strategy=%s, which cannot change: remove --strategy, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
 	case moved && r.Request.Strategy.Traits().ByAutoscaler:
-		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
+		return fmt.Errorf("its target has changed from %s, which an autoscaled blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Back && r.Request.BlueGreen != nil:
-		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
+		return fmt.Errorf("its target has changed from %s, which a blue-green upgrade does not allow: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
 	}
 	return nil
 }
