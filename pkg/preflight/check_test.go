@@ -276,7 +276,7 @@ func annotated(key, value string) func(*corev1.Pod) {
 func TestWishesSayWhatHappens(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
 		"skip":           {"stays and is terminated with its node", ""},
-		"wait-completed": {"waits for completion", "pod shop/web-0 (completion)"},
+		"wait-completed": {"waits until it has finished", "pod shop/web-0 (completion)"},
 		"later":          {`has the unknown value "later"`, ""},
 	}
 	for value, c := range cases {

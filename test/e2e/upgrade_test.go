@@ -52,7 +52,7 @@ func TestUpgrade(t *testing.T) {
 		"other settings than at first":         otherSettings,
 		"flags that are not given":             fewerFlags,
 		"a target that moves":                  targetMoves,
-		"a pod that must not be disrupted":    doNotDisrupt,
+		"a pod that must not be disrupted":     doNotDisrupt,
 		"two groups at once":                   twoGroups,
 		"somebody lowers the maximum":          lowersMax,
 		"somebody protects its instances":      protects,

@@ -555,7 +555,7 @@ func (r *rules) unhealthy(record record.Record) {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}
-	unplaced := containsAny(record.Message, "no node takes it", "has to end before", "has not ended", "has terminated")
+	unplaced := containsAny(record.Message, "no node takes it", "must end before", "has not ended", "has terminated")
 	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
