@@ -100,26 +100,12 @@ func (g *groupContext) findOwner() *preflight.Finding {
 	return nil
 }
 
-// slowForecast is after how long a forecast that is not ready says that it is at work.
-const slowForecast = 5 * time.Second
-
-// describeSlowForecast says that a forecast is at work. Plans of a cluster can do without it.
-func describeSlowForecast(nodes int, ofCluster bool) string {
-	text := fmt.Sprintf("the upgrade of %s is still being simulated", countVerb(nodes, "node", "nodes"))
-	if ofCluster {
-		text += ": to get a plan without times, press Ctrl-C and pass --forecast=false"
-	}
-	return text
-}
-
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
 func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []string, error) {
 	if !p.isForecast() {
 		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
 	}
-	slow := time.AfterFunc(slowForecast, func() { p.s.line.note(describeSlowForecast(len(p.members), p.s.conn.Client != nil)) })
-	defer slow.Stop()
 	if p.film != nil && !p.request.Strategy.Traits().ByCloud { // which is forecast as another strategy
 		return p.runForecast(ctx, p.request, p.film.see)
 	}

@@ -70,15 +70,3 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 func inventions() *regexp.Regexp {
 	return regexp.MustCompile(`\b0 (of|outdated)|Nothing to do|"(id|name)": ""|"(outdated|evictions|extraInstanceHours|desired|max)": |"result": "succeeded"|are current \(`)
 }
-
-// TestSlowForecastsAreAnnounced: a plan of a cluster can do without its forecast, a simulation cannot.
-func TestSlowForecastsAreAnnounced(t *testing.T) {
-	for ofCluster, want := range map[bool]string{
-		true:  "the upgrade of 2 nodes is still being simulated: to get a plan without times, press Ctrl-C and pass --forecast=false",
-		false: "the upgrade of 2 nodes is still being simulated",
-	} {
-		if text := describeSlowForecast(2, ofCluster); text != want {
-			t.Errorf("got %q, want %q", text, want)
-		}
-	}
-}
