@@ -107,7 +107,7 @@ func newAbortCommand(f *flags) *cobra.Command {
 		use: "abort", doing: "aborting the upgrade of", short: "Undo what a stopped upgrade left: taints, added nodes, raised max",
 		long: `Unfence nodes, remove added nodes that have no pods, lower the group's maximum
 again, resume suspended processes and restore the group's revision if the
-upgrade changed it. Nodes that were already replaced are kept. If another
+upgrade changed it. Nodes that are already replaced stay replaced. If another
 process runs the upgrade, it stops first. Whatever could not be undone is
 printed with the reason. After the end of an upgrade, abort releases nodes that
 have become current and are still fenced.`,
