@@ -22,6 +22,8 @@ import (
 const forward = time.Hour
 
 // settable is a file that is added to the standard library's package time, so that its wall clock can be set.
+//
+//go:embed testdata/settable.go
 var settable []byte
 
 const (

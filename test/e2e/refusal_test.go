@@ -36,7 +36,7 @@ func refusals() map[string]refusal {
 		"unknown flag":               {args: yes("workers", "--fast"), code: 2, says: []string{"--fast", "--help"}},
 		"yes without a group":        {args: yes(), code: 2, says: []string{"--yes without a group", "name the group"}},
 		"plan without a group":       {args: []string{"--dry-run"}, code: 2, says: []string{"--dry-run without a group", "name the group"}},
-		"nobody to ask":              {args: []string{"workers"}, code: 2, says: []string{"no terminal", "--yes"}},
+		"nobody to ask":              {args: []string{"workers"}, code: 2, says: []string{"needs a terminal", "--yes"}},
 		"dry run with a space":       {args: []string{"workers", "--dry-run", "server"}, code: 2, says: []string{"--dry-run=server"}},
 		"unknown dry run":            {args: []string{"workers", "--dry-run=maybe"}, code: 2, says: []string{"none, client or server"}},
 		"unknown format":             {args: []string{"-o", "csv"}, code: 2, says: []string{"csv", "json"}},
@@ -73,7 +73,7 @@ func refusals() map[string]refusal {
 		"width of EKS":               {args: yes("managed", "--max-unavailable=2"), code: 2, says: []string{"aws eks update-nodegroup-config --cluster-name prod --nodegroup-name managed"}},
 		"name of another cluster":    {args: yes("managed", "--to=1.36", "--cluster-name=shop"), code: 2, says: []string{"--cluster-name=shop", "EKS cluster prod"}},
 		"list of another cluster":    {args: []string{"--cluster-name=shop"}, code: 2, says: []string{"--cluster-name=shop", "EKS cluster prod"}},
-		"skipping with EKS":          {args: yes("managed", "--on-timeout=skip"), code: 2, says: []string{"--on-timeout=skip", "leave it out"}},
+		"skipping with EKS":          {args: yes("managed", "--on-timeout=skip"), code: 2, says: []string{"--on-timeout=skip", "remove the flag"}},
 		"degraded":                   {args: yes("sick", "--to=1.36"), code: 1, says: []string{"degraded", "Ec2SubnetInvalidConfiguration"}},
 		"another change of EKS":      {args: yes("busy", "--to=1.36"), code: 1, says: []string{"ConfigUpdate", "aws eks describe-update --name prod --nodegroup-name busy"}},
 		"denied by EKS": {
