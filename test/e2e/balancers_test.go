@@ -33,7 +33,7 @@ func TestBalancers(t *testing.T) {
 
 	c := s.upgrade(0)
 	s.checkDone()
-	for _, part := range []string{"target groups nodes, own, pods", "target groups of other accounts (theirs of account 999999999999) are not followed"} {
+	for _, part := range []string{"after these target groups have removed it: nodes, own, pods", "does not watch target groups of other accounts (theirs of account 999999999999)"} {
 		if !strings.Contains(c.transcript(), part) {
 			t.Errorf("it does not say %q", part)
 		}

@@ -212,7 +212,7 @@ func (s *managedCase) checkWhole(nodes int, flags ...string) {
 	plan := run(s.t, s.Fixture, dry...)
 	for _, words := range []string{
 		"Group       " + s.group + " (EKS managed node group)", "release:" + fixture.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
-		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m0s to drain a node, then the update fails (PodEvictionFailure)",
+		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m to drain a node, then the update fails (PodEvictionFailure)",
 	} {
 		if plan.Code != 0 || !strings.Contains(plan.Stdout, words) {
 			s.t.Errorf("the plan ended with %d and does not say %q:\n%s%s", plan.Code, words, plan.Stdout, plan.Stderr)
