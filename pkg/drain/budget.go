@@ -31,9 +31,10 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// Room returns how many pods may be missing while all are healthy. leaving is how many of the budget's pods are being
-// deleted. If minAvailable is a number, the controller expects all existing pods, including those being deleted
-// (disruption.go, getExpectedPodCount). Otherwise it expects as many as their controllers should have.
+// Room returns how many of the budget's pods may be missing when all of them are healthy. leaving is the number of its
+// pods that are being deleted. If minAvailable is a number, status.expectedPods counts the pods that exist, and Room
+// subtracts leaving. Otherwise status.expectedPods is the number of replicas that the pods' controllers want
+// (disruption.go, getExpectedPodCount).
 func (b *Budget) Room(leaving int32) int32 {
 	expected := b.Status.ExpectedPods
 	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {

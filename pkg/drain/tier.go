@@ -19,7 +19,7 @@ const (
 	// Serving is a pod behind an admission webhook or the cluster's DNS. Without it, other pods may not be created or
 	// may not become ready.
 	Serving
-	// Storage is a pod of a CSI driver. Without it, the volumes of other pods are neither detached nor attached.
+	// Storage is a pod of a CSI driver. Only the driver can attach and detach the volumes of other pods.
 	Storage
 )
 

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeBaseline is what a node had before it was fenced. Removing the fence keeps all of it.
+// NodeBaseline says which of the fence's marks a node had before the upgrade fenced it. ClearFence leaves those marks
+// on the node.
 type NodeBaseline struct {
 	Taint         bool `json:"taint,omitempty"`
 	Unschedulable bool `json:"unschedulable,omitempty"`

@@ -105,5 +105,5 @@ func describeRun(group string, rec *record.Record) string {
 	}
 }
 
-// errGone is an upgrade that came to its end while its holder was waited for.
-var errGone = errors.New("the upgrade has ended in the meantime")
+// errGone is the error of a command about a running upgrade that ended while the command waited for the upgrade's process.
+var errGone = errors.New("the upgrade ended while this command waited for its process")

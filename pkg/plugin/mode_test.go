@@ -120,7 +120,7 @@ func TestRejectFinished(t *testing.T) {
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
 		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "has ended in the meantime") {
+		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "ended while this command waited") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}

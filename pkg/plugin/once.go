@@ -32,7 +32,7 @@ type once struct {
 // Set implements pflag.Value. It returns an error if the flag has another value already.
 func (o *once) Set(value string) error {
 	if o.given != nil && *o.given != value {
-		return fmt.Errorf("the flag was passed twice, with %q and %q: use one", *o.given, value)
+		return fmt.Errorf("the flag is given twice, as %q and as %q: pass it once", *o.given, value)
 	}
 	o.given = &value
 	return o.Value.Set(value)

@@ -51,7 +51,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		u.record = record
 	}
 	if u.record.Result != record.Paused {
-		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s ended before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
+		return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s was not paused: the upgrade ended before the pause, with the result %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
 	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%s)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), report.DescribeProgress(u.record.Replaced, u.record.CountDrained(), u.record.Total)))
 }

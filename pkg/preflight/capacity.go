@@ -31,12 +31,12 @@ func capacityRules() []Rule {
 		},
 		{
 			ID: "CAP004", Severity: Error, find: perTemplate(findTooSmallNodes),
-			Text:   "A pod that must leave requests more of a resource than any node that stays or is added has: CPU, memory, ephemeral storage, huge pages or an extended resource such as a GPU. The pod stays Pending even if a node is empty.",
+			Text:   "No node that stays, and no node that is added, is large enough for a pod that must leave its outdated node. The pod requests too much CPU, memory, ephemeral storage, huge pages or of an extended resource such as a GPU. It stays Pending, even if nothing else runs on these nodes.",
 			Source: "plugins/noderesources/fit.go; karpenter#1563, k8s-device-plugin#291",
 		},
 		{
 			ID: "CAP003", Severity: Warn, find: findUnusableMembers,
-			Text:   "A node of the group is not ready, or a user or another process cordoned it. It takes no pods and counts as unavailable, so fewer nodes (or none) are drained until it is back.",
+			Text:   "A node of the group is not ready, or a user or another process cordoned it. It takes no pods and counts as unavailable. Until it is back, fewer nodes are drained at the same time, but at least one.",
 			Source: "rancher#25946, kops#11367",
 		},
 	}

@@ -254,7 +254,7 @@ func describeLoneliness(s *Scene, w *Workload) string {
 	case at.pods == 0:
 		return fmt.Sprintf("no pod of %s is ready", w)
 	case at.pods == 1:
-		return fmt.Sprintf("the only ready pod of %s must leave its node", w)
+		return fmt.Sprintf("the only ready pod of %s is on an outdated node", w)
 	case len(at.nodes) == 1:
 		return fmt.Sprintf("the %d ready pods of %s are on one node and have no budget", at.pods, w)
 	case len(at.nodes) <= window:

@@ -104,8 +104,8 @@ func (s *run) book(t *testing.T, n int) {
 	}
 }
 
-// TestControllersAreReadFourAtOnce checks that at most four are read concurrently, none is read twice in that time, and the
-// others follow later.
+// TestControllersAreReadFourAtOnce checks that the run reads at most four controllers concurrently, reads no controller
+// twice at the same time, and reads the others when these are done.
 func TestControllersAreReadFourAtOnce(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(6)}

@@ -386,7 +386,7 @@ func (c *Cluster) measureRoom(req record.Request) Room {
 	return room
 }
 
-// measureFree adds up the free resources of the nodes that take pods of any of the keys.
+// measureFree sums the free resources of all nodes on which the scheduler could place a pod with one of the keys.
 func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	var free amount
 	var room Room

@@ -57,8 +57,8 @@ func (d *decision) releaseNode(m *nodegroup.Member) bool {
 	return true
 }
 
-// bookDrained records a node that became current before its drain was over as drained: it takes no pods until its fence
-// is gone.
+// bookDrained records the state Drained for a node that became current during its drain. Pods cannot run on the node
+// until its fence is removed.
 func (d *decision) bookDrained(name string) {
 	n := d.rec.Nodes[name]
 	if n.State == record.NodeDrained {

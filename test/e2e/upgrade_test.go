@@ -73,7 +73,7 @@ func TestUpgrade(t *testing.T) {
 	checkRefusals(t, shared, slices.Sorted(maps.Keys(cases)))
 }
 
-// checkRefusals checks all cases of a fixture together: budgets may refuse at most one in fifty evictions.
+// checkRefusals checks that budgets refused at most one in fifty of the evictions that all cases of the fixture requested.
 func checkRefusals(t *testing.T, shared *fixture.Fixture, cases []string) {
 	t.Helper()
 	everywhere := *shared

@@ -110,7 +110,7 @@ type Workload struct {
 	Name     string
 	Kind     Kind
 	Replicas int
-	// Ready is the time from a pod's start until it is ready. Gone is the time from its deletion until it is gone.
+	// Ready is how long a pod takes from its start until it is ready. Gone is how long a deleted pod takes to disappear.
 	Ready, Gone time.Duration
 	// Grace is the grace period of its pods; 0 for half a minute.
 	Grace time.Duration
