@@ -47,6 +47,9 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 		if err := rejectChanges(m, replan, &r.record, request, &o.group); err != nil {
 			return resolution{}, err
 		}
+		if line.typed("max-surge") && !m.keepsSettings() {
+			r.keptSurge = describeKeptSurge(&r.record, wished.Surge)
+		}
 		r.record = reopenRecord(r.record, replan, request, o.group.Wanted)
 	}
 	r.record.Request.Run = r.record.Run

@@ -224,11 +224,16 @@ func (g *groupContext) rejectRefused() error {
 	}
 }
 
-// rejectBlocked returns an error if a finding of severity block forbids the upgrade: a node could not be
-// drained, or a pod would find no other node. An upgrade that continues, and one that skips or forces such
-// nodes, is not rejected.
+// stopsAtBlocks reports whether a finding of severity block may stop the upgrade before it begins. An upgrade that continues, and one
+// that skips or forces nodes that cannot be drained, begins in spite of such findings.
+func (g *groupContext) stopsAtBlocks() bool {
+	return g.request.RefusesBlocked() && !g.record.IsResumable()
+}
+
+// rejectBlocked returns an error if a finding of severity block stops the upgrade: a node cannot be drained, or a pod cannot run on any
+// other node.
 func (g *groupContext) rejectBlocked() error {
-	if !g.request.RefusesBlocked() || g.record.IsResumable() {
+	if !g.stopsAtBlocks() {
 		return nil
 	}
 	for _, f := range g.findings {

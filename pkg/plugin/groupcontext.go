@@ -64,6 +64,8 @@ type resolution struct {
 	// releases are the nodes that the run was opened once more to release; nil for a run that is not
 	// over.
 	releases []string
+	// keptSurge warns that --max-surge does not count; "" if it does or was not passed.
+	keptSurge string
 }
 
 // loadGroup observes a group, resolves its upgrade and checks it. It changes nothing.
@@ -181,9 +183,6 @@ func (s *session) resolveGroup(g *groupContext, m mode) error {
 	if g.resolution, err = g.adoptRecord(s.line, m, wished); err != nil {
 		return err
 	}
-	if !m.keepsSettings() && s.line.typed("max-surge") {
-		s.line.warn(describeKeptSurge(&g.record, wished.Surge))
-	}
 	return g.rejectUnknownWorkloads(s.line.settings.IgnoreUnready)
 }
 
@@ -211,7 +210,7 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		return nil // its plan has what all rules find
 	}
 	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f) }
-	if objects == nil && m == modeUpgrade && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
+	if objects == nil && m == modeUpgrade && g.stopsAtBlocks() && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
 		var err error
 		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)

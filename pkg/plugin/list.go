@@ -49,7 +49,7 @@ func listGroups(ctx context.Context, c *command) error {
 			return err
 		}
 	case len(all.unknown) > 0:
-		c.line.warn(fmt.Sprintf("left out, because it is not known which nodes are outdated: %s: pass --current KEY=VALUE", strings.Join(all.unknown, ", ")))
+		c.line.warn(fmt.Sprintf("left out, because it is not known which of their nodes are outdated: %s: run kubectl nodeupgrade list to see why", strings.Join(all.unknown, ", ")))
 	}
 	return all.print(c.line.console)
 }

@@ -143,7 +143,7 @@ func TestAdoptRecord(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			line := &commandLine{choices: choices{agreed: agreements{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" }}
+			line := &commandLine{choices: choices{agreed: agreements{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" }}
 			o := &observation{stored: c.record, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}, cluster: &clusterReading{}}
 			got, err := o.adoptRecord(line, modeUpgrade, c.request)
 			if c.err != "" {
@@ -157,6 +157,9 @@ func TestAdoptRecord(t *testing.T) {
 			}
 			if c.run == "" {
 				return
+			}
+			if warned := got.keptSurge != ""; warned != (c.request.Surge != 2) {
+				t.Errorf("--max-surge=%d: it warns %q", c.request.Surge, got.keptSurge)
 			}
 			if got.request.Surge != 2 || got.record.Request.Surge != 2 {
 				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", got.request.Surge)

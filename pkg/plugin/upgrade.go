@@ -110,6 +110,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 			p.addRefusals(preflight.ListRefusals(p.checkObjects()))
 			return p.compareWays(ctx)
 		}
+		s.line.warn(g.keptSurge)
 		if g.releases != nil {
 			s.line.note(fmt.Sprintf("node group %s would be released: %s", name, describeReleases(g.releases)))
 		}
@@ -158,6 +159,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if g.isCurrent() {
 		return s.reportCurrent(ctx, g, m)
 	}
+	s.line.warn(g.keptSurge)
 	s.warnOfLosses(g)
 	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked(), g.rejectLargeRecord()); err != nil {
 		return err

@@ -110,8 +110,9 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Workloads   "+line)
 	}
 	lines = append(lines, RestLines(&s.Rest, st.Manager, now)...)
-	switch over := []record.Result{record.Succeeded, record.LeftBehind, record.Aborted}; {
-	case st.Owed > 0 && slices.Contains(over, s.Result):
+	isOver := slices.Contains([]record.Result{record.Succeeded, record.LeftBehind, record.Aborted}, s.Result)
+	switch {
+	case st.Owed > 0 && isOver:
 		lines = append(lines, "Keeps       "+formatCount(st.Owed, "added node")+": the upgrade is over, so lower the group's size yourself if it is too large")
 	case st.Owed > 0:
 		lines = append(lines, "Gives back  "+formatCount(st.Owed, "added node"))
