@@ -64,8 +64,18 @@ func comparePodNames(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
+// lostAt returns when a node that is not Ready counts as lost, drain.LostAfter after it was last Ready. It returns zero for a Ready
+// node, and for one whose kubelet has never reported.
+func lostAt(node *corev1.Node) time.Time {
+	c := nodegroup.ReadyCondition(node)
+	if c == nil || c.Status == corev1.ConditionTrue {
+		return time.Time{}
+	}
+	return c.LastTransitionTime.Add(drain.LostAfter)
+}
+
 // isNodeLost reports whether the node has not been Ready for drain.LostAfter.
 func isNodeLost(node *corev1.Node, now time.Time) bool {
-	c := nodegroup.ReadyCondition(node)
-	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
+	at := lostAt(node)
+	return !at.IsZero() && !now.Before(at)
 }

@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
@@ -124,15 +123,11 @@ func (d *decision) leastUnavailableCost() int {
 // returnsUntil returns when a node that is no longer Ready counts as lost; zero for all other nodes. Until then it may
 // be Ready again at any moment, as all nodes are after an API server failure, and so it counts as serving.
 func (d *decision) returnsUntil(m *nodegroup.Member) time.Time {
-	if m.Node == nil || m.IsReady() || mayBeBooting(&d.rec, m) {
+	if m.Node == nil || mayBeBooting(&d.rec, m) {
 		return time.Time{}
 	}
-	ready := nodegroup.ReadyCondition(m.Node)
-	if ready == nil {
-		return time.Time{}
-	}
-	if lost := ready.LastTransitionTime.Add(drain.LostAfter); lost.After(d.w.Now) {
-		return lost
+	if at := lostAt(m.Node); at.After(d.w.Now) {
+		return at
 	}
 	return time.Time{}
 }
