@@ -48,7 +48,7 @@ func newCheckCommand(f *flags) *cobra.Command {
 	var own checkFlags
 	cmd := &cobra.Command{
 		Use:   "check [GROUP...]",
-		Short: "Find what would block an upgrade and disturb workloads",
+		Short: "Show what would block an upgrade or disturb workloads",
 		Long: `Check the workloads with pods on outdated nodes against every rule. Print what
 would block the upgrade, what users would notice and how to fix it. Nothing is
 changed. The exit code is 3 if a finding is an error or worse, or if it is
@@ -91,7 +91,7 @@ unknown which nodes are outdated.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&own.explain, "explain", "", "Explain a rule: what it checks, how to skip it and its source")
-	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "Lowest severity for exit code 3: block, error, warning, info or never")
+	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "Exit with code 3 for findings of at least this severity: block, error, warning or info; never: do not")
 	f.addSkipCheck(flags)
 	flags.BoolVarP(&own.all, "all-namespaces", "A", false, "Check all groups, the default without a group")
 	flags.BoolVar(&own.everyNode, "all-nodes", false, "Check as if every node of the group were outdated")

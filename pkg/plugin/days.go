@@ -16,6 +16,9 @@ type days time.Duration
 func durationVar(flags *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	flags.Var((*days)(p), name, usage)
+	if value == 0 {
+		flags.Lookup(name).DefValue = "" // help would print "(default 0s)" after a default that depends on other flags
+	}
 }
 
 // Set implements pflag.Value. For a text that is not a time, and for a negative number of days, it returns an error with examples.

@@ -63,7 +63,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	addVerbosity(flags, f.ErrOut)
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput)
 	flags.StringVar(&f.node, "node", "", "Select the group that contains this node")
-	flags.StringVarP(&f.selector, "selector", "l", "", "Select the nodes with these labels as the group; implies --provider=manual")
+	flags.StringVarP(&f.selector, "selector", "l", "", "Use the nodes with these labels as the group; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that only up-to-date nodes have, KEY=VALUE[,KEY=VALUE]; required without a cloud")
 	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames())+"; gke in dumps only")
 	flags.StringVar(&f.clusterName, "cluster-name", "", "Cluster name in the cloud; needed if two clusters have a node group of the same name")
@@ -83,8 +83,8 @@ func (f *flags) addList(flags *pflag.FlagSet) {
 // addPlan adds the flags that shape a plan, and so the upgrade.
 func (f *flags) addPlan(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
-	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade to show the order of nodes and the times; =false is faster on a large cluster")
+	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
+	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade to show the order of the nodes and the times; =false saves time on a large cluster")
 	f.addReport(flags)
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
@@ -93,11 +93,11 @@ func (f *flags) addPlan(cmd *cobra.Command) {
 
 // addUpgrade adds the flags of an upgrade alone.
 func (f *flags) addUpgrade(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, keep the fence on nodes that were not started")
+	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When the upgrade stops, keep the cordon and the taint of nodes that it has not started to drain")
 	f.addWait(flags)
-	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "Rebuild a lost record of an upgrade from the annotations of its nodes, without asking")
+	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "If the record of an upgrade is lost, rebuild it from the annotations of its nodes without asking")
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take over an upgrade from another process that is still running")
-	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
+	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required without a terminal")
 }
 
@@ -108,12 +108,12 @@ func (f *flags) addReport(flags *pflag.FlagSet) {
 
 // addSkipCheck adds the flag of commands that stop at what rules find.
 func (f *flags) addSkipCheck(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Rules to skip, such as PDB001,TERM001; kubectl nodeupgrade check shows their findings")
+	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Ids of rules to skip, such as PDB001,TERM001; kubectl nodeupgrade check prints the ids")
 }
 
 // addWait adds the flag of commands that may come to a long soak.
 func (f *flags) addWait(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.agreed.wait, "wait", false, "Keep running during a soak or a wait for the drain of more than 15 minutes, instead of exiting with code 6")
+	flags.BoolVar(&f.agreed.wait, "wait", false, "Keep running during waits of more than 15 minutes (soak, wait for drain) instead of exiting with code 6")
 }
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
@@ -121,24 +121,24 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How to replace the nodes: "+strings.Join(convertToStrings(record.Strategies()), ", "))
 	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes, else eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to upgrade to (default: the one in the group's template)")
-	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Most nodes that may be missing or draining at a time, a number up to 100 or a percentage (eks 1, gke 0 of each zone)")
-	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes to add during the upgrade: N, N% or N/zone (eks: 2 per zone or max-unavailable, whichever is more, but at most one for each outdated node; gke: 1; without a cloud: 0)")
-	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "Like EKS: default adds nodes first; minimal terminates first and adds none, like --max-surge=0")
+	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Maximum number of nodes that may be missing or draining at a time: N up to 100, or N% (default: 1 like eks, 0 of each zone like gke)")
+	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes to add during the upgrade: N, N% or N/zone (default: like eks 2 per zone or max-unavailable, whichever is more, but at most one for each outdated node; like gke 1; without a cloud 0)")
+	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "default: add nodes first; minimal: add no nodes and terminate first, like --max-surge=0")
 	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Start the next batch of --max-unavailable nodes only when the whole previous batch is finished")
-	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage (default 1; 0: no batches)")
-	durationVar(flags, &f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
+	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes to drain before each soak: N or N% (default 1; 0: no batches)")
+	durationVar(flags, &f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch (default: no wait)")
 	durationVar(flags, &f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
 	durationVar(flags, &f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes stay cordoned before they are drained, up to 168h")
-	durationVar(flags, &f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h, autoscaled-blue-green 1h)")
-	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What to do if a node is not empty in time: fail, force or skip (eks fail, gke force)")
-	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing creates again: refuse or evict")
+	durationVar(flags, &f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (default: 15m like eks, 1h like gke and with autoscaled-blue-green)")
+	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What to do if a node is not empty after --drain-timeout: fail, force or skip (default: fail like eks, force like gke)")
+	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "What to do if a node has pods without a controller, which nothing creates again: refuse or evict")
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose annotations ask autoscalers not to disrupt them")
-	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB, for at least 2 minutes")
-	flags.StringVar((*string)(&f.settings.Move), "move", "", "How to move the only ready pod of a workload: evict (the default), or surge: restart its Deployment, if the rollout starts the new pod before it stops the old one")
-	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that the upgrade does not wait for on current nodes, NAMESPACE/KIND/NAME; '*' for all")
-	durationVar(flags, &f.settings.settle, "settle", 0, "How long to wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
-	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: after each drained node, wait until a replacement takes pods")
+	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Evict the last ready pod of a workload behind a Service only when another pod is ready, even without a PDB")
+	flags.StringVar((*string)(&f.settings.Move), "move", "", "How to move the only ready pod of a workload: evict (the default), or surge: restart the Deployment if its rollout starts the new pod first")
+	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Do not wait until these workloads are ready on current nodes: NAMESPACE/KIND/NAME,…; '*' for all")
+	durationVar(flags, &f.settings.settle, "settle", 0, "How long to wait after a node is empty and out of the load balancers (default: 60s like eks, 0 like gke)")
+	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: wait after each drained node until its replacement takes pods")
 	durationVar(flags, &f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
-	flags.BoolVar(&f.compare, "compare", false, "With a plan: also show what other strategies and numbers of nodes would take in time, cost and outage")
+	flags.BoolVar(&f.compare, "compare", false, "With a plan: also show the time, cost and outage of other strategies and numbers of nodes")
 	flags.BoolVar(&f.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }

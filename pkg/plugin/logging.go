@@ -20,7 +20,7 @@ func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
 	klog.SetOutput(io.Discard)
 	utilruntime.Must(private.Set("stderrthreshold", "FATAL")) // else errors go to the process's stderr, whatever the output
 	level := private.Lookup("v")
-	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Level of the Kubernetes and AWS libraries' logs on stderr, 0 to 10")
+	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Log level of the Kubernetes and AWS libraries on stderr, 0 to 10")
 }
 
 // verbosity is klog's own level flag, which opens the log with its first level above 0.

@@ -45,7 +45,7 @@ func flagsPage() string {
 	for _, h := range listHeadings() {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning | commands |\n|---|---|---|---|\n", h.title)
 		for _, name := range h.flags {
-			f, takers := findFlag(name)
+			f, meaning, takers := findFlag(name)
 			if f == nil {
 				continue
 			}
@@ -57,23 +57,37 @@ func flagsPage() string {
 			if value == "false" || value == "0s" || value == "[]" {
 				value = ""
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", term, value, strings.ReplaceAll(f.Usage, "|", `\|`), strings.Join(takers, ", "))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", term, value, strings.ReplaceAll(meaning, "|", `\|`), strings.Join(takers, ", "))
 		}
 	}
 	return b.String()
 }
 
-// findFlag returns a flag, with the names of the commands that take it.
-func findFlag(name string) (found *pflag.Flag, takers []string) {
+// findFlag returns a flag, its meaning and the names of the commands that take it. If the meaning depends on the command, each meaning
+// stands after its commands.
+func findFlag(name string) (found *pflag.Flag, meaning string, takers []string) {
+	var meanings []string
+	users := map[string][]string{}
 	for _, cmd := range listCommands() {
 		f := cmp.Or(cmd.LocalFlags().Lookup(name), cmd.InheritedFlags().Lookup(name))
 		refused := slices.ContainsFunc(listRefused(), func(row ignored) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, name) })
-		if f != nil && !f.Hidden && !refused {
-			takers = append(takers, cmd.Name())
-			found = cmp.Or(found, f)
+		if f == nil || f.Hidden || refused || cmd.Name() == "options" {
+			continue
 		}
+		found = cmp.Or(found, f)
+		takers = append(takers, cmd.Name())
+		if users[f.Usage] == nil {
+			meanings = append(meanings, f.Usage)
+		}
+		users[f.Usage] = append(users[f.Usage], cmd.Name())
 	}
-	return found, takers
+	if len(meanings) == 1 {
+		return found, meanings[0], takers
+	}
+	for i, text := range meanings {
+		meanings[i] = strings.Join(users[text], ", ") + ": " + text
+	}
+	return found, strings.Join(meanings, ". "), takers
 }
 
 // commandsPage has the help of each command.

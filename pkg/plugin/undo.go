@@ -40,7 +40,7 @@ revision with --to.`,
 	})
 	f.addAgreements(cmd)
 	f.addReport(cmd.Flags())
-	addDryRun(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
+	addDryRun(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
 	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to (default: the one that the nodes had before)")
 	return cmd
 }

@@ -40,7 +40,7 @@ func newPlanCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("plan", "Show the plan of an upgrade and change nothing")
 	f.addPlan(cmd)
 	dry := cmd.Flags().Lookup("dry-run")
-	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server about one pod of each budget and owner"
+	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)"
 	cobra.CheckErr(dry.Value.Set("client"))
 	return cmd
 }
@@ -86,7 +86,7 @@ func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandL
 func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
-		Short: "Help about any command",
+		Short: "Print the help of a command",
 		ValidArgsFunction: offerWords(func(_ context.Context, args []string, _ string) []string {
 			var names []string
 			for _, sub := range root.Commands() {
