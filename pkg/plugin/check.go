@@ -49,10 +49,10 @@ func newCheckCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [GROUP...]",
 		Short: "Show what would block an upgrade or disturb workloads",
-		Long: `Check the workloads with pods on outdated nodes against every rule. Print what
-would block the upgrade, what users would notice and how to fix it. Nothing is
-changed. The exit code is 3 if a finding is an error or worse, or if it is
-unknown which nodes are outdated.`,
+		Long: `Check the workloads that have pods on outdated nodes against every rule. Print
+what would block the upgrade, what users would notice, and how to fix it. The
+command changes nothing. The exit code is 3 if a finding is an error or worse,
+or if it is unknown which nodes are outdated.`,
 		Example: checkExamples,
 		ValidArgsFunction: offerWords(func(ctx context.Context, args []string, typed string) []string {
 			if f.dump != "" {

@@ -15,21 +15,22 @@ const helpWidth = 80
 // exitCodes are for the help what docs/automation.md has in full.
 const exitCodes = `
 Exit codes:
-  0    done, or nothing to do
-  1    an error; where nodes were touched the same command continues
-  2    the command line was wrong; nothing was touched
-  3    --dry-run, simulate or check found what a person has to change first
-  4    finished, with nodes left behind
-  5    paused, held by another process, or stopped by what another actor did
-  6    waiting, as for a soak; run the same command at the time it names
-  130  interrupted; the same command continues
+  0    done, or nothing to do; all workloads have their pods
+  1    failed, or the group is refused; fix the cause and run it again
+  2    the command line is wrong or something is missing; nothing was touched
+  3    fix something first: a plan, check or simulate names it
+  4    finished, but some nodes could not be replaced
+  5    paused, or stopped by a user or another process, or run by one
+  6    waiting, for example for a soak; run it again at the time that it names
+  130  interrupted; run the same command again
 `
 
 // rootFlags says where the help has the flags of the root command.
 const rootFlags = `
 Flags:
-  Without a group it takes the flags of list, with a group those of upgrade, and
-  with --dry-run those of plan: see kubectl nodeupgrade help upgrade.
+  The command takes the flags of list without a group, the flags of upgrade with
+  a group, and the flags of plan with --dry-run. See kubectl nodeupgrade help
+  upgrade.
 `
 
 // heading is a part of the help, and the flags beneath it.
@@ -90,7 +91,7 @@ func printUsage(cmd *cobra.Command) error {
 	root := cmd.Root().CommandPath()
 	fmt.Fprintf(&b, "\n%s options lists the connection flags that every command takes.\n", root)
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "%s COMMAND --help tells more of a command.\n", root)
+		fmt.Fprintf(&b, "%s help COMMAND explains a command and its flags.\n", root)
 	}
 	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
 	return err

@@ -16,10 +16,9 @@ import (
 func newPauseCommand(f *flags) *cobra.Command {
 	return f.newVerbCommand(verb{
 		use: "pause", doing: "pausing the upgrade of", short: "Pause a running upgrade after the nodes that are being replaced",
-		long: `Pause a running upgrade and wait until it has stopped. Nodes that are being
-replaced are finished first. Ctrl-C ends the wait, but not the pause. If no
-process runs the upgrade, it is marked as paused, so that it is not resumed by
-mistake.`,
+		long: `Pause a running upgrade and wait until it has stopped. It first finishes the
+nodes that it is replacing. Ctrl-C ends the wait, but not the pause. If no
+process runs the upgrade, pause marks it: only the resume command continues it.`,
 		needs: record.VerbPause,
 		run:   pauseUpgrade,
 	})
@@ -128,8 +127,9 @@ func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, no
 func newResumeCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "resume", doing: "resuming the upgrade of", short: "Continue an upgrade that was paused or that stopped",
-		long: `Withdraw a pause that has not taken effect yet. If no process runs the upgrade,
-continue it here with the settings that it was started with.`,
+		long: `Continue an upgrade that was paused, interrupted or stopped, with the settings
+that it was started with. If a process still runs the upgrade and is about to
+pause, resume withdraws the pause.`,
 		run: func(ctx context.Context, c *command, u *recordedUpgrade) error {
 			if err := rejectWaiting(c.line, u.name, u.record); err != nil {
 				return err

@@ -55,11 +55,12 @@ func (c console) printFailure(err error) {
 
 const long = `Replace the nodes of a node group with current ones, from the client side.
 
-New nodes come up first; the outdated ones are fenced, drained at most
---max-unavailable at a time without breaking a PodDisruptionBudget, and
-terminated; the extra capacity is given back. Without a group the node groups
-of the cluster are listed. Nothing is changed without --yes or an answer to the
-question, and nothing at all with --dry-run.`
+New nodes are added first. The outdated nodes are fenced (cordoned and tainted
+NoSchedule), drained at most --max-unavailable at a time within every
+PodDisruptionBudget, and terminated. Then the extra nodes are removed again.
+
+Without a group, the command lists the node groups of the cluster. It changes
+nothing before you confirm or pass --yes, and nothing at all with --dry-run.`
 
 const examples = `  # list the node groups and how many of their nodes are outdated
   kubectl nodeupgrade

@@ -49,9 +49,9 @@ func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate [GROUP] [-f DUMP]",
 		Short: "Simulate an upgrade of a dump or of a built-in example",
-		Long: `Run a whole upgrade in virtual time and print its plan, with --progress=plain
-also each event. It needs neither a cluster nor a cloud: it reads the output of
-kubectl get, or uses a built-in example.`,
+		Long: `Run a whole upgrade in virtual time and print its plan. With --progress=plain,
+also print each event. The command needs neither a cluster nor a cloud: it reads
+the output of kubectl get, or uses a built-in example.`,
 		Example:           simulateExamples(),
 		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listDumped),

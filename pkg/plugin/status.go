@@ -24,8 +24,19 @@ import (
 func newStatusCommand(f *flags) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
-		Use:               "status [GROUP]",
-		Short:             "Show an upgrade's phase, the nodes in progress and what blocks it",
+		Use:   "status [GROUP]",
+		Short: "Show an upgrade's phase, the nodes in progress and what blocks it",
+		Long: `Show the phase of an upgrade, each node that it works on, the pods and budgets
+that block it, and the time that remains. It works from any machine, whoever
+started the upgrade. Without a group, it shows the upgrade that is running.`,
+		Example: `  # show how far the upgrade of a group is
+  kubectl nodeupgrade status workers
+
+  # follow it on one screen until it ends
+  kubectl nodeupgrade status workers -w
+
+  # print one document for a script
+  kubectl nodeupgrade status workers -o json`,
 		Args:              takesOneGroup,
 		ValidArgsFunction: offerWords(f.listOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,10 +31,10 @@ func addDryRun(cmd *cobra.Command, text string) {
 func newRollbackCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "rollback", doing: "rolling back", short: "Return a partly upgraded group to its earlier revision",
-		long: `Replace the nodes that were already upgraded with nodes of the earlier revision,
-in the same way and with the same settings. If another process runs the upgrade,
-it stops first. A complete upgrade cannot be rolled back: upgrade to the older
-revision with --to.`,
+		long: `Replace the nodes that are already upgraded with nodes of the earlier revision,
+with the same strategy and settings. If another process runs the upgrade, it is
+stopped first. A complete upgrade cannot be rolled back: use upgrade --to with
+the earlier revision.`,
 		needs: record.VerbRollback,
 		run:   rollBack,
 	})
@@ -105,12 +105,13 @@ func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how con
 func newAbortCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "abort", doing: "aborting the upgrade of", short: "Undo what a stopped upgrade left: taints, added nodes, raised max",
-		long: `Unfence nodes, remove added nodes that have no pods, lower the group's maximum
-again, resume suspended processes and restore the group's revision if the
-upgrade changed it. Nodes that are already replaced stay replaced. If another
-process runs the upgrade, it stops first. Whatever could not be undone is
-printed with the reason. After the end of an upgrade, abort releases nodes that
-have become current and are still fenced.`,
+		long: `Undo what an upgrade has left in the cluster and in the cloud. Abort lets pods
+onto fenced nodes again, removes added nodes that have no pods, lowers the
+group's maximum size, resumes suspended processes, and restores the group's
+revision if the upgrade changed it. Replaced nodes stay replaced. If another
+process runs the upgrade, it is stopped first. Abort prints what it could not
+undo, and why. After an upgrade has ended, abort releases nodes that have become
+current and are still fenced.`,
 		afterEnd: true,
 		run:      abortUpgrade,
 	})

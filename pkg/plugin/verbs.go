@@ -187,8 +187,9 @@ func (c *command) clearLease(ctx context.Context, group string, m mode) error {
 func newCompleteCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "complete", doing: "completing the upgrade of", short: "End an upgrade's soak now",
-		long: `Delete the outdated nodes now instead of after the soak. If no process runs the
-upgrade, continue it here with the settings that it was started with.`,
+		long: `End the soak of a blue-green upgrade and delete the outdated nodes now. If no
+process runs the upgrade, complete continues it here with the settings that it
+was started with.`,
 		needs: record.VerbComplete,
 		run:   completeSoak,
 	})

@@ -14,8 +14,19 @@ import (
 // newListCommand returns the list command. It does what the root command does without a group.
 func newListCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "list",
-		Short:             "List the node groups and how many of their nodes are outdated",
+		Use:   "list",
+		Short: "List the node groups and how many of their nodes are outdated",
+		Long: `List the node groups of the cluster, how many nodes of each group are outdated,
+and the phase of an upgrade. A "?" is a number that could not be read; a note
+names the reason.`,
+		Example: `  # list all groups, with the reason if a group is refused
+  kubectl nodeupgrade list -o wide
+
+  # upgrade every group that has outdated nodes
+  kubectl nodeupgrade list --outdated -o name | xargs kubectl nodeupgrade --yes
+
+  # follow all groups until Ctrl-C
+  kubectl nodeupgrade list -w`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -38,6 +49,18 @@ func newListCommand(f *flags) *cobra.Command {
 // newPlanCommand returns the plan command. It does what the root command does with --dry-run.
 func newPlanCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("plan", "Show the plan of an upgrade and change nothing")
+	cmd.Long = `Show what an upgrade would do: the order of the nodes, the time, the evictions,
+and the pods and budgets that would block it. The plan simulates the upgrade on
+a copy of the cluster. The command changes nothing. The exit code is 3 if
+something must be fixed first.`
+	cmd.Example = `  # show the plan of one group
+  kubectl nodeupgrade plan workers
+
+  # compare strategies and numbers of nodes
+  kubectl nodeupgrade plan workers --compare
+
+  # write the plan into a file that can be sent to a reviewer
+  kubectl nodeupgrade plan workers --report plan.html`
 	f.addPlan(cmd)
 	dry := cmd.Flags().Lookup("dry-run")
 	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)"
@@ -48,6 +71,21 @@ func newPlanCommand(f *flags) *cobra.Command {
 // newUpgradeCommand returns the upgrade command. It does what the root command does with a group.
 func newUpgradeCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("upgrade", "Upgrade node groups, one after the other")
+	cmd.Long = `Replace the outdated nodes of node groups, one group after the other. The
+command shows the plan and asks before it changes anything. After an
+interruption, run the same command again: it continues the upgrade, from any
+machine.`
+	cmd.Example = `  # replace the outdated nodes of two groups without a question
+  kubectl nodeupgrade upgrade workers gpu --yes
+
+  # replace up to three nodes at a time
+  kubectl nodeupgrade upgrade workers --max-unavailable=3
+
+  # keep the outdated nodes for a day after the last one is drained
+  kubectl nodeupgrade upgrade workers --strategy=blue-green --soak=24h
+
+  # without a cloud: nodes labelled pool=workers; image=v2 is current
+  kubectl nodeupgrade upgrade -l pool=workers --current image=v2`
 	f.addPlan(cmd)
 	f.addUpgrade(cmd.Flags())
 	return cmd
