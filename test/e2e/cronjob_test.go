@@ -67,9 +67,8 @@ func (s *testCase) applyCronJob(group string) {
 	if err := os.WriteFile(file, []byte(shown), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, applied := range []string{"../../docs/permissions/kubernetes-read.yaml", "../../docs/permissions/kubernetes-operate.yaml", file} {
-		s.kubectl("apply", "-f", applied)
-	}
+	s.kubectl(applyRoles...)
+	s.kubectl("apply", "--server-side", "-f", file)
 }
 
 // kubectl runs kubectl and fails the test if kubectl fails.

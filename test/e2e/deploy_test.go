@@ -12,16 +12,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/fixture"
 )
 
+// applyRoles is the kubectl command that applies the published roles. Tests of one cluster apply them at the same time. A client-side
+// apply may then fail: it creates an object that it has not found, and another test may have created the object by then.
+var applyRoles = []string{"apply", "--server-side", "-f", "../../docs/permissions/kubernetes-read.yaml", "-f", "../../docs/permissions/kubernetes-operate.yaml"}
+
 // TestDeployedManifests applies the files of deploy. The API server must accept them, and the account must have every right that
 // the Job's command needs. The Job is suspended, so the test runs the command itself, with a token of the account.
 func TestDeployedManifests(t *testing.T) {
 	t.Parallel()
 	s := openEmpty(t, common.forTest(t), fixture.Group{Name: "deployed", Zones: []string{zoneA}, Counts: []int{1}})
-	roles := []string{"-f", "../../docs/permissions/kubernetes-read.yaml", "-f", "../../docs/permissions/kubernetes-operate.yaml"}
 	manifests := []string{"-f", "../../deploy/account.yaml", "-f", s.suspend("job.yaml"), "-f", s.suspend("cronjob.yaml")}
-	s.kubectl(append([]string{"apply"}, roles...)...)
+	s.kubectl(applyRoles...)
 	s.kubectl(append([]string{"apply", "--server-side", "--dry-run=server"}, manifests...)...)
-	s.kubectl(append([]string{"apply"}, manifests...)...)
+	s.kubectl(append([]string{"apply", "--server-side"}, manifests...)...)
 
 	jobs := s.Cluster.Client().BatchV1()
 	cronJob, err := jobs.CronJobs(metav1.NamespaceSystem).Get(t.Context(), s.group, metav1.GetOptions{})

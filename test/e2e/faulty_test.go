@@ -82,7 +82,7 @@ func allowOperator(t *testing.T, s *fixture.Fixture) (kubeconfig string) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"apply", "-f", "../../docs/permissions/kubernetes-read.yaml", "-f", "../../docs/permissions/kubernetes-operate.yaml"},
+		applyRoles,
 		{"create", "clusterrolebinding", "operator-reads", "--clusterrole=nodeupgrade-read", "--user=operator"},
 		{"create", "clusterrolebinding", "operator-operates", "--clusterrole=nodeupgrade-operate", "--user=operator"},
 		{"create", "rolebinding", "operator-reads", "--role=nodeupgrade-read", "--user=operator", "-n", "kube-system"},
