@@ -46,7 +46,7 @@ func TestSARIF(t *testing.T) {
 			t.Errorf("%s is said to be rule %d, which is %s", r.Rule, r.Index, run.Tool.Driver.Rules[r.Index].ID)
 		}
 	}
-	run.Tool.Driver.Rules = nil // docs/rules.md has them
+	run.Tool.Driver.Rules = nil // docs/internals/rules.md has them
 	for i := range run.Results {
 		run.Results[i].Index = 0
 	}

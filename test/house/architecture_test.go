@@ -29,7 +29,7 @@ func TestArchitectureListsImports(t *testing.T) {
 			}
 		}
 	}
-	report(t, importTableFaults(read(t, "docs/architecture.md"), imported))
+	report(t, importTableFaults(read(t, "docs/internals/architecture.md"), imported))
 }
 
 // importTableFaults lists the packages without a row, and the rows whose last cell does not list the package's imports. A row is
@@ -100,9 +100,9 @@ func TestStateMachineIsDocumented(t *testing.T) {
 
 // TestArchitectureListsPurePackages checks that the page names exactly the packages whose purity is tested.
 func TestArchitectureListsPurePackages(t *testing.T) {
-	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(read(t, "docs/architecture.md"))
+	sentence := regexp.MustCompile("(?m)^((?:`[\\w/]+`(?: with | and |, )?)+) are pure:").FindStringSubmatch(read(t, "docs/internals/architecture.md"))
 	if sentence == nil {
-		t.Fatal("docs/architecture.md does not say which packages are pure")
+		t.Fatal("docs/internals/architecture.md does not say which packages are pure")
 	}
 	var named []string
 	for _, m := range regexp.MustCompile("`(pkg/\\w+)`").FindAllStringSubmatch(sentence[1], -1) {
@@ -110,6 +110,6 @@ func TestArchitectureListsPurePackages(t *testing.T) {
 	}
 	slices.Sort(named)
 	if tested := slices.Sorted(slices.Values(pure())); !slices.Equal(named, tested) {
-		t.Errorf("docs/architecture.md calls %q pure, and the test checks %q", named, tested)
+		t.Errorf("docs/internals/architecture.md calls %q pure, and the test checks %q", named, tested)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-var update = flag.Bool("update", false, "write the rows of the catalogue into docs/rules.md")
+var update = flag.Bool("update", false, "write the rows of the catalogue into docs/internals/rules.md")
 
 // catalogueRow returns the row of the page for a rule of check.
 func catalogueRow(r *preflight.Rule) string {
@@ -22,7 +22,7 @@ func catalogueRow(r *preflight.Rule) string {
 	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
 }
 
-// TestRulesPageMatchesTheCatalogue checks that --explain and docs/rules.md say the same. With -update it adds the missing rows to the
+// TestRulesPageMatchesTheCatalogue checks that --explain and docs/internals/rules.md say the same. With -update it adds the missing rows to the
 // page.
 func TestRulesPageMatchesTheCatalogue(t *testing.T) {
 	file := filepath.Join(root(t), rulesPage)

@@ -144,7 +144,7 @@ func TestRoleRule(t *testing.T) {
 		"an indented role":      {"README.md", "    kind: Role\n    rules: []\n", "a role of its own"},
 		"the published roles":   {"docs/permissions/kubernetes-read.yaml", role, ""},
 		"a binding of one":      {"docs/cronjob.md", "roleRef:\n  kind: ClusterRole\n  name: a\n", ""},
-		"the rules of the tool": {"docs/rules.md", "rules: they check\n", ""},
+		"the rules of the tool": {"docs/internals/rules.md", "rules: they check\n", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { want(t, roleFaults(c.name, c.text), c.want) })

@@ -16,9 +16,9 @@ import (
 )
 
 // rulesPage defines the rules. Code, tests and pages cite them by their ids.
-const rulesPage = "docs/rules.md"
+const rulesPage = "docs/internals/rules.md"
 
-// idPattern matches a rule's id. The families with three digits are those of preflight findings. docs/rules.md describes each
+// idPattern matches a rule's id. The families with three digits are those of preflight findings. docs/internals/rules.md describes each
 // family.
 const idPattern = `(?:[EGK][0-9]{2}|[ILS][0-9]{1,2}|` +
 	`(?:CAP|IAM|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
@@ -166,7 +166,7 @@ func TestCitationRule(t *testing.T) {
 	defined := map[string]bool{"E24": true, "E25": true, "E27": true, "I1": true, "K08": true, "POD001": true}
 	cases := map[string]struct{ text, want string }{
 		"defined":                     {"// waits (EKS E24, E25).", ""},
-		"not defined":                 {"// one\n// two (EKS E42).", "x.go:2: E42 is not defined in docs/rules.md"},
+		"not defined":                 {"// one\n// two (EKS E42).", "x.go:2: E42 is not defined in docs/internals/rules.md"},
 		"in a test's name":            {`"G25 a pause": {},`, "G25 is not defined"},
 		"before a colon":              {`t.Errorf("I3: the pod moved")`, "I3 is not defined"},
 		"a finding":                   {`Rule: "PDB001",`, "PDB001 is not defined"},
@@ -174,7 +174,7 @@ func TestCitationRule(t *testing.T) {
 		"a range":                     {"// (EKS E24–E25)", ""},
 		"a range with a gap":          {"// (EKS E24–E27)", "E26 is not defined"},
 		"a range with a hyphen":       {"// (EKS E24-E27)", "E26 is not defined"},
-		"a section of another page":   {"// (semantics " + "3.2.8)", "cite an id of docs/rules.md"},
+		"a section of another page":   {"// (semantics " + "3.2.8)", "cite an id of docs/internals/rules.md"},
 		"part of a word":              {"// SHA256, base64 and xE42y", ""},
 		"a version":                   {"// v1.36.3, since 1.19", ""},
 		"a finding's id in a message": {"// POD001 and K08 hold (I1)", ""},

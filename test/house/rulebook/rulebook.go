@@ -1,4 +1,4 @@
-// Package rulebook connects the rules of docs/rules.md with the tests of the product that cite them and with the mutants that
+// Package rulebook connects the rules of docs/internals/rules.md with the tests of the product that cite them and with the mutants that
 // break them.
 package rulebook
 
@@ -25,7 +25,7 @@ const manifests = "pkg/preflight/testdata/rules"
 const Families = "(?:E|G|S3|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
 // Page defines the rules, each in a row of a table. A line "* E63: why" says that this tool does not have to follow a rule.
-const Page = "docs/rules.md"
+const Page = "docs/internals/rules.md"
 
 // folders lists the folders of planted bugs: those that the random worlds find, and those that only a rule's tests find.
 func folders() []string { return []string{"test/worlds/mutants", "test/house/mutants"} }

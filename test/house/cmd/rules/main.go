@@ -1,4 +1,4 @@
-// Command rules prints the rules of docs/rules.md for upgrades by EKS and GKE and for check, each with the tests and the mutants
+// Command rules prints the rules of docs/internals/rules.md for upgrades by EKS and GKE and for check, each with the tests and the mutants
 // that cite it. It returns an error if a rule lacks tests or mutants, unless the page says that the tool does not have to follow
 // the rule. With -check it also returns an error if a rule's tests pass although its mutants are planted.
 package main
