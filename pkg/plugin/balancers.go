@@ -113,5 +113,5 @@ func (b *balancers) describeStart() []string {
 	for _, group := range b.Groups {
 		names = append(names, group.Name)
 	}
-	return append(lines, "a node is terminated after these target groups have removed it: "+report.NameFew(names))
+	return append(lines, "a node is terminated after these target groups have removed it: "+report.JoinFew(names))
 }

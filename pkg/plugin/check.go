@@ -281,7 +281,7 @@ func (c *checker) answerReports(reports []report.CheckReport) error {
 
 // isFailing reports whether a finding is as bad as --fail-on says, or nothing could be checked.
 func (c *checker) isFailing(r report.CheckReport) bool {
-	worst := r.Worst()
+	worst := r.WorstSeverity()
 	return c.failOn != neverFail && (r.Outdated == nil || worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn)))
 }
 

@@ -126,7 +126,7 @@ func TestCheckOfADump(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
 		t.Fatalf("%v: %s%s", err, stdout, stderr)
 	}
-	if code != exitStructural || r.Kind == "" || r.Worst() != preflight.Block || r.Workloads != 1 {
+	if code != exitStructural || r.Kind == "" || r.WorstSeverity() != preflight.Block || r.Workloads != 1 {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
 }

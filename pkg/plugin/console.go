@@ -105,7 +105,7 @@ func (c console) answerPlans(asksForOne bool, plans ...report.Plan) error {
 	if err := printAll(c, "PlanList", asksForOne, plans, report.WritePlan); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(plans, func(p report.Plan) bool { return p.Structural() }) {
+	if slices.ContainsFunc(plans, func(p report.Plan) bool { return p.NeedsAction() }) {
 		return &exitErr{code: exitStructural}
 	}
 	return nil

@@ -362,7 +362,7 @@ func (e *execution) displayForecasts(ctx context.Context, watcher *cluster.Watch
 		}
 		g := *e.g
 		g.group = group
-		e.forecast.begin(rec.Run, upgradePause, func(known *restData) report.Rest {
+		e.forecast.begin(rec.Run, upgradePause, func(known *restData) report.TimeLeft {
 			g.now, g.cluster, g.idle = e.s.conn.Now(), &clusterReading{view: watcher.View()}, 0
 			g.joinNodes(&rec)
 			rest := e.s.forecastRest(ctx, g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })

@@ -86,7 +86,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 		if observes { // the record, the group and the cluster are of one moment
 			f.beginForecast(ctx, record)
 		}
-		status.Rest = f.forecast.restAt(f.g.now, record.Run)
+		status.TimeLeft = f.forecast.restAt(f.g.now, record.Run)
 	}
 	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status, &record)
 }
@@ -94,7 +94,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 // beginForecast begins a forecast if a new one is due.
 func (f *followed) beginForecast(ctx context.Context, record record.Record) {
 	s, g := f.s, *f.g.groupContext
-	f.forecast.begin(record.Run, forecastPause, func(known *restData) report.Rest {
+	f.forecast.begin(record.Run, forecastPause, func(known *restData) report.TimeLeft {
 		return s.forecastRest(ctx, g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })
 	})
 }
@@ -167,7 +167,7 @@ type screen struct {
 	console
 	// block draws live, the view of a running upgrade; nil unless stdout is a terminal that can be redrawn.
 	block  *block
-	live   report.Live
+	live   report.LiveView
 	shown  bool
 	result record.Result
 	last   report.Moment
@@ -177,7 +177,7 @@ type screen struct {
 }
 
 func newScreen(c console) *screen {
-	d := &screen{console: c, live: report.Live{Hint: "Ctrl-C ends this view, not the upgrade"}}
+	d := &screen{console: c, live: report.LiveView{Hint: "Ctrl-C ends this view, not the upgrade"}}
 	if !c.isForPrograms() && mayRedraw(c.Out) {
 		d.block = newBlock(c.Out)
 	}
@@ -194,7 +194,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 
 // showChange shows a status if it differs from the last one.
 func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
-	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked, Rest: status.Rest}
+	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked, TimeLeft: status.TimeLeft}
 	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && d.block == nil {
 		return nil
@@ -227,7 +227,7 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 		texts = append(texts, "waiting for "+waiting)
 	}
 	if status.RemainingUnknown != d.unknown {
-		texts = append(texts, report.RestLines(&status.Rest, status.Status.Manager, now.At)...)
+		texts = append(texts, report.TimeLeftLines(&status.TimeLeft, status.Status.Manager, now.At)...)
 	}
 	for _, l := range status.Leftovers {
 		if !slices.Contains(d.leftovers, l) {
@@ -242,7 +242,7 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 
 // drawLive draws the view of a running upgrade, and below it the lines that only a status has.
 func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
-	d.live.See(now, rec, status.Impacts)
+	d.live.Update(now, rec, status.Impacts)
 	width, height := d.block.size()
 	options := report.Options{Width: width, Color: d.mayColor(d.Out)}
 	d.block.draw(report.FollowLines(&d.live, status, options, height-1))

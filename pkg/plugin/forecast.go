@@ -53,7 +53,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.shortfalls, CheckedBy: p.s.checkedBy,
 		Operation: runningOperation(&p.group), Unlabelled: p.unlabelled, Resumes: p.record.Run,
 		SizeAfter: p.sizeAfter(&forecast), AwaitsNodes: awaited,
-		Moves: report.Moves{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
+		Disruption: report.Disruption{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &p.group, p.members, &forecast, p.isForecast()), nil
 }
 

@@ -323,7 +323,7 @@ func (g *groupContext) makeCurrentRecord() record.Record {
 	if standby := upgrade.DescribeStandby(g.members); standby != "" {
 		return record.Record{Result: record.Succeeded, Message: "no other node is outdated; " + standby}
 	}
-	return record.Record{Result: record.Succeeded, Message: report.DescribeAll(len(g.members)) + " current"}
+	return record.Record{Result: record.Succeeded, Message: report.AllNodesAre(len(g.members)) + " current"}
 }
 
 // knownOutdated counts the outdated members; it is nil where no one can say which are.

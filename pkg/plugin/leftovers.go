@@ -63,7 +63,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
+	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspendedProcesses(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
@@ -82,7 +82,7 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]record
 		}
 		found = append(found, (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)...)
 		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
-			found = append(found, report.FindSuspended(&groups[i], &record)...)
+			found = append(found, report.FindSuspendedProcesses(&groups[i], &record)...)
 		}
 	}
 	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.cluster.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.cluster.view.Nodes)), nil

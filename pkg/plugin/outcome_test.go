@@ -97,7 +97,7 @@ func TestOutcomeForPrograms(t *testing.T) {
 			err := line.printOutcome("blue", ended(result, "x"))
 			var got report.UpgradeStatus
 			oneDocument(t, out.String(), &got)
-			if string(got.Result) != report.Word(string(result)) || got.Name != "blue" || got.Status.Replaced != 2 || got.Message != "x" || exitCodeOf(err) != exitCodeOfResult(result) {
+			if string(got.Result) != report.KebabCase(string(result)) || got.Name != "blue" || got.Status.Replaced != 2 || got.Message != "x" || exitCodeOf(err) != exitCodeOfResult(result) {
 				t.Errorf("error %v, document %+v", err, got)
 			}
 		})

@@ -57,7 +57,7 @@ func (c console) printObject(object runtime.Object, names []string, table func(i
 	if c.printed != nil {
 		*c.printed = true
 	}
-	if err := printer.PrintObj(report.ForPrograms(object), c.Out); err != nil {
+	if err := printer.PrintObj(report.KebabCaseValues(object), c.Out); err != nil {
 		return err
 	}
 	if strings.HasPrefix(c.format, "jsonpath") || strings.HasPrefix(c.format, "go-template") {

@@ -42,7 +42,7 @@ type Display interface {
 	// Outage shows why the cluster takes no change, "" if it takes changes.
 	Outage(detail string)
 	// Rest shows a forecast of the time left.
-	Rest(rest report.Rest)
+	Rest(rest report.TimeLeft)
 	// Close ends the display. It must be called once.
 	Close()
 }
@@ -65,7 +65,7 @@ type progress struct {
 
 	mu     sync.Mutex // guards the fields down to changed
 	last   report.Moment
-	rest   report.Rest
+	rest   report.TimeLeft
 	spoken time.Time
 	// queue holds the lines that are not yet written, dropped counts those that were left out of it.
 	queue   []queuedLine
@@ -80,7 +80,7 @@ type progress struct {
 	// stopping is true if the line about the end of the upgrade was written.
 	stopping bool
 	// live is what a live view shows. changed is true if that is newer than the drawn view.
-	live    report.Live
+	live    report.LiveView
 	changed bool
 
 	// The goroutine that writes uses these fields. block is nil unless there is a live view, which was drawn at drawnAt. drawn is true
@@ -241,7 +241,7 @@ func (p *progress) redraw() {
 		p.drawLine(report.DescribeHeartbeat(last))
 	case p.mode == "live" && (changed || time.Since(p.drawnAt) >= time.Second):
 		p.drawnAt = time.Now()
-		live.At, live.Rest = last.At, last.Rest
+		live.At, live.TimeLeft = last.At, last.TimeLeft
 		width, height := p.block.size()
 		p.block.draw(report.LiveLines(&live, report.Options{Width: width, Color: p.color}, height-1))
 	}
@@ -251,7 +251,7 @@ func (p *progress) redraw() {
 func (p *progress) current() report.Moment {
 	now := p.last
 	now.At = p.now()
-	now.Rest = p.rest.At(now.At)
+	now.TimeLeft = p.rest.CountedFrom(now.At)
 	return now
 }
 
@@ -301,11 +301,11 @@ func momentOf(at time.Time, step *upgrade.Step) report.Moment {
 func (p *progress) Step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := momentOf(p.now(), &step).After(p.last)
+	now := momentOf(p.now(), &step).WithReportedWaits(p.last)
 	if now.Stopping != "" { // the forecast is of an upgrade that goes on
-		p.rest = report.Rest{}
+		p.rest = report.TimeLeft{}
 	}
-	now.Rest = p.rest.At(now.At)
+	now.TimeLeft = p.rest.CountedFrom(now.At)
 	before := p.last
 	p.last = now // whose counts the events have
 	for _, event := range report.DescribeChanges(before, now) {
@@ -317,18 +317,18 @@ func (p *progress) Step(step upgrade.Step) {
 	}
 	if p.mode == "live" {
 		p.changed = true
-		p.live.See(now, &step.Record, upgrade.ListImpacts(&step.Record))
+		p.live.Update(now, &step.Record, upgrade.ListImpacts(&step.Record))
 	}
 }
 
 // Rest implements Display. It writes a line when more has changed than the times.
-func (p *progress) Rest(rest report.Rest) {
+func (p *progress) Rest(rest report.TimeLeft) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last.Stopping != "" {
 		return
 	}
-	if event, differs := report.DescribeRestChange(&p.rest, &rest, p.last.Status.Manager); differs {
+	if event, differs := report.DescribeTimeLeftChange(&p.rest, &rest, p.last.Status.Manager); differs {
 		p.addEvent(event)
 	}
 	p.rest = rest
@@ -428,7 +428,7 @@ func (p *progress) formatLine(line queuedLine) []string {
 	const indent = len(time.TimeOnly) + 2
 	lines := []string{line.at.Format(time.TimeOnly) + "  " + sanitizeLine(line.event.Text)}
 	if p.mode != "plain" { // the others are for terminals
-		lines = report.WrapUnder(lines[0], terminalWidth(p.terminal), indent)
+		lines = report.WrapIndented(lines[0], terminalWidth(p.terminal), indent)
 	}
 	for i, text := range lines {
 		lines[i] = text[:indent] + p.colorText(line.event, text[indent:])
@@ -473,7 +473,7 @@ func (p *progress) colorText(event report.Event, text string) string {
 // erased. The last cell stays free, because some terminals wrap after it.
 func (p *progress) drawLine(text string) {
 	p.clearLine()
-	fmt.Fprint(p.w, report.CutLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
+	fmt.Fprint(p.w, report.TruncateLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
 	p.drawn = true
 }
 

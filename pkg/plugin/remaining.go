@@ -28,7 +28,7 @@ const (
 
 // forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
 // objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown. The group is not changed.
-func (s *session) forecastRest(ctx context.Context, g groupContext, record record.Record, load func(context.Context, *planning) error) report.Rest {
+func (s *session) forecastRest(ctx context.Context, g groupContext, record record.Record, load func(context.Context, *planning) error) report.TimeLeft {
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to calculate", forecastLimit))
 	defer cancel()
 	g.record, g.request = record.Reopened(), record.Request
@@ -40,7 +40,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 	if err == nil {
 		err = load(ctx, rest)
 	}
-	var found report.Rest
+	var found report.TimeLeft
 	if err == nil {
 		found, err = rest.predictRest(ctx)
 	}
@@ -48,7 +48,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 		err = cause
 	}
 	if err != nil {
-		found = report.Rest{RemainingUnknown: err.Error()}
+		found = report.TimeLeft{RemainingUnknown: err.Error()}
 	}
 	found.RemainingAsOf = g.now
 	return found
@@ -64,19 +64,19 @@ func (o *observation) rejectUnknownAdded(record *record.Record) error {
 }
 
 // predictRest forecasts the rest.
-func (p *planning) predictRest(ctx context.Context) (report.Rest, error) {
+func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 	forecast, _, err := p.runForecast(ctx, p.record.Request, nil)
 	switch {
 	case err != nil:
-		return report.Rest{}, err
+		return report.TimeLeft{}, err
 	case forecast.Endless != "":
-		return report.Rest{}, errors.New("it would wait for " + forecast.Endless)
+		return report.TimeLeft{}, errors.New("it would wait for " + forecast.Endless)
 	case p.awaitsUsers(&p.record.Request):
-		return report.Rest{}, fmt.Errorf("it waits until you replace the drained nodes; the rest takes %s", report.FormatSpan(forecast.Duration))
+		return report.TimeLeft{}, fmt.Errorf("it waits until you replace the drained nodes; the rest takes %s", report.FormatSpan(forecast.Duration))
 	case p.record.Delegation != nil:
 		forecast.Fast.After, forecast.Slow.After = p.giveUpTime(&forecast.Fast, forecast.Nodes), p.giveUpTime(&forecast.Slow, forecast.Nodes)
 	}
-	return report.NewRest(forecast.Duration, forecast.Fast, forecast.Slow), nil
+	return report.NewTimeLeft(forecast.Duration, forecast.Fast, forecast.Slow), nil
 }
 
 // giveUpTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
@@ -99,7 +99,7 @@ type forecaster struct {
 	// made receives the forecast that is being made; nil while none is.
 	made chan madeForecast
 	// last was made for the run, and took so long; it was finished at ended.
-	last  report.Rest
+	last  report.TimeLeft
 	run   string
 	took  time.Duration
 	ended time.Time
@@ -134,7 +134,7 @@ func (p *planning) loadRestData(ctx context.Context, known *restData) error {
 
 // madeForecast is a forecast with what it was made from.
 type madeForecast struct {
-	rest  report.Rest
+	rest  report.TimeLeft
 	run   string
 	took  time.Duration
 	known restData
@@ -142,7 +142,7 @@ type madeForecast struct {
 
 // begin begins a forecast of the run in a goroutine of its own, unless one is being made. At least the pause lies between the end of
 // a forecast and the beginning of the next one. What forecast uses must not change.
-func (f *forecaster) begin(run string, pause time.Duration, forecast func(known *restData) report.Rest) {
+func (f *forecaster) begin(run string, pause time.Duration, forecast func(known *restData) report.TimeLeft) {
 	if f.made != nil || f.run == run && time.Since(f.ended) < max(pause, forecastShare*f.took) {
 		return
 	}
@@ -163,9 +163,9 @@ func (f *forecaster) finish(made madeForecast) {
 }
 
 // restAt is what is known of the run's rest now.
-func (f *forecaster) restAt(now time.Time, run string) report.Rest {
+func (f *forecaster) restAt(now time.Time, run string) report.TimeLeft {
 	if f.run != run || f.ended.IsZero() {
-		return report.Rest{RemainingUnknown: report.WorkingItOut}
+		return report.TimeLeft{RemainingUnknown: report.ForecastPending}
 	}
-	return f.last.At(now)
+	return f.last.CountedFrom(now)
 }

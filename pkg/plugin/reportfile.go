@@ -152,7 +152,7 @@ type film struct {
 }
 
 func (f *film) see(w upgrade.World, step upgrade.Step) {
-	f.seen.See(momentOf(w.Now, &step), &step.Record)
+	f.seen.Observe(momentOf(w.Now, &step), &step.Record)
 	f.last = step.Record
 }
 
@@ -228,7 +228,7 @@ func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record,
 	shown := *rec
 	shown.Request.Group = status.Name
 	if rec.Run != "" {
-		seen.See(report.Moment{At: c.line.now(), Status: status.Status, Blocked: status.Blocked}, rec)
+		seen.Observe(report.Moment{At: c.line.now(), Status: status.Status, Blocked: status.Blocked}, rec)
 	}
 	r := report.NewRunReport(c.makeOrigin(report.AboutStatus, account), nil, "", &seen, &shown)
 	r.AddComparison(nil, "only reports of plans and upgrades compare ways")
@@ -249,7 +249,7 @@ type recorder struct {
 // Step implements Display.
 func (r *recorder) Step(step upgrade.Step) {
 	r.mu.Lock()
-	r.seen.See(momentOf(r.now(), &step), &step.Record)
+	r.seen.Observe(momentOf(r.now(), &step), &step.Record)
 	r.mu.Unlock()
 	r.Display.Step(step)
 }

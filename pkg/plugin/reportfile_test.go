@@ -171,8 +171,8 @@ func checkExampleReport(t *testing.T, r *report.RunReport) {
 	if r.Evictions == nil || r.Plan.Evictions == nil || *r.Evictions != *r.Plan.Evictions || r.Peak == nil || *r.Peak != r.Plan.Peak {
 		t.Errorf("evictions %v and peak %v are not those of the plan", r.Evictions, r.Peak)
 	}
-	if len(r.Holders) == 0 || r.Holders[0].What != "PDB search/index" {
-		t.Errorf("it was held by %+v, want the budget that the plan names first", r.Holders)
+	if len(r.WaitCauses) == 0 || r.WaitCauses[0].What != "PDB search/index" {
+		t.Errorf("it was held by %+v, want the budget that the plan names first", r.WaitCauses)
 	}
 	if want := "kubectl nodeupgrade simulate"; r.Command != want {
 		t.Errorf("the command is %q, want %q", r.Command, want)
@@ -360,7 +360,7 @@ func (discarded) Note(string)                   {}
 func (discarded) Cloud(*nodegroup.Group, error) {}
 func (discarded) Balancers(error)               {}
 func (discarded) Outage(string)                 {}
-func (discarded) Rest(report.Rest)              {}
+func (discarded) Rest(report.TimeLeft)          {}
 func (discarded) Close()                        {}
 
 // TestUpgradeReport: an upgrade has its report however it ends, unless it never began.
@@ -398,7 +398,7 @@ func TestUpgradeReport(t *testing.T) {
 				return
 			}
 			r := readReport(t, file)
-			if string(r.Result) != report.Word(string(c.want)) || r.Name != "workers" || len(r.Nodes) != 1 || (c.err != nil && c.want == record.Failed && r.Message != c.err.Error()) {
+			if string(r.Result) != report.KebabCase(string(c.want)) || r.Name != "workers" || len(r.Nodes) != 1 || (c.err != nil && c.want == record.Failed && r.Message != c.err.Error()) {
 				t.Errorf("the result is %q (%s) with %d nodes, want %q", r.Result, r.Message, len(r.Nodes), c.want)
 			}
 			outages := 0

@@ -235,8 +235,8 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 		step.Record.Started = time.Now()
 		p.Step(step)
 		minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
-		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(6), Latest: minutes(15)}, RemainingAsOf: time.Now()})
-		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(8), Latest: minutes(20)}, RemainingAsOf: time.Now()})
+		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(6), Latest: minutes(15)}, RemainingAsOf: time.Now()})
+		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(8), Latest: minutes(20)}, RemainingAsOf: time.Now()})
 		for _, want := range []struct {
 			after time.Duration
 			text  string
@@ -246,11 +246,11 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 				t.Errorf("%q is not in\n%s", want.text, shown)
 			}
 		}
-		p.Rest(report.Rest{Remaining: simulate.Span{Earliest: minutes(1), Latest: minutes(2)}, RemainingAsOf: time.Now()})
+		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(1), Latest: minutes(2)}, RemainingAsOf: time.Now()})
 		stopping := step
 		stopping.Record.Stopping = record.Interrupted
 		p.Step(stopping)
-		p.Rest(report.Rest{RemainingUnknown: "context canceled"})
+		p.Rest(report.TimeLeft{RemainingUnknown: "context canceled"})
 		time.Sleep(time.Second)
 		if shown := e.String(); strings.Count(shown, "left") != 1 {
 			t.Errorf("a forecast is shown of an upgrade that stops:\n%s", shown)

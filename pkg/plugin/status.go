@@ -95,7 +95,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	r.readControllers(ctx, s.conn, &rec)
 	status := r.makeStatus(state, s.conn.Now())
 	if rec.IsRunning() || rec.Result == record.Waiting {
-		status.Rest = s.forecastRest(ctx, *g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
+		status.TimeLeft = s.forecastRest(ctx, *g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (r *reported) makeStatus(state recordedState, now time.Time) *report.Upgrad
 		step.Status.Total = rec.Total
 	}
 	status.Impacts = upgrade.ListImpacts(&step.Record)
-	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(rec.Suspended, r.group.Suspended)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.ListStillSuspended(rec.Suspended, r.group.Suspended)
 	return status
 }
 

@@ -23,7 +23,7 @@ type transcript struct {
 
 // recordStep sees every step of the simulation.
 func (t *transcript) recordStep(w upgrade.World, step upgrade.Step) {
-	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Stopping: step.Record.Stopping}.After(t.last)
+	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Stopping: step.Record.Stopping}.WithReportedWaits(t.last)
 	events := report.DescribeChanges(t.last, now)
 	t.last = now
 	for _, event := range events {

@@ -194,7 +194,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 // warnOfLosses says which pods' work the upgrade may end for good, before anything is begun or
 // refused.
 func (s *session) warnOfLosses(g *groupContext) {
-	lines := report.DescribeRule(g.findings, preflight.RuleForeignJob)
+	lines := report.DescribeRuleFindings(g.findings, preflight.RuleForeignJob)
 	if len(lines) == 0 {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// CheckReport is what the rules found about one node group, before anything is touched.
+// CheckReport lists the findings of the rules about one node group before its upgrade.
 type CheckReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -24,25 +24,26 @@ type CheckReport struct {
 	Provider string `json:"provider"`
 	// Kind says what the group is, in the words of its provider or of the controller that owns its nodes.
 	Kind string `json:"groupKind"`
-	// Nodes and Outdated count the group's nodes; Outdated is nil where no one can say, and Unknown says why then.
-	// Workloads counts those with pods that have to move.
+	// Nodes and Outdated count the group's nodes. If it is not known which nodes are outdated, Outdated is nil
+	// and Unknown says why. Workloads counts the workloads with pods that must move.
 	Nodes     int    `json:"nodes"`
 	Outdated  *int   `json:"outdated,omitempty"`
 	Unknown   string `json:"unknown,omitempty"`
 	Workloads int    `json:"workloads"`
-	// Assumptions are what the findings rest on, a sentence each.
+	// Assumptions lists what the findings depend on, one sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
-	// Unread says which kinds were not read and why, so that rules could not look at them; "" when all were.
+	// Unread names the kinds that were not read, with the reason. Rules that need them were not checked. It is
+	// "" if all kinds were read.
 	Unread string `json:"unread,omitempty"`
-	// Findings are sorted, the worst first.
+	// Findings are sorted by severity, the worst first.
 	Findings []preflight.Finding `json:"findings"`
 }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (r *CheckReport) DeepCopyObject() runtime.Object { c := *r; return &c }
 
-// Worst is the worst severity of the findings that count, "" without any.
-func (r *CheckReport) Worst() preflight.Severity {
+// WorstSeverity returns the worst severity of the findings that count, "" if there are none.
+func (r *CheckReport) WorstSeverity() preflight.Severity {
 	for _, severity := range preflight.Severities() {
 		if slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Severity == severity && f.Skipped == "" }) {
 			return severity
@@ -62,9 +63,9 @@ func (r *CheckReport) countBySeverity() map[preflight.Severity]int {
 	return counts
 }
 
-// WriteCheck writes the findings by workload, those of the group as a whole first. Infos are left
-// out of narrow tables, and counted. In Markdown the commands that mend findings follow the table,
-// in a wide one each stands in its row.
+// WriteCheck writes the findings by workload. Findings about the whole group come first. A narrow table leaves
+// out infos and counts them. Markdown has the commands that fix findings below the table, a wide table has
+// them in its rows.
 func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	out := newPage(w, o)
 	out.addVerdict(checkVerdict(r))
@@ -72,7 +73,7 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	for _, assumption := range r.Assumptions {
 		out.addLines("Assumes     " + assumption)
 	}
-	columns := []column{{title: "WORKLOAD", long: true}, {title: "SEVERITY", key: true, toneOf: toneOfSeverity}, {title: "RULE", key: true}, {title: "OBJECT", long: true}, {title: "FINDING", long: true, key: true}}
+	columns := []column{{title: "WORKLOAD", wraps: true}, {title: "SEVERITY", alwaysShown: true, toneOf: toneOfSeverity}, {title: "RULE", alwaysShown: true}, {title: "OBJECT", wraps: true}, {title: "FINDING", wraps: true, alwaysShown: true}}
 	if o.Wide {
 		columns = append(columns, column{title: "MENDED-BY"})
 	}
@@ -84,8 +85,8 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 		out.addLines("")
 		out.addLines(footer...)
 	}
-	if o.Style == Markdown && isMendable(r) {
-		out.Style = Plain // of a block of code
+	if o.Style == Markdown && hasFix(r) {
+		out.Style = Plain // inside a code block
 		out.addLines("", "Commands that fix some findings; read them before you run them:", "", "```sh")
 		out.addPatches([]CheckReport{*r})
 		out.addLines("```")
@@ -93,7 +94,7 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	return out.err
 }
 
-// checkVerdict counts what was found, by severity.
+// checkVerdict returns the number of findings of each severity as a sentence, with its tone.
 func checkVerdict(r *CheckReport) (tone, string) {
 	switch {
 	case r.Outdated == nil:
@@ -105,12 +106,12 @@ func checkVerdict(r *CheckReport) (tone, string) {
 	var parts []string
 	for _, severity := range preflight.Severities() {
 		if n := counts[severity]; n > 0 {
-			parts = append(parts, countFindings(n, severity))
+			parts = append(parts, formatFindingCount(n, severity))
 		}
 	}
 	switch unknown := counts[preflight.Unknown]; {
 	case len(parts) > 0:
-		return toneOfSeverity(string(r.Worst())), strings.Join(parts, ", ")
+		return toneOfSeverity(string(r.WorstSeverity())), strings.Join(parts, ", ")
 	case unknown > 0:
 		return warning, "Nothing found, but some rules could not be checked"
 	default:
@@ -126,22 +127,22 @@ func describeOutdated(r *CheckReport) string {
 	if *r.Outdated == 1 {
 		verb = "runs"
 	}
-	return fmt.Sprintf("%s and %s pods of %s", countOutdated(*r.Outdated, r.Nodes), verb, formatCount(r.Workloads, "workload"))
+	return fmt.Sprintf("%s and %s pods of %s", formatOutdatedCount(*r.Outdated, r.Nodes), verb, formatCount(r.Workloads, "workload"))
 }
 
-// isMendable reports whether there is a command that mends a finding.
-func isMendable(r *CheckReport) bool {
+// hasFix reports whether a command fixes one of the findings.
+func hasFix(r *CheckReport) bool {
 	return slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" && f.Skipped == "" })
 }
 
-// findingRows are the findings by workload; of one rule and workload those that say the same are
-// one row. A workload is named in the first of its rows.
+// findingRows returns the findings by workload. Equal findings of one rule and workload share a row. Only the
+// first row of a workload names it.
 func findingRows(all []preflight.Finding, o Options) [][]string {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b preflight.Finding) int { return strings.Compare(a.Workload, b.Workload) })
 	var rows [][]string
 	before := "none yet"
-	for _, f := range joinUnread(mergeFindings(sorted, keyInWorkload)) {
+	for _, f := range mergeUncheckedRules(mergeFindings(sorted, findingKey)) {
 		if !o.Wide && o.Style != Markdown && (f.Severity == preflight.Note || f.Severity == preflight.Unknown) {
 			continue
 		}
@@ -175,7 +176,8 @@ func describeFinding(f *preflight.Finding) string {
 	return text
 }
 
-// mergeFindings makes one of those that say the same of several objects, which their key tells.
+// mergeFindings merges findings that have the same key. The merged finding names the first object and counts
+// the others.
 func mergeFindings(all []preflight.Finding, key func(*preflight.Finding) string) []preflight.Finding {
 	counts := map[string]int{}
 	for i := range all {
@@ -186,7 +188,7 @@ func mergeFindings(all []preflight.Finding, key func(*preflight.Finding) string)
 		f := all[i]
 		n := counts[key(&f)]
 		if n == 0 {
-			continue // said already
+			continue // already merged
 		}
 		delete(counts, key(&f))
 		if n > 1 && f.Object != "" {
@@ -197,13 +199,13 @@ func mergeFindings(all []preflight.Finding, key func(*preflight.Finding) string)
 	return merged
 }
 
-// keyInWorkload is the same for what is the same of several objects of a workload.
-func keyInWorkload(f *preflight.Finding) string {
+// findingKey returns the same key for findings that differ only in their object.
+func findingKey(f *preflight.Finding) string {
 	return strings.Join([]string{f.Workload, f.Rule, string(f.Severity), f.Message, f.Remedy}, "\x00")
 }
 
-// joinUnread makes one of the findings of several rules that could not look at the same objects.
-func joinUnread(all []preflight.Finding) []preflight.Finding {
+// mergeUncheckedRules merges the findings of rules that could not be checked for the same reason.
+func mergeUncheckedRules(all []preflight.Finding) []preflight.Finding {
 	var joined []preflight.Finding
 	rules := map[int][]string{} // by index in joined
 	for i := range all {
@@ -239,14 +241,14 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 		lines = append(lines, "See infos and rules that could not be checked with -o wide.")
 	}
 	lines = append(lines, "Read more of a rule with: "+shell.Command("kubectl nodeupgrade check --explain", r.Findings[0].Rule))
-	if o.Style != Markdown && isMendable(r) {
+	if o.Style != Markdown && hasFix(r) {
 		lines = append(lines, "Print commands that fix some findings with: -o patch")
 	}
 	return lines
 }
 
-// countFindings says how many findings of a severity there are.
-func countFindings(n int, s preflight.Severity) string {
+// formatFindingCount returns the number of findings of a severity with its noun.
+func formatFindingCount(n int, s preflight.Severity) string {
 	switch s {
 	case preflight.Refuse:
 		return formatCount(n, "refusing finding")
@@ -257,14 +259,14 @@ func countFindings(n int, s preflight.Severity) string {
 	}
 }
 
-// WritePatches writes the commands that mend findings, each once and behind what it mends, as a
-// script of a shell. If the API server refuses new pods of a workload, a command that changes its pod template is written as a comment,
-// because the rollout would not finish. If no finding has a command, comments say so and name the findings. Groups that were not
-// checked are named in comments, too. ofCluster lists the kubectl flags that select the cluster that was checked; it is empty for the
-// cluster of the current context. It returns the writer's error.
+// WritePatches writes a shell script with the commands that fix findings. Each command occurs once, below a
+// comment with its finding. If the API server refuses new pods of a workload, a command that changes its pod
+// template is commented out, because the rollout would not finish. If no finding has a command, comments name
+// the findings. Comments also name groups that were not checked. ofCluster has the kubectl flags that select
+// the checked cluster; it is empty for the current context. WritePatches returns the writer's error.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := newPage(w, Options{})
-	mendable := slices.ContainsFunc(reports, func(r CheckReport) bool { return isMendable(&r) })
+	mendable := slices.ContainsFunc(reports, func(r CheckReport) bool { return hasFix(&r) })
 	if len(ofCluster) > 0 && mendable {
 		out.addLines("kubectl() { command kubectl " + shell.Join(ofCluster) + ` "$@"; }`)
 	}
@@ -276,31 +278,31 @@ func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error 
 	if mendable {
 		out.addPatches(reports)
 	} else {
-		out.addUnmendable(reports)
+		out.addFindingsWithoutFix(reports)
 	}
 	return out.err
 }
 
-// addPatches adds the commands of the findings that have one.
+// addPatches adds the commands that fix findings.
 func (p *page) addPatches(reports []CheckReport) {
 	var lines []string
 	restarts := false
 	seen := map[string]bool{}
 	for i := range reports {
-		refused := listRefused(reports[i].Findings)
-		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
+		refused := workloadsWithRefusedPods(reports[i].Findings)
+		for _, f := range mergeFindings(reports[i].Findings, findingKey) {
 			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
 				continue
 			}
 			seen[f.Mend] = true
 			mend := f.Mend
-			if changesTemplate(mend) {
+			if patchesPodTemplate(mend) {
 				restarts = true
 				if refused[f.Workload] {
 					mend = "# after its pods are no longer refused: " + mend
 				}
 			}
-			lines = append(lines, describeInScript(&f), mend)
+			lines = append(lines, shellComment(&f), mend)
 		}
 	}
 	if restarts {
@@ -309,13 +311,13 @@ func (p *page) addPatches(reports []CheckReport) {
 	p.addLines(lines...)
 }
 
-// addUnmendable adds comments that name the findings, if there are any. No finding has a command.
-func (p *page) addUnmendable(reports []CheckReport) {
+// addFindingsWithoutFix adds a comment for each finding. It is used if no finding has a command.
+func (p *page) addFindingsWithoutFix(reports []CheckReport) {
 	var lines []string
 	for i := range reports {
-		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
+		for _, f := range mergeFindings(reports[i].Findings, findingKey) {
 			if f.Skipped == "" {
-				lines = append(lines, describeInScript(&f))
+				lines = append(lines, shellComment(&f))
 			}
 		}
 	}
@@ -325,16 +327,17 @@ func (p *page) addUnmendable(reports []CheckReport) {
 	}
 }
 
-// describeInScript returns a comment of a shell script that names the finding's rule and object.
-func describeInScript(f *preflight.Finding) string {
+// shellComment returns a comment of a shell script that names the finding's rule and object.
+func shellComment(f *preflight.Finding) string {
 	return fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload, f.Node, "group"), f.Message)
 }
 
-// changesTemplate reports whether the command patches a pod template.
-func changesTemplate(command string) bool { return strings.Contains(command, `"template":`) }
+// patchesPodTemplate reports whether the command patches a pod template.
+func patchesPodTemplate(command string) bool { return strings.Contains(command, `"template":`) }
 
-// listRefused lists the workloads of which the API server refuses new pods, by the name that findings have for them.
-func listRefused(findings []preflight.Finding) map[string]bool {
+// workloadsWithRefusedPods returns the workloads whose new pods the API server refuses, by their names in
+// findings.
+func workloadsWithRefusedPods(findings []preflight.Finding) map[string]bool {
 	refused := map[string]bool{}
 	for i := range findings {
 		if f := &findings[i]; f.Skipped == "" && slices.Contains([]string{"NS001", "NS002", "WH001"}, f.Rule) {
@@ -344,7 +347,7 @@ func listRefused(findings []preflight.Finding) map[string]bool {
 	return refused
 }
 
-// WriteRule writes the page of a rule.
+// WriteRule writes the description of a rule.
 func WriteRule(w io.Writer, r *preflight.Rule) error {
 	lines := []string{fmt.Sprintf("%s (%s)", r.ID, r.Severity), "", r.Text, "", "Source: " + r.Source}
 	if len(r.Reads) > 0 {

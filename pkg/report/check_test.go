@@ -19,8 +19,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/manifest"
 )
 
-// someCheck is what the rules find in the manifests of some of them.
-func someCheck(t *testing.T, rules ...string) *CheckReport {
+// checkManifests returns the findings of the rules in the test manifests.
+func checkManifests(t *testing.T, rules ...string) *CheckReport {
 	t.Helper()
 	var text []byte
 	for _, rule := range rules {
@@ -58,17 +58,19 @@ func someCheck(t *testing.T, rules ...string) *CheckReport {
 	return r
 }
 
-// TestGoldenCheck holds what check prints to files that a reader can review.
+// TestGoldenCheck compares the output of check with golden files.
 func TestGoldenCheck(t *testing.T) {
 	rules := []string{"PDB001", "TERM001", "POD006", "SYS001"}
 	cases := map[string]func(io.Writer) error{
-		"check":      func(w io.Writer) error { return WriteCheck(w, someCheck(t, rules...), Options{Now: now}) },
-		"check-wide": func(w io.Writer) error { return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Wide: true}) },
+		"check": func(w io.Writer) error { return WriteCheck(w, checkManifests(t, rules...), Options{Now: now}) },
+		"check-wide": func(w io.Writer) error {
+			return WriteCheck(w, checkManifests(t, rules...), Options{Now: now, Wide: true})
+		},
 		"check-markdown": func(w io.Writer) error {
-			return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Style: Markdown})
+			return WriteCheck(w, checkManifests(t, rules...), Options{Now: now, Style: Markdown})
 		},
 		"check-patch": func(w io.Writer) error {
-			return WritePatches(w, []CheckReport{*someCheck(t, rules...)}, []string{"--context=prod b"})
+			return WritePatches(w, []CheckReport{*checkManifests(t, rules...)}, []string{"--context=prod b"})
 		},
 		"check-nothing": func(w io.Writer) error {
 			return WriteCheck(w, &CheckReport{Nodes: 3, Outdated: new(0)}, Options{Now: now})
@@ -92,7 +94,7 @@ func TestGoldenCheck(t *testing.T) {
 	}
 }
 
-// A finding that an annotation has not count makes no exit code, and its command is not printed.
+// A finding that an annotation skips does not change the exit code, and its command is not printed.
 func TestSkippedFindings(t *testing.T) {
 	r := &CheckReport{Outdated: new(1), Findings: []preflight.Finding{
 		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Mend: "kubectl patch", Skipped: "it is scaled up on Sunday"},
@@ -105,12 +107,12 @@ func TestSkippedFindings(t *testing.T) {
 	if err := WritePatches(&patches, []CheckReport{*r}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if r.Worst() != preflight.Warn || strings.Contains(patches.String(), "kubectl patch") || strings.Contains(patches.String(), "PDB001") || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "1 warning\n") {
-		t.Errorf("the worst is %q, patches %q, in\n%s", r.Worst(), patches.String(), text.String())
+	if r.WorstSeverity() != preflight.Warn || strings.Contains(patches.String(), "kubectl patch") || strings.Contains(patches.String(), "PDB001") || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "1 warning\n") {
+		t.Errorf("the worst severity is %q, patches %q, in\n%s", r.WorstSeverity(), patches.String(), text.String())
 	}
 }
 
-// TestPatchesOfRefusedPods: new pods of a workload are refused, so that a rollout of it would not finish.
+// The API server refuses new pods of a workload, so a rollout of the workload would not finish.
 func TestPatchesOfRefusedPods(t *testing.T) {
 	const quota, template = `kubectl patch resourcequota q -p '{"spec":{"hard":{"pods":"2"}}}'`, `kubectl patch deployment web -p '{"spec":{"template":{"spec":{}}}}'`
 	for _, refusal := range []string{"NS001", "NS002", "WH001", ""} {
@@ -129,7 +131,7 @@ func TestPatchesOfRefusedPods(t *testing.T) {
 	}
 }
 
-// TestPatchesWithoutACommand: a script without a command says so and names each finding, so that an empty output never means "all is well".
+// A script without commands says so and names each finding, so that nobody takes an empty output for success.
 func TestPatchesWithoutACommand(t *testing.T) {
 	found := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
 		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-0", Message: "it is overdue\nrm -rf /"},
@@ -161,7 +163,7 @@ func TestPatchesWithoutACommand(t *testing.T) {
 	}
 }
 
-// TestPatchesSayWhichAreRollouts: the line about rollouts is there only if a pod template is patched.
+// The line about rollouts is printed only if a command patches a pod template.
 func TestPatchesSayWhichAreRollouts(t *testing.T) {
 	for mend, want := range map[string]bool{
 		`kubectl patch -n shop pdb web --type=merge -p '{"spec":{"maxUnavailable":1}}'`:                            false,

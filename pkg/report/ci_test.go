@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// reportsForCI are a group with findings of each severity, one with none, and one that could not be checked.
+// reportsForCI returns reports of a group with findings of each severity, a group without findings, and a
+// group that could not be checked.
 func reportsForCI() []CheckReport {
 	found := CheckReport{Context: "prod eu", Nodes: 3, Outdated: new(2), Findings: []preflight.Finding{
 		{Rule: "PDB001", Severity: preflight.Block, Workload: "Deployment shop/cart", Object: "pod shop/cart-0", Message: "PDB shop/cart can never allow a disruption", Remedy: "run 4 replicas"},
@@ -43,10 +44,10 @@ func TestSARIF(t *testing.T) {
 	}
 	for _, r := range run.Results {
 		if r.Index >= 0 && run.Tool.Driver.Rules[r.Index].ID != r.Rule {
-			t.Errorf("%s is said to be rule %d, which is %s", r.Rule, r.Index, run.Tool.Driver.Rules[r.Index].ID)
+			t.Errorf("%s has rule index %d, which is rule %s", r.Rule, r.Index, run.Tool.Driver.Rules[r.Index].ID)
 		}
 	}
-	run.Tool.Driver.Rules = nil // docs/internals/rules.md has them
+	run.Tool.Driver.Rules = nil // docs/internals/rules.md lists the rules
 	for i := range run.Results {
 		run.Results[i].Index = 0
 	}
@@ -57,7 +58,7 @@ func TestSARIF(t *testing.T) {
 	compare(t, filepath.Join("testdata", "check-sarif.golden"), append(text, '\n'))
 }
 
-// A colon in the first segment would make it a URI with a scheme (RFC 3986, 4.2).
+// A colon in the first segment would make the name a URI with a scheme (RFC 3986, 4.2).
 func TestURIOfAFileIsRelative(t *testing.T) {
 	for text, want := range map[string]string{
 		"dump:1.json": "./dump:1.json", "dump.json": "dump.json", "prod eu": "prod%20eu", "a/dump:1.json": "a/dump:1.json", "./dump:1.json": "./dump:1.json",
@@ -69,7 +70,8 @@ func TestURIOfAFileIsRelative(t *testing.T) {
 	}
 }
 
-// A finding fails by what was asked for; one that does not count, or could not be looked at, is skipped.
+// A test fails from the requested severity on. A finding that is skipped or could not be checked is a skipped
+// test.
 func TestJUnit(t *testing.T) {
 	for least, want := range map[preflight.Severity][4]int{preflight.Error: {1, 0, 2, 0}, preflight.Warn: {2, 0, 2, 0}, preflight.Note: {3, 0, 2, 0}, "": {0, 0, 2, 0}} {
 		var got bytes.Buffer
@@ -93,7 +95,7 @@ func TestJUnit(t *testing.T) {
 			t.Errorf("a group that was not checked: %+v", third)
 		}
 		if strings.ContainsAny(got.String(), "\x1b") || strings.Contains(got.String(), "<script>") {
-			t.Error("a text is taken as markup")
+			t.Error("a text was not escaped")
 		}
 	}
 }

@@ -12,31 +12,32 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// shownCluster is what a terminal shows of one cluster, screen by screen.
+// shownCluster has the documents that a terminal shows about one cluster, one for each screen.
 type shownCluster struct {
 	list    *NodeGroupList
 	plan    *Plan
 	compare *Comparison
 	check   *CheckReport
 	status  *UpgradeStatus
-	live    *Live
+	live    *LiveView
 	end     *UpgradeStatus
 }
 
-// shownClusters are a small one, one of sixty nodes in three zones, one that is blocked, and one whose nodes EKS upgrades.
+// shownClusters returns a small cluster, a cluster with sixty nodes in three zones, a blocked one, and one
+// whose nodes EKS upgrades.
 func shownClusters(t *testing.T) map[string]shownCluster {
 	t.Helper()
 	small := shownCluster{
-		list: someGroups(), plan: surgePlan(), compare: someComparison(), check: someCheck(t, "PDB001", "TERM001", "POD006", "SYS001"),
+		list: someGroups(), plan: surgePlan(), compare: someComparison(), check: checkManifests(t, "PDB001", "TERM001", "POD006", "SYS001"),
 		status: runningStatus(), live: someLive(), end: doneStatus(),
 	}
 	return map[string]shownCluster{"small": small, "sixty": sixtyNodes(t), "blocked": blockedNodes(t), "managed": managedNodes(t)}
 }
 
-// sixtyNodes has long names of nodes, of groups and of workloads.
+// sixtyNodes returns a cluster with long names of nodes, groups and workloads.
 func sixtyNodes(t *testing.T) shownCluster {
 	c := shownCluster{
-		list: someGroups(), plan: largePlan(), compare: someComparison(), check: someCheck(t, "TERM001", "POD006"),
+		list: someGroups(), plan: largePlan(), compare: someComparison(), check: checkManifests(t, "TERM001", "POD006"),
 		status: runningStatus(), live: manyLive(), end: doneStatus(),
 	}
 	for i := range 5 {
@@ -54,10 +55,11 @@ func sixtyNodes(t *testing.T) shownCluster {
 	return c
 }
 
-// blockedNodes has a budget that never allows an eviction, and sentences that are longer than a line.
+// blockedNodes returns a cluster with a budget that never allows an eviction, and with sentences longer than a
+// line.
 func blockedNodes(t *testing.T) shownCluster {
 	c := shownCluster{
-		list: hostileGroups(), plan: longBlockedPlan(), compare: someComparison(), check: someCheck(t, "PDB001", "SYS001"),
+		list: hostileGroups(), plan: longBlockedPlan(), compare: someComparison(), check: checkManifests(t, "PDB001", "SYS001"),
 		status: runningStatus(), live: someLive(), end: endedStatus(),
 	}
 	why := "pods \"checkout-7d9c\" is forbidden: exceeded quota: compute, requested: limits.cpu=2, used: limits.cpu=15, limited: limits.cpu=16"
@@ -69,14 +71,14 @@ func blockedNodes(t *testing.T) shownCluster {
 	return c
 }
 
-// managedNodes are replaced by EKS, which an operation of its own tells of.
+// managedNodes returns a cluster whose nodes EKS replaces with an operation of its own.
 func managedNodes(t *testing.T) shownCluster {
 	c := shownCluster{
-		list: someGroups(), plan: surgePlan(), compare: someComparison(), check: someCheck(t, "TERM001"),
+		list: someGroups(), plan: surgePlan(), compare: someComparison(), check: checkManifests(t, "TERM001"),
 		status: runningStatus(), live: someLive(), end: endedStatus(),
 	}
 	c.list.Items = slices.Delete(c.list.Items, 2, 3)
-	c.plan.Kind, c.plan.Request.Strategy, c.plan.Quiesce, c.plan.Surge = "EKS managed node group", record.Delegated, nil, nil
+	c.plan.Kind, c.plan.Request.Strategy, c.plan.Suspends, c.plan.Surge = "EKS managed node group", record.Delegated, nil, nil
 	running := &nodegroup.Operation{
 		ID: "6f1c8e2a-0b7d-3d5e-9a41-2c6f5e0d7b88", State: nodegroup.OperationRunning, Kind: "VersionUpdate", Began: ago(9 * time.Minute),
 		To: nodegroup.Revision{ID: "1.33.4-20261101", Name: "1.33.4-20261101"},
@@ -90,7 +92,7 @@ func managedNodes(t *testing.T) shownCluster {
 	return c
 }
 
-// screens are what a terminal may be asked to show, by cluster and screen.
+// screens returns functions that write each screen of each cluster.
 func screens(t *testing.T) map[string]func(io.Writer, Options) error {
 	t.Helper()
 	all := map[string]func(io.Writer, Options) error{}

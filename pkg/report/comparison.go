@@ -17,61 +17,62 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Comparison is what an upgrade of one group would be like in several ways.
+// Comparison compares several ways to upgrade one group.
 type Comparison struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	// Context is the kubeconfig context, or the file of the dump.
 	Context string `json:"context,omitempty"`
-	// Fits is the strategy that suits the pods which have to move, and FitsBecause why.
+	// Fits is the strategy that suits the pods that must move. FitsBecause is the reason.
 	Fits        record.Strategy `json:"fits"`
 	FitsBecause string          `json:"fitsBecause"`
-	// Assumptions are what the forecast of the way that was asked for rests on, a sentence each.
+	// Assumptions lists what the forecast of the requested way depends on, one sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
-	// Ways are the way that was asked for and others beside it, each once.
+	// Ways lists the requested way and its alternatives, without duplicates.
 	Ways []Way `json:"ways"`
 }
 
-// Way is one way to upgrade a group, and what that would be like.
+// Way is one way to upgrade a group, with its forecast.
 type Way struct {
-	// Flags are what to type for it, "as asked" for the way that was asked for.
+	// Flags are the flags that select the way. They are "as asked" for the requested way.
 	Flags string `json:"flags"`
 	// Request has the settings of the way, with all defaults resolved.
 	Request record.Request `json:"request,omitzero"`
-	// Refused says why the group cannot be upgraded so; empty when it can.
+	// Refused says why the group cannot be upgraded this way. It is empty if it can.
 	Refused string `json:"refused,omitempty"`
-	// Unforecast says why it is not known what the way would be like; empty where that is known.
+	// Unforecast says why the way has no forecast. It is empty if it has one.
 	Unforecast string `json:"unforecast,omitempty"`
-	// Best marks the one that fits best.
+	// Best is true for the best of the ways.
 	Best bool `json:"best,omitempty"`
-	// WayForecast is nil where the way is refused or not forecast; its fields are left out then.
+	// WayForecast is nil if the way is refused or has no forecast. Its fields are then left out.
 	*WayForecast
 }
 
-// WayForecast is what a way would be like.
+// WayForecast is the forecast of a way.
 type WayForecast struct {
-	// Result is that of the slow case.
+	// Result is how the upgrade ends in the slow case.
 	Result record.Result `json:"result"`
 	// Duration is how long the way takes.
 	Duration simulate.Span `json:"duration,omitzero"`
-	// Peak is the most instances at once; ExtraInstanceHours are paid beyond those of the size
-	// before. Both are nil in a group whose size is not known.
+	// Peak is the largest number of instances at the same time. ExtraInstanceHours are the instance-hours
+	// beyond those of the original size. Both are nil if the size of the group is not known.
 	Peak               *int     `json:"peak,omitempty"`
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
 	// Evictions counts the pods that are evicted.
 	Evictions int `json:"evictions"`
-	// Forced counts pods deleted past their budgets.
+	// Forced counts the pods that are deleted against their budgets.
 	Forced int `json:"forced"`
-	// Outage is for how long workloads are without a ready pod that have one, added up.
+	// Outage is how long workloads that had a ready pod are without one, added up.
 	Outage record.Duration `json:"outage"`
 }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (c *Comparison) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
-// NewComparison marks the best of the ways that reach the goal: the one in which fewest pods are deleted past their budgets,
-// then the one by the strategy that fits, then the one with the least outage, then the shortest, then the cheapest. Where a way
-// deletes no pod past its budget, one that does is not the best, though it may be the only one that reaches the goal.
+// NewComparison marks the best of the ways that replace all nodes. It compares the pods deleted against their
+// budgets, the fitting strategy, the outage, the duration and the cost, in this order. A way that deletes pods
+// against their budgets is never the best if another way deletes none, even if that other way does not replace
+// all nodes.
 func NewComparison(group string, fits record.Strategy, because string, ways []Way) *Comparison {
 	c := &Comparison{Fits: fits, FitsBecause: because, Ways: ways}
 	c.TypeMeta, c.ObjectMeta = NewMeta("Comparison", group)
@@ -93,13 +94,14 @@ func (c *Comparison) ReachesGoal() bool { return slices.ContainsFunc(c.Ways, Way
 
 func (w Way) reachesGoal() bool { return w.WayForecast != nil && w.Result == record.Succeeded }
 
-// mayBeBest reports whether the way reaches the goal, and forces no pods where another way forces none.
+// mayBeBest reports whether the way replaces all nodes, and deletes no pods against their budgets unless every
+// forecast way does.
 func (c *Comparison) mayBeBest(way *Way) bool {
 	forcesNone := func(w Way) bool { return w.WayForecast != nil && w.Forced == 0 }
 	return way.reachesGoal() && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
 }
 
-// compareWays is negative when a is better than b.
+// compareWays returns a negative number if a is better than b.
 func (c *Comparison) compareWays(a, b *Way) int {
 	other := func(w *Way) int {
 		if w.Request.Strategy == c.Fits {
@@ -113,7 +115,7 @@ func (c *Comparison) compareWays(a, b *Way) int {
 	)
 }
 
-// extraHours are the ExtraInstanceHours, 0 where they are not known of any way.
+// extraHours returns ExtraInstanceHours, or 0 if they are not known.
 func (f *WayForecast) extraHours() float64 {
 	if f.ExtraInstanceHours == nil {
 		return 0
@@ -121,7 +123,7 @@ func (f *WayForecast) extraHours() float64 {
 	return *f.ExtraInstanceHours
 }
 
-// WriteComparison writes a row for each way, and which fits best.
+// WriteComparison writes a row for each way, and names the best way.
 func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 	out := newPage(w, o)
 	out.addVerdict(comparisonVerdict(c))
@@ -134,7 +136,7 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 	}
 	if len(rows) > 0 {
 		out.addTable([]column{
-			{title: "WAY", long: true}, {title: "TAKES", key: true}, {title: "PEAK"}, {title: "EXTRA-HOURS"}, {title: "EVICTIONS"}, {title: "FORCED"}, {title: "OUTAGE"}, {title: "ENDS"}, {title: "BEST", key: true},
+			{title: "WAY", wraps: true}, {title: "TAKES", alwaysShown: true}, {title: "PEAK"}, {title: "EXTRA-HOURS"}, {title: "EVICTIONS"}, {title: "FORCED"}, {title: "OUTAGE"}, {title: "ENDS"}, {title: "BEST", alwaysShown: true},
 		}, rows)
 		out.addLines("")
 	}
@@ -147,7 +149,7 @@ func WriteComparison(w io.Writer, c *Comparison, o Options) error {
 	return out.err
 }
 
-// comparisonVerdict names the best way.
+// comparisonVerdict returns a line that names the best way, or says why there is none.
 func comparisonVerdict(c *Comparison) (tone, string) {
 	for i := range c.Ways {
 		if w := &c.Ways[i]; w.Best {
@@ -167,12 +169,13 @@ func comparisonVerdict(c *Comparison) (tone, string) {
 	return bad, "None is best: no forecast replaces all nodes"
 }
 
-// isForecast reports whether one of the ways is forecast.
+// isForecast reports whether at least one of the ways has a forecast.
 func (c *Comparison) isForecast() bool {
 	return slices.ContainsFunc(c.Ways, func(w Way) bool { return w.WayForecast != nil })
 }
 
-// whyUnforecast returns the reason that all ways have in common. If they have several reasons, it refers to the lines of the ways.
+// whyUnforecast returns the reason if all ways have the same one. Otherwise it refers to the lines of the
+// ways.
 func (c *Comparison) whyUnforecast() string {
 	reason := ""
 	for i := range c.Ways {
@@ -205,7 +208,7 @@ func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Recommended %s: %s", c.Fits, c.FitsBecause)}
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
-	case !c.isForecast(): // the lines of the ways say why
+	case !c.isForecast(): // the lines of the ways give the reasons
 	case c.ReachesGoal():
 		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods against their budgets; a plan shows what blocks the others")
 	default:

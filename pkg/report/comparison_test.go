@@ -52,7 +52,8 @@ func TestBestWay(t *testing.T) {
 	}
 }
 
-// The best way may be one that deletes pods when their time is over. The comparison says so, though none is deleted in the forecast.
+// The best way may be one that deletes pods at their timeout. The comparison says so even if the forecast
+// deletes none.
 func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
 	forces := report.Way{
 		Flags: "--like=gke", Request: record.Request{Strategy: record.Surge, OnTimeout: record.Force, DrainTimeout: record.Duration{Duration: time.Hour}},
@@ -67,7 +68,7 @@ func TestComparisonSaysWhatTheBestWayDeletes(t *testing.T) {
 	}
 }
 
-// TestBestWayForcesNoPods: a way that deletes pods past their budgets is the best only where each way does.
+// A way that deletes pods against their budgets is the best only if every way does.
 func TestBestWayForcesNoPods(t *testing.T) {
 	left := report.Way{Flags: "left", Request: record.Request{Strategy: record.Surge}, WayForecast: &report.WayForecast{Result: record.LeftBehind}}
 	leftForced := left
@@ -98,7 +99,7 @@ func TestBestWayForcesNoPods(t *testing.T) {
 	}
 }
 
-// A comparison of ways that cannot be forecast has no table. It says why there is none.
+// A comparison in which no way has a forecast has no table. It says why.
 func TestNoWayIsForecast(t *testing.T) {
 	waits := report.Way{Flags: "as asked", Unforecast: "it would wait for a node"}
 	cases := map[string]struct {

@@ -1,3 +1,3 @@
-// Package report turns plans, lists and statuses into values that print as tables,
-// Markdown or documents. It decides nothing and reads nothing.
+// Package report turns plans, lists and statuses into tables, Markdown and documents. It makes no decisions
+// and reads nothing from a cluster.
 package report

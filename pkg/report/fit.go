@@ -10,26 +10,27 @@ import (
 // fittedGap is the number of cells between two columns of a table that fits a terminal.
 const fittedGap = 2
 
-// fitted is a table that is made to fit a width.
-type fitted struct {
+// fittedTable is a table that is changed until it fits a width.
+type fittedTable struct {
 	columns []column
 	rows    [][]string
-	// said are the texts that stand above the table, because they were removed from it.
-	said []string
+	// notes are the texts above the table about values that were removed from it.
+	notes []string
 }
 
-// leaveOutSame removes each column in which all cells are equal, and adds the value to said. A table with one row keeps its columns.
-func (f *fitted) leaveOutSame() {
+// removeConstantColumns removes each column whose cells are all equal, and adds its value to notes. A table
+// with one row keeps its columns.
+func (f *fittedTable) removeConstantColumns() {
 	if len(f.rows) < 2 {
 		return
 	}
 	for i := len(f.columns) - 1; i > 0; i-- {
 		value := f.rows[0][i]
-		if f.columns[i].key || slices.ContainsFunc(f.rows, func(row []string) bool { return row[i] != value }) {
+		if f.columns[i].alwaysShown || slices.ContainsFunc(f.rows, func(row []string) bool { return row[i] != value }) {
 			continue
 		}
 		if value != "" && value != "-" {
-			f.said = append([]string{f.columns[i].title + " " + value}, f.said...)
+			f.notes = append([]string{f.columns[i].title + " " + value}, f.notes...)
 		}
 		f.columns = slices.Delete(slices.Clone(f.columns), i, i+1)
 		for r, row := range f.rows {
@@ -38,30 +39,30 @@ func (f *fitted) leaveOutSame() {
 	}
 }
 
-// leastCut is the least length of a part that is cut off names.
-const leastCut = 4
+// minCutLength is the minimum length of a name's part that is removed.
+const minCutLength = 4
 
-// cutNames removes the domain that all names of nodes have, and the region that all zones have.
-func (f *fitted) cutNames() {
+// cutCommonNameParts removes the domain that all node names share, and the region that all zones share.
+func (f *fittedTable) cutCommonNameParts() {
 	for i := range f.columns {
 		if len(f.rows) < 2 || f.columns[i].cut == nil {
 			continue
 		}
-		if common, how := f.columns[i].cut(f.rows[0][i]); len(common) >= leastCut && f.canCut(i, common, how) {
+		if common, how := f.columns[i].cut(f.rows[0][i]); len(common) >= minCutLength && f.canCut(i, common, how) {
 			for _, row := range f.rows {
 				row[i] = how.cut(row[i], common)
 			}
-			f.said = append(f.said, f.columns[i].title+" "+how.describe+" "+common)
+			f.notes = append(f.notes, f.columns[i].title+" "+how.describe+" "+common)
 		}
 	}
 }
 
-// canCut reports whether all cells of the column have the part, and more than that.
-func (f *fitted) canCut(i int, common string, how cutting) bool {
+// canCut reports whether all cells of the column contain the part and more.
+func (f *fittedTable) canCut(i int, common string, how cutting) bool {
 	return !slices.ContainsFunc(f.rows, func(row []string) bool { return !how.has(row[i], common) || row[i] == common })
 }
 
-// cutting says how a part that all names have is found, removed and described.
+// cutting describes how a part that all names share is recognised, removed and named.
 type cutting struct {
 	describe string
 	has      func(name, part string) bool
@@ -82,18 +83,18 @@ func cutRegion(zone string) (string, cutting) {
 	return zone[:strings.LastIndex(zone, "-")+1], cutting{"begins with", strings.HasPrefix, strings.TrimPrefix}
 }
 
-// breakCells makes columns narrower until the table fits, and breaks cells that are too long for them.
-func (f *fitted) breakCells(width int) {
+// narrowColumns makes columns narrower until the table fits, and breaks the cells that have become too long.
+func (f *fittedTable) narrowColumns(width int) {
 	widths, total := make([]int, len(f.columns)), fittedGap*(len(f.columns)-1)
 	for i := range f.columns {
-		widths[i] = f.leastOf(i)
+		widths[i] = f.minWidth(i)
 		for _, row := range f.rows {
 			widths[i] = max(widths[i], twwidth.Width(row[i]))
 		}
 		total += widths[i]
 	}
 	for ; total > width; total-- {
-		i := f.widest(widths)
+		i := f.columnToNarrow(widths)
 		if i < 0 {
 			break
 		}
@@ -108,8 +109,8 @@ func (f *fitted) breakCells(width int) {
 	}
 }
 
-// leastOf returns the width of the longest part of the column's title, in cells.
-func (f *fitted) leastOf(i int) int {
+// minWidth returns the width of the longest word in the column's title, in cells.
+func (f *fittedTable) minWidth(i int) int {
 	least := 0
 	for part := range strings.SplitAfterSeq(f.columns[i].title, "-") {
 		least = max(least, twwidth.Width(part))
@@ -117,16 +118,17 @@ func (f *fitted) leastOf(i int) int {
 	return least
 }
 
-// widest returns the column to make narrower, -1 for none. It prefers the widest one whose cells may break at words, first down to 16
-// cells and then to 8. After these it takes any column.
-func (f *fitted) widest(widths []int) int {
+// columnToNarrow returns the index of the column to make narrower, -1 for none. It prefers the widest column
+// whose cells may break at words, down to 16 cells and next down to 8. After that, it takes the widest of all
+// columns.
+func (f *fittedTable) columnToNarrow(widths []int) int {
 	for _, step := range []struct {
-		long  bool
+		wraps bool
 		least int
 	}{{true, 16}, {true, 8}, {false, 1}} {
 		best := -1
 		for i, w := range widths {
-			if (!step.long || f.columns[i].long) && w > max(step.least, f.leastOf(i)) && (best < 0 || w > widths[best]) {
+			if (!step.wraps || f.columns[i].wraps) && w > max(step.least, f.minWidth(i)) && (best < 0 || w > widths[best]) {
 				best = i
 			}
 		}
@@ -137,19 +139,20 @@ func (f *fitted) widest(widths []int) int {
 	return -1
 }
 
-// cellsOf returns the number of cells that a text takes on a terminal.
-func cellsOf(text string) int { return twwidth.Width(text) }
+// displayWidth returns the number of cells that a text occupies on a terminal.
+func displayWidth(text string) int { return twwidth.Width(text) }
 
-// CutLine cuts a line to a width in cells. An ellipsis shows that the line was longer.
-func CutLine(line string, width int) string {
+// TruncateLine cuts a line to a width in cells. A line that was longer ends with an ellipsis.
+func TruncateLine(line string, width int) string {
 	if twwidth.Width(line) <= width {
 		return line
 	}
 	return twwidth.Truncate(line, max(1, width), "…")
 }
 
-// WrapUnder breaks a line at words to a width in cells. The lines after the first begin indent cells in.
-func WrapUnder(line string, width, indent int) []string {
+// WrapIndented breaks a line at words to a width in cells. All lines but the first are indented by indent
+// cells.
+func WrapIndented(line string, width, indent int) []string {
 	if twwidth.Width(line) <= width || len(line) < indent {
 		return []string{line}
 	}
@@ -164,17 +167,18 @@ func WrapUnder(line string, width, indent int) []string {
 	return lines
 }
 
-// WrapLine breaks a line at words to a width in cells. The lines after the first begin two cells in.
+// WrapLine breaks a line at words to a width in cells. All lines but the first are indented.
 func WrapLine(line string, width int) []string { return strings.Split(wrapLine(line, width), "\n") }
 
-// wrapLine breaks a line at words to a width in cells. It continues below its text, or two cells in if it has no label.
+// wrapLine breaks a line at words to a width in cells. Continuation lines start below the text after the
+// label, or two cells in if there is no label.
 func wrapLine(line string, width int) string {
 	first, indent := labelOf(line), "  "
 	if first != "" {
 		indent = strings.Repeat(" ", labelWidth)
 	}
 	parts := wrapWords(line[len(first):], width-len(indent))
-	if first == "" { // its first line has the whole width
+	if first == "" { // the first line of a text without a label has the whole width
 		if parts = wrapWords(line, width); len(parts) > 1 {
 			parts = append(parts[:1], wrapWords(strings.TrimSpace(strings.TrimPrefix(line, parts[0])), width-len(indent))...)
 		}
@@ -182,8 +186,8 @@ func wrapLine(line string, width int) string {
 	return first + strings.Join(parts, "\n"+indent)
 }
 
-// wrapWords breaks text at spaces into lines of at most width cells. A longer word breaks between the parts of a name, list or
-// option, or anywhere. It returns at least one line.
+// wrapWords breaks a text at spaces into lines of at most width cells. It breaks a longer word at punctuation
+// if possible. It returns at least one line.
 func wrapWords(text string, width int) []string {
 	width = max(width, 1)
 	if twwidth.Width(text) <= width {
@@ -207,7 +211,7 @@ func wrapWords(text string, width int) []string {
 	return append(lines, line)
 }
 
-// splitWord breaks a word into pieces of at most width cells.
+// splitWord breaks a word into pieces of at most width cells, at punctuation if possible.
 func splitWord(word string, width int) []string {
 	var pieces []string
 	piece, cells, joint := "", 0, 0

@@ -32,7 +32,7 @@ func span(early, late time.Duration) simulate.Span {
 	return simulate.Span{Earliest: length(early), Latest: length(late)}
 }
 
-// TestGolden holds what people see to files that a reader can review.
+// TestGolden compares texts for users with golden files.
 func TestGolden(t *testing.T) {
 	plain, wide, markdown := Options{Now: now}, Options{Now: now, Wide: true}, Options{Now: now, Style: Markdown}
 	groups := func(list *NodeGroupList, o Options) func(io.Writer) error {
@@ -98,8 +98,8 @@ func compare(t *testing.T, file string, got []byte) {
 	}
 }
 
-// TestGoldenFilesAreClean holds all of it to plain text: no blanks at the ends, nothing that steers
-// a terminal.
+// TestGoldenFilesAreClean checks that golden files are plain text, without blanks at the ends of lines and
+// without control characters.
 func TestGoldenFilesAreClean(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {
@@ -133,7 +133,7 @@ func someGroups() *NodeGroupList {
 	return list
 }
 
-// hostileGroups has cells that try to break a table, a terminal and Markdown.
+// hostileGroups returns groups whose cells try to break a table, a terminal and Markdown.
 func hostileGroups() *NodeGroupList {
 	list := &NodeGroupList{Items: []NodeGroup{
 		{Provider: "a|b", Kind: "one\ntwo\tthree\r", Wanted: "\x1b[31mred\x1b[0m \x07\u009b31m", Phase: `\|`, Refusal: "text \u202eesrever"},
@@ -160,14 +160,14 @@ func planFor(name string) *Plan {
 	return p
 }
 
-// surgePlan has nodes in two zones, and another template than the group points at.
+// surgePlan returns a plan with nodes in two zones and with another template than the group points at.
 func surgePlan() *Plan {
 	p := planFor("workers")
 	p.From = nodegroup.Revision{ID: "lt:6", Name: "workers:6"}
 	p.Request.Surge, p.Request.Window = 3, 2
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, 7
 	p.Surge = map[string]int{"us-east-1b": 1, "us-east-1a": 2}
-	p.Quiesce, p.Current = []string{"AZRebalance"}, new(1)
+	p.Suspends, p.Current = []string{"AZRebalance"}, new(1)
 	p.Nodes = []PlanNode{
 		{
 			Batch: 1, Name: "ip-10-0-1-7", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Pods: 12, Staying: 3,
@@ -196,7 +196,7 @@ func nothingPlan() *Plan {
 	return p
 }
 
-// unknownPlan is one of a group whose target is not known, from a dump without budgets.
+// unknownPlan returns the plan of a group whose target is not known, from a dump without budgets.
 func unknownPlan() *Plan {
 	p := planFor("workers")
 	p.To, p.From, p.Current, p.Nodes = nodegroup.Revision{}, nodegroup.Revision{}, nil, []PlanNode{}
@@ -205,7 +205,7 @@ func unknownPlan() *Plan {
 	return p
 }
 
-// refusedPlan is one of a group without outdated nodes that may not be upgraded.
+// refusedPlan returns the plan of a group that has no outdated nodes and must not be upgraded.
 func refusedPlan() *Plan {
 	p := nothingPlan()
 	p.Findings = []preflight.Finding{{Rule: "NG002", Severity: preflight.Refuse, Message: "an instance refresh is under way"}}
@@ -234,7 +234,7 @@ func resumedPlan() *Plan {
 	return p
 }
 
-// cleanUpPlan continues with an upgrade that has only capacity to give back.
+// cleanUpPlan returns the plan of an upgrade that only has to remove its added nodes.
 func cleanUpPlan() *Plan {
 	p := nothingPlan()
 	p.Resumes = "x7k2m9qa"
@@ -253,7 +253,7 @@ func probedPlan() *Plan {
 	return p
 }
 
-// manualPlan is one of a group without a size, an image or an account.
+// manualPlan returns the plan of a group without a size, an image or an account.
 func manualPlan() *Plan {
 	p := planFor("pool=x")
 	p.Context, p.Account, p.Provider, p.Kind = "", "", "manual", "labelled nodes"
@@ -288,14 +288,14 @@ func runningStatus() *UpgradeStatus {
 		{Node: "ip-10-0-1-7", Pod: pod("cart-1"), Obstacle: spent, Since: ago(time.Second)},
 		{Node: "ip-10-0-1-7", Pod: pod("seed"), Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: "denied:\nnot \x1b[31mnow"}, Since: now},
 	}
-	s.Suspended, s.Rest = []string{"AZRebalance"}, Rest{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: ago(20 * time.Second)}
+	s.Suspended, s.TimeLeft = []string{"AZRebalance"}, TimeLeft{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: ago(20 * time.Second)}
 	return s
 }
 
 func endedStatus() *UpgradeStatus {
 	s := runningStatus()
 	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = record.PodEvictionFailure, "draining node \"ip-10-0-1-7\": it still has pods after 15m0s", "", nil, nil
-	s.Status.Waiting, s.Status.Owed, s.Rest = "", 2, Rest{}
+	s.Status.Waiting, s.Status.Owed, s.TimeLeft = "", 2, TimeLeft{}
 	return s
 }
 

@@ -2,8 +2,8 @@ package report
 
 import "fmt"
 
-// DescribeGroupChanges returns a line for each group that is not as it was before: it came, went, or has other numbers or another
-// phase.
+// DescribeGroupChanges returns a line for each group that appeared, disappeared, or has other numbers or
+// another phase than before.
 func DescribeGroupChanges(before, now *NodeGroupList) []string {
 	was := map[string]string{}
 	for i := range before.Items {
@@ -39,7 +39,8 @@ func (g *NodeGroup) describe() string {
 	return text + withPrefix(", phase ", g.Phase) + withPrefix(", refused: ", g.Refusal)
 }
 
-// FitLines returns at most height of the lines, each cut to the width in cells. If it leaves lines out, the last one says so.
+// FitLines returns at most height lines, each cut to the width in cells. If lines are left out, the last line
+// says so.
 func FitLines(lines []string, width, height int) []string {
 	height = max(height, 1)
 	if left := len(lines) - height; left > 0 {
@@ -47,7 +48,7 @@ func FitLines(lines []string, width, height int) []string {
 	}
 	fitted := make([]string, 0, len(lines))
 	for _, line := range lines {
-		fitted = append(fitted, CutLine(line, width))
+		fitted = append(fitted, TruncateLine(line, width))
 	}
 	return fitted
 }

@@ -10,34 +10,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// What a history keeps at most, so that an upgrade that takes days does not grow without end.
+// The limits of a history, so that it does not grow without end during an upgrade that takes days.
 const (
-	mostNodesKept   = 5000
-	mostPeriodsKept = 12
-	mostSizesKept   = 300
-	mostHoldersKept = 100
-	// The first lines of the log and the last ones are kept.
+	maxNodesKept      = 5000
+	maxPeriodsKept    = 12
+	maxSizesKept      = 300
+	maxWaitCausesKept = 100
+	// The log keeps its first and its last lines.
 	firstLogKept, lastLogKept = 200, 400
 )
 
-// shortestWait is how long a wait lasts at least that is kept: every drain waits a little. Two waits for the same thing that
-// are no further apart are one.
-const shortestWait = time.Second
+// minWait is how long a wait must last to be kept, because every drain waits for a short time. Two waits for
+// the same thing are merged if the gap between them is no longer than minWait.
+const minWait = time.Second
 
-// takenUpAfter is the time after the start of an upgrade from which a first moment is not the first of the upgrade.
-const takenUpAfter = 30 * time.Second
+// takeoverDelay is the longest time between the start of an upgrade and its first observed moment. If the time
+// is longer, another process had begun the upgrade.
+const takeoverDelay = 30 * time.Second
 
 // Period is a time during which a node or a group was in one state.
 type Period struct {
-	// What is the node state, the phase, or what was waited for.
+	// What is the node state, the phase, or the cause of the wait.
 	What string `json:"what"`
 	// From is when it began.
 	From time.Time `json:"from"`
-	// To is when it ended. A period that had not ended ends with the report.
+	// To is when the period ended. A period that is still open ends with the report.
 	To time.Time `json:"to"`
 }
 
-// NodeHistory is what happened to a node that the upgrade started to drain.
+// NodeHistory is the history of a node whose drain the upgrade started.
 type NodeHistory struct {
 	// Name is the name of the node, and Zone its zone.
 	Name string `json:"name"`
@@ -51,11 +52,12 @@ type NodeHistory struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// SizeSample is the size of the group from a time until the next sample.
+// SizeSample is the size of the group from At until the next sample.
 type SizeSample struct {
-	// At is when the group had this size for the first time.
+	// At is when the group reached this size.
 	At time.Time `json:"at"`
-	// Desired is the group's desired size, 0 for a group without a size. Owed counts the nodes of it that the upgrade added.
+	// Desired is the group's desired size, 0 for a group without a size. Owed is how many of these nodes the
+	// upgrade added.
 	Desired int `json:"desired,omitempty"`
 	Owed    int `json:"added,omitempty"`
 	// New counts the new nodes, NewReady those of them that are ready.
@@ -63,78 +65,80 @@ type SizeSample struct {
 	NewReady int `json:"newReady"`
 }
 
-// Holder is a budget or another obstacle that nodes waited for.
-type Holder struct {
-	// What is the budget, or the obstacle in full where it is none.
+// WaitCause is a budget or another obstacle that nodes waited for.
+type WaitCause struct {
+	// What is the name of the budget, or the full text of another obstacle.
 	What string `json:"what"`
-	// For is how long at least one node waited for it. Nodes counts the nodes that did.
+	// For is how long at least one node waited for it. Nodes is how many nodes waited for it.
 	For   record.Duration `json:"for"`
 	Nodes int             `json:"nodes"`
 }
 
-// LogLine is an event of an upgrade.
+// LogLine is an event of an upgrade with its time.
 type LogLine struct {
 	// At is when the event was seen; in a simulation, when it would happen.
 	At time.Time `json:"at"`
 	Event
 }
 
-// History keeps what was seen of one upgrade, for its report. The zero value is ready to use.
+// History collects observations of one upgrade for its report. The zero value is ready to use.
 type History struct {
-	// First and Last are the times of the first and the last moment; zero if there was none.
+	// First and Last are the times of the first and the last observed moment. They are zero if there was none.
 	First, Last time.Time
-	// UnseenBefore counts the nodes that were replaced before the first moment and of which the record does not tell when. TakenUp is true
-	// if the upgrade had begun before it.
-	UnseenBefore int
-	TakenUp      bool
+	// UntimedReplaced counts the nodes that were replaced before the first moment and whose times the record
+	// does not have. TakenOver is true if another process had begun the upgrade before the first moment.
+	UntimedReplaced int
+	TakenOver       bool
 
-	nodes   map[string]*NodeHistory
-	phases  []Period
-	sizes   []SizeSample
-	holders map[string]*holder
-	// ready has workloads that had fewer ready pods than before, by name.
+	nodes      map[string]*NodeHistory
+	phases     []Period
+	sizes      []SizeSample
+	waitCauses map[string]*waitCauseTotals
+	// ready has the workloads that had fewer ready pods than before, by name.
 	ready map[string]*ReadyPods
 	log   []LogLine
-	// logLeftOut counts the lines that were dropped; nodesLeftOut has the names of the nodes that were.
+	// logLeftOut counts the log lines that were dropped. nodesLeftOut has the names of the nodes that were
+	// dropped.
 	logLeftOut   int
 	nodesLeftOut map[string]bool
-	// nodeSeconds adds up the desired size over the seconds for which it is known, which are sizedSeconds.
+	// nodeSeconds is the sum of the desired size over time. sizedSeconds is how long the desired size was
+	// known.
 	nodeSeconds, sizedSeconds float64
 	last                      Moment
 }
 
-// holder is a Holder that is being counted.
-type holder struct {
+// waitCauseTotals adds up the waits for one WaitCause.
+type waitCauseTotals struct {
 	lasted time.Duration
 	nodes  map[string]bool
 }
 
-// See adds a moment of the upgrade. Its first call also takes the times of earlier states from the record.
-func (h *History) See(now Moment, rec *record.Record) {
-	now = now.After(h.last)
+// Observe adds a moment of the upgrade. The first call also adds the earlier states from the record.
+func (h *History) Observe(now Moment, rec *record.Record) {
+	now = now.WithReportedWaits(h.last)
 	if h.First.IsZero() {
 		h.First = now.At
-		h.TakenUp = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takenUpAfter
-		h.nodes, h.holders, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*holder{}, map[string]bool{}
+		h.TakenOver = len(rec.Nodes) > 0 || rec.Replaced > 0 || now.At.Sub(rec.Started) > takeoverDelay
+		h.nodes, h.waitCauses, h.nodesLeftOut = map[string]*NodeHistory{}, map[string]*waitCauseTotals{}, map[string]bool{}
 		h.ready = map[string]*ReadyPods{}
-		h.addGone(rec)
+		h.addGoneNodes(rec)
 	}
 	for _, event := range DescribeChanges(h.last, now) {
 		h.AddEvent(now.At, event)
 	}
-	if h.last.At.IsZero() { // what lasts already counts from its beginning
-		h.countHolders(now.Blocked, func(b *drain.Blocked) time.Time { return b.Since }, now.At)
+	if h.last.At.IsZero() { // a wait that has already begun counts from its beginning
+		h.addWaitTimes(now.Blocked, func(b *drain.Blocked) time.Time { return b.Since }, now.At)
 	} else {
-		h.countHolders(h.last.Blocked, func(*drain.Blocked) time.Time { return h.last.At }, now.At)
+		h.addWaitTimes(h.last.Blocked, func(*drain.Blocked) time.Time { return h.last.At }, now.At)
 	}
-	h.seeNodes(now, rec)
-	h.seeWaits(now)
-	h.seeGroup(now)
-	h.seeWorkloads(now.At, rec)
+	h.addNodeStates(now, rec)
+	h.updateWaits(now)
+	h.addGroupState(now)
+	h.addReadyPods(now.At, rec)
 	h.last, h.Last = now, now.At
 }
 
-// AddEvent adds a line to the log. A long log loses its middle.
+// AddEvent adds a line to the log. A long log loses lines in the middle.
 func (h *History) AddEvent(at time.Time, event Event) {
 	h.log = append(h.log, LogLine{At: at, Event: event})
 	if len(h.log) > firstLogKept+lastLogKept {
@@ -143,13 +147,13 @@ func (h *History) AddEvent(at time.Time, event Event) {
 	}
 }
 
-// countHolders adds to each holder the time from since until now.
-func (h *History) countHolders(blocked []drain.Blocked, since func(*drain.Blocked) time.Time, now time.Time) {
-	longest := map[*holder]time.Duration{}
+// addWaitTimes adds the time from since until now to each cause that pods wait for.
+func (h *History) addWaitTimes(blocked []drain.Blocked, since func(*drain.Blocked) time.Time, now time.Time) {
+	longest := map[*waitCauseTotals]time.Duration{}
 	for i := range blocked {
 		b := &blocked[i]
 		if from := since(b); !from.IsZero() && now.After(from) {
-			of := h.findHolder(nameHolder(b))
+			of := h.findOrAddWaitCause(nameWaitCause(b))
 			longest[of] = max(longest[of], now.Sub(from))
 			if b.Node != "" {
 				of.nodes[b.Node] = true
@@ -161,30 +165,30 @@ func (h *History) countHolders(blocked []drain.Blocked, since func(*drain.Blocke
 	}
 }
 
-// findHolder returns the count of a holder. If there are too many, the further ones share a count.
-func (h *History) findHolder(what string) *holder {
-	of, known := h.holders[what]
-	if !known && len(h.holders) >= mostHoldersKept {
+// findOrAddWaitCause returns the totals of a cause. If there are too many causes, new ones share their totals.
+func (h *History) findOrAddWaitCause(what string) *waitCauseTotals {
+	of, known := h.waitCauses[what]
+	if !known && len(h.waitCauses) >= maxWaitCausesKept {
 		what = "others"
-		of, known = h.holders[what]
+		of, known = h.waitCauses[what]
 	}
 	if !known {
-		of = &holder{nodes: map[string]bool{}}
-		h.holders[what] = of
+		of = &waitCauseTotals{nodes: map[string]bool{}}
+		h.waitCauses[what] = of
 	}
 	return of
 }
 
-// nameHolder returns the budget that a blocked pod waits for, or else its obstacle in full.
-func nameHolder(b *drain.Blocked) string {
+// nameWaitCause returns the budget that a blocked pod waits for, or the full text of another obstacle.
+func nameWaitCause(b *drain.Blocked) string {
 	if budget := b.BudgetName(); budget != "" {
 		return budget
 	}
 	return b.String()
 }
 
-// seeNodes notes the nodes' states. A node that the status no longer lists is gone.
-func (h *History) seeNodes(now Moment, rec *record.Record) {
+// addNodeStates updates the states of the nodes. A node that the status no longer lists is gone.
+func (h *History) addNodeStates(now Moment, rec *record.Record) {
 	for i := range now.Status.Nodes {
 		n := &now.Status.Nodes[i]
 		if n.State == record.NodePending || n.State == record.NodeFenced {
@@ -192,14 +196,14 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 		}
 		node, known := h.nodes[n.Name]
 		if !known {
-			if len(h.nodes) >= mostNodesKept {
+			if len(h.nodes) >= maxNodesKept {
 				h.nodesLeftOut[n.Name] = true
 				continue
 			}
 			node = &NodeHistory{Name: n.Name, Zone: n.Zone}
 			h.nodes[n.Name] = node
 			if began := rec.Nodes[n.Name]; began.Batch > 0 {
-				node.enterRecorded(began.Began, began.EmptyAt, began.Terminated, now.At)
+				node.enterRecordedStates(began.Began, began.EmptyAt, began.Terminated, now.At)
 			}
 		}
 		node.enterState(n.State, stateBegan(n.State, rec.Nodes[n.Name], now.At))
@@ -215,8 +219,8 @@ func (h *History) seeNodes(now Moment, rec *record.Record) {
 	}
 }
 
-// addGone adds the nodes that the record has as gone.
-func (h *History) addGone(rec *record.Record) {
+// addGoneNodes adds the nodes that are gone according to the record.
+func (h *History) addGoneNodes(rec *record.Record) {
 	for i := range rec.Gone {
 		gone := &rec.Gone[i]
 		node, known := h.nodes[gone.Name]
@@ -224,15 +228,16 @@ func (h *History) addGone(rec *record.Record) {
 			node = &NodeHistory{Name: gone.Name, Zone: gone.Zone}
 			h.nodes[gone.Name] = node
 		}
-		node.enterRecorded(gone.Began, gone.EmptyAt, gone.Terminated, gone.Gone)
+		node.enterRecordedStates(gone.Began, gone.EmptyAt, gone.Terminated, gone.Gone)
 		node.enterState(record.NodeGone, gone.Gone)
 	}
 	drained := record.CountNodes(rec, func(n record.NodeRecord) bool { return n.State == record.NodeDrained })
-	h.UnseenBefore = max(0, rec.Replaced-drained-len(rec.Gone))
+	h.UntimedReplaced = max(0, rec.Replaced-drained-len(rec.Gone))
 }
 
-// enterRecorded enters the states that a record has of the time before now. A time that is zero is of a state that was not seen.
-func (n *NodeHistory) enterRecorded(draining, empty, removing, now time.Time) {
+// enterRecordedStates adds the states that a record has from the time before now. A zero time means that the
+// state was not observed.
+func (n *NodeHistory) enterRecordedStates(draining, empty, removing, now time.Time) {
 	for _, state := range []struct {
 		is record.NodeState
 		at time.Time
@@ -243,7 +248,8 @@ func (n *NodeHistory) enterRecorded(draining, empty, removing, now time.Time) {
 	}
 }
 
-// stateBegan returns when the node entered its state by its record, or now if the record does not have it.
+// stateBegan returns when the node entered its state according to its record, or now if the record does not
+// have the time.
 func stateBegan(state record.NodeState, rec record.NodeRecord, now time.Time) time.Time {
 	at := map[record.NodeState]time.Time{record.NodeDraining: rec.Began, record.NodeEmpty: rec.EmptyAt, record.NodeRemoving: rec.Terminated}[state]
 	if at.IsZero() || at.After(now) {
@@ -252,7 +258,8 @@ func stateBegan(state record.NodeState, rec record.NodeRecord, now time.Time) ti
 	return at
 }
 
-// enterState ends the node's last state and begins the next one. It does nothing if the node is in that state.
+// enterState ends the node's last state and begins a new one. It does nothing if the node is already in that
+// state.
 func (n *NodeHistory) enterState(state record.NodeState, at time.Time) {
 	if n.State == state {
 		return
@@ -265,45 +272,45 @@ func (n *NodeHistory) enterState(state record.NodeState, at time.Time) {
 	}
 	n.State = state
 	switch state {
-	case record.NodeGone, record.NodeQuarantined, record.NodeDrained: // nothing is done with it any more
+	case record.NodeGone, record.NodeQuarantined, record.NodeDrained: // the upgrade does nothing more with the node
 	default:
-		if len(n.States) < mostPeriodsKept {
+		if len(n.States) < maxPeriodsKept {
 			n.States = append(n.States, Period{What: string(state), From: at})
 		}
 	}
 }
 
-// seeWaits begins and ends the waits of nodes.
-func (h *History) seeWaits(now Moment) {
+// updateWaits begins and ends the waits of nodes.
+func (h *History) updateWaits(now Moment) {
 	waits := map[string]Period{}
 	for i := range now.Blocked {
 		b := &now.Blocked[i]
 		if _, known := waits[b.Node]; !known {
-			waits[b.Node] = Period{What: nameHolder(b), From: b.Since}
+			waits[b.Node] = Period{What: nameWaitCause(b), From: b.Since}
 		}
 	}
 	for name, node := range h.nodes {
-		node.waitFor(waits[name].What, waits[name].From, now.At)
+		node.setWait(waits[name].What, waits[name].From, now.At)
 	}
 }
 
-// waitFor notes what the node's pods wait for now and since when; what is "" if they wait for nothing.
-func (n *NodeHistory) waitFor(what string, since, at time.Time) {
+// setWait updates what the node's pods wait for and since when. what is "" if they wait for nothing.
+func (n *NodeHistory) setWait(what string, since, at time.Time) {
 	last := len(n.Waits) - 1
 	if last >= 0 && n.Waits[last].To.IsZero() {
 		if n.Waits[last].What == what {
 			return
 		}
-		if n.Waits[last].To = at; at.Sub(n.Waits[last].From) < shortestWait {
+		if n.Waits[last].To = at; at.Sub(n.Waits[last].From) < minWait {
 			n.Waits = n.Waits[:last]
 			last--
 		}
 	}
 	switch {
 	case what == "":
-	case last >= 0 && n.Waits[last].What == what && at.Sub(n.Waits[last].To) <= shortestWait:
+	case last >= 0 && n.Waits[last].What == what && at.Sub(n.Waits[last].To) <= minWait:
 		n.Waits[last].To = time.Time{}
-	case len(n.Waits) < mostPeriodsKept:
+	case len(n.Waits) < maxPeriodsKept:
 		if since.IsZero() || since.After(at) || (last >= 0 && since.Before(n.Waits[last].To)) {
 			since = at
 		}
@@ -311,8 +318,8 @@ func (n *NodeHistory) waitFor(what string, since, at time.Time) {
 	}
 }
 
-// seeGroup notes the phase and the size of the group.
-func (h *History) seeGroup(now Moment) {
+// addGroupState updates the phase and the size of the group.
+func (h *History) addGroupState(now Moment) {
 	s := &now.Status
 	last := len(h.phases) - 1
 	if last < 0 || h.phases[last].What != string(s.Phase) {
@@ -343,13 +350,13 @@ func (h *History) seeGroup(now Moment) {
 			return
 		}
 	}
-	if h.sizes = append(h.sizes, sample); len(h.sizes) > mostSizesKept {
-		h.sizes = thin(h.sizes, func(a, b *SizeSample) bool { return a.Desired > b.Desired }) // the largest stays
+	if h.sizes = append(h.sizes, sample); len(h.sizes) > maxSizesKept {
+		h.sizes = thinOut(h.sizes, func(a, b *SizeSample) bool { return a.Desired > b.Desired }) // the largest stays
 	}
 }
 
-// thin returns the samples without every other one. It keeps the first, the last and the one for which less is least.
-func thin[T any](samples []T, less func(a, b *T) bool) []T {
+// thinOut removes every second sample. It keeps the first, the last and the least one according to less.
+func thinOut[T any](samples []T, less func(a, b *T) bool) []T {
 	least := 0
 	for i := range samples {
 		if less(&samples[i], &samples[least]) {
@@ -365,12 +372,12 @@ func thin[T any](samples []T, less func(a, b *T) bool) []T {
 	return kept
 }
 
-// listNodes returns the nodes in order of start, each with its open periods ended at the last moment.
+// listNodes returns the nodes in order of start. Open periods end at the last moment.
 func (h *History) listNodes() []NodeHistory {
 	all := make([]NodeHistory, 0, len(h.nodes))
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
 		n := *h.nodes[name]
-		n.States, n.Waits = endPeriods(n.States, h.Last), endPeriods(n.Waits, h.Last)
+		n.States, n.Waits = closePeriods(n.States, h.Last), closePeriods(n.Waits, h.Last)
 		all = append(all, n)
 	}
 	began := func(n *NodeHistory) time.Time {
@@ -383,8 +390,8 @@ func (h *History) listNodes() []NodeHistory {
 	return all
 }
 
-// endPeriods returns a copy in which a period that has not ended ends at a time.
-func endPeriods(all []Period, at time.Time) []Period {
+// closePeriods returns a copy in which open periods end at the time.
+func closePeriods(all []Period, at time.Time) []Period {
 	all = slices.Clone(all)
 	for i := range all {
 		if all[i].To.IsZero() {
@@ -394,15 +401,15 @@ func endPeriods(all []Period, at time.Time) []Period {
 	return all
 }
 
-// listHolders returns what nodes waited for, the longest wait first.
-func (h *History) listHolders() []Holder {
-	all := make([]Holder, 0, len(h.holders))
-	for what, of := range h.holders {
-		if of.lasted >= shortestWait {
-			all = append(all, Holder{What: what, For: record.Duration{Duration: of.lasted}, Nodes: len(of.nodes)})
+// listWaitCauses returns what nodes waited for, the longest wait first.
+func (h *History) listWaitCauses() []WaitCause {
+	all := make([]WaitCause, 0, len(h.waitCauses))
+	for what, of := range h.waitCauses {
+		if of.lasted >= minWait {
+			all = append(all, WaitCause{What: what, For: record.Duration{Duration: of.lasted}, Nodes: len(of.nodes)})
 		}
 	}
-	slices.SortFunc(all, func(a, b Holder) int {
+	slices.SortFunc(all, func(a, b WaitCause) int {
 		if a.For != b.For {
 			return int(min(1, max(-1, b.For.Duration-a.For.Duration)))
 		}

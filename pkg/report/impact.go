@@ -7,17 +7,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mostImpacts is how many workloads are named to a person; programs get all.
-const mostImpacts = 10
+// maxNamedImpacts is how many workloads a text names. Documents contain all of them.
+const maxNamedImpacts = 10
 
-// ImpactLines say what the upgrade cost workloads: those that were without a ready pod by name, the
-// others in one line. There are none where no pod was evicted.
+// ImpactLines returns a line for each workload that was without a ready pod, and a line about all others. It
+// returns nil if no pod was evicted.
 func ImpactLines(all []record.WorkloadImpact) []string {
 	var lines []string
 	out, evictions, still, count := 0, 0, 0, formatCount(len(all), "workload")
 	var below time.Duration
 	named := 0
-	for _, w := range all { // those without a ready pod come first
+	for _, w := range all { // sorted: workloads without a ready pod come first
 		if evictions += w.Evictions; w.Name == record.OtherWorkloads {
 			count = fmt.Sprintf("more than %d workloads", len(all)-1)
 		}
@@ -31,7 +31,7 @@ func ImpactLines(all []record.WorkloadImpact) []string {
 		if w.None.Duration > 0 {
 			out++
 		}
-		if named++; named <= mostImpacts {
+		if named++; named <= maxNamedImpacts {
 			lines = append(lines, describeImpact(w))
 		}
 	}
@@ -41,13 +41,13 @@ func ImpactLines(all []record.WorkloadImpact) []string {
 	case out == 0 && still == 0:
 		return []string{fmt.Sprintf("no workload was without a ready pod: %s of %s; fewer pods than before were ready for at most %s",
 			formatCount(evictions, "eviction"), count, formatSeconds(below))}
-	case named > mostImpacts:
-		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while, or lack pods: see them with -o json", named-mostImpacts))
+	case named > maxNamedImpacts:
+		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while, or lack pods: see them with -o json", named-maxNamedImpacts))
 	}
 	return append(lines, fmt.Sprintf("%s of %s, of which %d had a ready pod at all times", formatCount(evictions, "eviction"), count, len(all)-out))
 }
 
-// describeImpact says for how long a workload was without a ready pod, and what it still lacks.
+// describeImpact returns how long a workload was without a ready pod, and how many pods it still lacks.
 func describeImpact(w record.WorkloadImpact) string {
 	still := ""
 	switch {
@@ -69,7 +69,7 @@ func describeImpact(w record.WorkloadImpact) string {
 	return text
 }
 
-// formatSeconds is a time to the tenth of a second. One that is shorter is told as such.
+// formatSeconds returns a duration rounded to a tenth of a second, or "less than 100ms".
 func formatSeconds(d time.Duration) string {
 	const least = 100 * time.Millisecond
 	if 0 < d && d < least {

@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// The parts of JUnit's XML that CI systems read.
+// The elements of JUnit XML that CI systems read.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`
@@ -37,9 +37,9 @@ type (
 	}
 )
 
-// WriteJUnit writes each report as a suite of tests: one for each finding, and one that passes for each rule without a finding. fails
-// reports whether a finding fails its test. A test is skipped if an annotation excludes the finding or the rule could not be checked.
-// It returns the writer's error.
+// WriteJUnit writes each report as a test suite. The suite has a test for each finding, and a passing test for
+// each rule without findings. fails reports whether a finding fails its test. A test is skipped if an
+// annotation skips the finding or if the rule could not be checked. WriteJUnit returns the writer's error.
 func WriteJUnit(w io.Writer, reports []CheckReport, fails func(*preflight.Finding) bool) error {
 	var all junitSuites
 	for i := range reports {
@@ -53,7 +53,7 @@ func WriteJUnit(w io.Writer, reports []CheckReport, fails func(*preflight.Findin
 	return err
 }
 
-// makeSuite returns a report as a suite of tests.
+// makeSuite returns a report as a test suite.
 func makeSuite(r *CheckReport, fails func(*preflight.Finding) bool) junitSuite {
 	s := junitSuite{Name: r.Name}
 	if r.Outdated == nil {
@@ -84,7 +84,7 @@ func makeSuite(r *CheckReport, fails func(*preflight.Finding) bool) junitSuite {
 	return s
 }
 
-// add adds a test and counts it.
+// add adds a test and updates the counts.
 func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 	s.Tests++

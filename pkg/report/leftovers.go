@@ -14,10 +14,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// FindSuspended are the processes of a group that an upgrade which is at rest has suspended, as a
-// list of one or none.
-func FindSuspended(g *nodegroup.Group, rec *record.Record) []Leftover {
-	left := StillSuspended(rec.Suspended, g.Suspended)
+// FindSuspendedProcesses returns a leftover if an upgrade that no longer runs has left processes of the group
+// suspended.
+func FindSuspendedProcesses(g *nodegroup.Group, rec *record.Record) []Leftover {
+	left := ListStillSuspended(rec.Suspended, g.Suspended)
 	if rec.IsRunning() || rec.Result == record.Waiting || len(left) == 0 {
 		return nil
 	}
@@ -28,8 +28,8 @@ func FindSuspended(g *nodegroup.Group, rec *record.Record) []Leftover {
 	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, rec.Run, strings.Join(left, ", ")), Remedy: remedy}}
 }
 
-// FindUnreadableMarks lists the marks of ours that cannot be read, with the command that takes each of
-// them away.
+// FindUnreadableMarks lists the annotations of this tool that cannot be read, with the commands that remove
+// them.
 func FindUnreadableMarks(nodes []*corev1.Node) []Leftover {
 	var found []Leftover
 	for _, node := range nodes {
@@ -44,9 +44,9 @@ func FindUnreadableMarks(nodes []*corev1.Node) []Leftover {
 	return found
 }
 
-// FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
-// one that quarantined them does. records are those of the namespace. Where marks name another
-// namespace, the user has to look there before the marks are removed.
+// FindOrphanedNodes returns the nodes with marks of a run that no upgrade continues and whose record does not
+// name them. records are the records in the namespace. If a mark names another namespace, the remedy is to
+// look there before the mark is removed.
 func FindOrphanedNodes(nodes []*corev1.Node, records map[string]record.Record, namespace string) []Leftover {
 	runs, groups := map[string]record.Record{}, map[string]string{}
 	for group, record := range records {
@@ -87,12 +87,12 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]record.Record, n
 	return found
 }
 
-// hasLabels reports whether the node has all of the labels, of which there is one at least.
+// hasLabels reports whether the node has all wanted labels. It returns false if none is wanted.
 func hasLabels(node *corev1.Node, wanted map[string]string) bool {
 	return len(wanted) > 0 && labels.SelectorFromSet(wanted).Matches(labels.Set(node.Labels))
 }
 
-// CleanupCommand returns the command line that takes our marks from a node.
+// CleanupCommand returns the command line that removes the marks of this tool from a node.
 func CleanupCommand(node *corev1.Node) string {
 	var fences []corev1.Taint
 	for _, provider := range nodegroup.Providers() {
@@ -101,8 +101,8 @@ func CleanupCommand(node *corev1.Node) string {
 	return nodemark.CleanupCommand(node, fences)
 }
 
-// StillFencedLines say of each node that the run has fenced how its fence is taken away without this
-// program, for the end of a run that could not do it itself.
+// StillFencedLines returns a line for each node that is still fenced by the run, with the command that removes
+// the fence. It is printed if a run ends and could not do this itself.
 func StillFencedLines(nodes []*corev1.Node, run string) []string {
 	var lines []string
 	for _, node := range nodes {
@@ -114,7 +114,7 @@ func StillFencedLines(nodes []*corev1.Node, run string) []string {
 	return lines
 }
 
-// StillSuspended are the processes that we suspended and that no one has resumed.
-func StillSuspended(ours, now []string) []string {
+// ListStillSuspended returns the processes that this tool suspended and that are still suspended.
+func ListStillSuspended(ours, now []string) []string {
 	return slices.DeleteFunc(slices.Clone(ours), func(process string) bool { return !slices.Contains(now, process) })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// recordOf is the record of an upgrade that ended so.
+// recordOf returns the record of an upgrade with the result.
 func recordOf(result record.Result, change ...func(*record.Record)) record.Record {
 	r := record.Record{Run: "r1", Phase: record.PhaseUpgrade, Result: result}
 	for _, f := range change {
@@ -44,14 +44,14 @@ func TestFindSuspended(t *testing.T) {
 			if c.remedy != "" {
 				want = []report.Leftover{{What: "group workers: run r1 suspended AZRebalance", Remedy: c.remedy}}
 			}
-			if got := report.FindSuspended(&nodegroup.Group{Name: "workers", Provider: "aws", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
+			if got := report.FindSuspendedProcesses(&nodegroup.Group{Name: "workers", Provider: "aws", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-// Marks of an upgrade that is recorded in another namespace are not taken away before that was looked at.
+// If an upgrade is recorded in another namespace, the remedy is to look there before its marks are removed.
 func TestOrphansOfAnotherNamespace(t *testing.T) {
 	for namespace, says := range map[string]string{"kube-system": "no upgrade continues", "ops": "recorded in namespace ops"} {
 		node := build.Node("n1", "a")
@@ -66,8 +66,8 @@ func TestOrphansOfAnotherNamespace(t *testing.T) {
 	}
 }
 
-// A node that became current after the end of its upgrade takes no pods until it is released.
-func TestFindRenewedNodes(t *testing.T) {
+// A node that became current after the end of its upgrade is still fenced, until a user releases it.
+func TestFindFencedCurrentNodes(t *testing.T) {
 	cases := map[string]struct {
 		image  string
 		result record.Result
@@ -99,8 +99,8 @@ func TestFindRenewedNodes(t *testing.T) {
 	}
 }
 
-// TestOrphanedNodesAreNamedAsTheyAre runs the printed commands in a real shell.
-func TestOrphanedNodesAreNamedAsTheyAre(t *testing.T) {
+// TestCleanupCommandsQuoteNodeNames runs the printed commands in a real shell.
+func TestCleanupCommandsQuoteNodeNames(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		node := build.Node(word, "a")
 		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {

@@ -14,58 +14,60 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Live is what a live view shows of a running upgrade.
-type Live struct {
+// LiveView is the content of the screen that shows a running upgrade.
+type LiveView struct {
 	Moment
 	Record *record.Record
 	// Impacts lists what the upgrade has cost workloads so far.
 	Impacts []record.WorkloadImpact
-	// AllPods counts, by node in flight, the most pods that the view has seen on it.
-	AllPods map[string]int
+	// MaxPods is the largest number of pods that the view has seen on each node in flight.
+	MaxPods map[string]int
 	// Hint says what Ctrl-C does.
 	Hint string
 }
 
-// See replaces what the view shows, and keeps the pods that each node in flight had at first.
-func (l *Live) See(now Moment, rec *record.Record, impacts []record.WorkloadImpact) {
+// Update replaces the content of the view. It keeps the largest number of pods of each node in flight.
+func (l *LiveView) Update(now Moment, rec *record.Record, impacts []record.WorkloadImpact) {
 	l.Moment, l.Record, l.Impacts = now, rec, impacts
 	pods := map[string]int{}
 	for _, n := range now.Status.Nodes {
 		if n.Batch > 0 || n.State == record.NodeDraining {
-			pods[n.Name] = max(l.AllPods[n.Name], n.Pods)
+			pods[n.Name] = max(l.MaxPods[n.Name], n.Pods)
 		}
 	}
-	l.AllPods = pods
+	l.MaxPods = pods
 }
 
-// leastLive is the number of lines of a live view without its rows: two above them, their titles, three below.
-const leastLive = 6
+// minLiveLines is the number of lines of a live view without node rows: two lines above, one with titles,
+// three below.
+const minLiveLines = 6
 
-// LiveLines returns the lines of a live view: at most height lines, each narrower than o.Width cells. Each node in flight has a
-// row. If the rows do not fit, the last one counts the nodes that are left out.
-func LiveLines(l *Live, o Options, height int) []string {
+// LiveLines returns the lines of a live view: at most height lines, each narrower than o.Width cells. Each
+// node in flight has a row. If the rows do not fit, a last row counts the nodes that are left out.
+func LiveLines(l *LiveView, o Options, height int) []string {
 	s := &l.Status
-	lines := []string{o.cut(l.describeHead()), o.cutBar(s.Replaced, s.Total, l.describeRest())}
+	lines := []string{o.truncate(l.describeHeader()), o.formatProgressBar(s.Replaced, s.Total, l.describeTimeLeft())}
 	rows := l.listRows()
-	shown := rows[:min(len(rows), max(0, height-leastLive))]
+	shown := rows[:min(len(rows), max(0, height-minLiveLines))]
 	if len(shown) < len(rows) && len(shown) > 0 {
 		shown = shown[:len(shown)-1]
 	}
-	lines = append(lines, o.formatRows(shown)...)
+	lines = append(lines, o.formatLiveRows(shown)...)
 	if more := len(rows) - len(shown); more > 0 {
-		lines = append(lines, o.cut(fmt.Sprintf(" and %s in flight", formatCount(more, "more node"))))
+		lines = append(lines, o.truncate(fmt.Sprintf(" and %s in flight", formatCount(more, "more node"))))
 	}
 	for _, line := range []string{l.describeCounts(), l.describeImpacts(), withPrefix(" waiting for ", s.Waiting)} {
 		if line != "" {
-			lines = append(lines, o.cut(line))
+			lines = append(lines, o.truncate(line))
 		}
 	}
 	return lines[:max(0, min(len(lines), height))]
 }
 
-// FollowLines returns the lines of a live view of an upgrade that another process may run: those of LiveLines and, below them, that
-// process, what could not be read and what is left over. They are at most height lines, each narrower than o.Width cells.
-func FollowLines(l *Live, s *UpgradeStatus, o Options, height int) []string {
+// FollowLines returns the lines of a live view of an upgrade that another process may run. Below the lines of
+// LiveLines it shows the process, read errors and leftovers. It returns at most height lines, each narrower
+// than o.Width cells.
+func FollowLines(l *LiveView, s *UpgradeStatus, o Options, height int) []string {
 	about := []string{" run by " + cmp.Or(s.Holder, "nobody")}
 	if s.Unread != "" {
 		about = append(about, " the group could not be read, only the cluster's nodes are shown: "+s.Unread)
@@ -73,15 +75,15 @@ func FollowLines(l *Live, s *UpgradeStatus, o Options, height int) []string {
 	for _, left := range s.Leftovers {
 		about = append(about, " left over: "+left.What+": "+left.Remedy)
 	}
-	about = about[:max(0, min(len(about), height-leastLive))]
+	about = about[:max(0, min(len(about), height-minLiveLines))]
 	for i := range about {
-		about[i] = o.cut(about[i])
+		about[i] = o.truncate(about[i])
 	}
 	return append(LiveLines(l, o, height-len(about)), about...)
 }
 
-// describeHead returns the first line: the group, its target, the phase and the size.
-func (l *Live) describeHead() string {
+// describeHeader returns the first line: the group, its target, the phase and the size.
+func (l *LiveView) describeHeader() string {
 	s, r := &l.Status, l.Record
 	text := fmt.Sprintf("%s to %s  %s", s.Group, cmp.Or(r.Target.Name, "?"), s.Phase)
 	if s.Manager != "" {
@@ -103,10 +105,10 @@ func (l *Live) describeHead() string {
 	return text
 }
 
-// describeRest returns the time left. If that is not known, it returns the time since the start.
-func (l *Live) describeRest() string {
-	left := l.Rest.left(l.At)
-	switch r := &l.Rest; {
+// describeTimeLeft returns the time left or, if that is not known, the time since the start.
+func (l *LiveView) describeTimeLeft() string {
+	left := l.TimeLeft.formatLeft(l.At)
+	switch r := &l.TimeLeft; {
 	case left != "" && r.RemainingUnknown == "":
 		return left
 	case r.RemainingUnknown == "" && r.RemainingEnds != nil:
@@ -118,14 +120,14 @@ func (l *Live) describeRest() string {
 	}
 }
 
-// liveRow is the row of one node in flight.
+// liveRow is the row of a node in flight.
 type liveRow struct {
 	state, node, zone, pods, since, waits string
 	tone                                  tone
 }
 
-// listRows returns the rows of the nodes in flight, in the order in which the nodes were started.
-func (l *Live) listRows() []liveRow {
+// listRows returns the rows of the nodes in flight, in the order in which their drains started.
+func (l *LiveView) listRows() []liveRow {
 	waits := map[string]Wait{}
 	for _, w := range CollectWaits(l.Blocked, l.At) {
 		if before, known := waits[w.Node]; !known || w.Since.Before(before.Since) {
@@ -141,7 +143,7 @@ func (l *Live) listRows() []liveRow {
 	rows := make([]liveRow, 0, len(nodes))
 	for _, n := range nodes {
 		row := liveRow{state: strings.ToLower(string(n.State)), node: n.Name, zone: cmp.Or(n.Zone, "-"), pods: strconv.Itoa(n.Pods), since: "-"}
-		if all := l.AllPods[n.Name]; all > 0 {
+		if all := l.MaxPods[n.Name]; all > 0 {
 			row.pods = fmt.Sprintf("%d/%d", n.Pods, all)
 		}
 		if since := l.stateSince(n); !since.IsZero() {
@@ -160,8 +162,9 @@ func (l *Live) listRows() []liveRow {
 	return rows
 }
 
-// describeWait returns a few words on what a node waits for: a budget with its numbers, or the cause of the wait.
-func (l *Live) describeWait(w Wait) string {
+// describeWait returns what a node waits for in a few words: a budget with its numbers, or the cause of the
+// wait.
+func (l *LiveView) describeWait(w Wait) string {
 	i := slices.IndexFunc(l.Blocked, func(b drain.Blocked) bool { return b.Node == w.Node && b.Since.Equal(w.Since) })
 	if i < 0 || l.Blocked[i].BudgetName() == "" {
 		return w.Cause
@@ -174,8 +177,8 @@ func (l *Live) describeWait(w Wait) string {
 	return text
 }
 
-// stateSince returns when the node entered its state, and the zero time if the record does not show it.
-func (l *Live) stateSince(n record.NodeStatus) time.Time {
+// stateSince returns when the node entered its state. It returns the zero time if the record does not have it.
+func (l *LiveView) stateSince(n record.NodeStatus) time.Time {
 	of := l.Record.Nodes[n.Name]
 	switch n.State {
 	case record.NodeEmpty:
@@ -187,8 +190,8 @@ func (l *Live) stateSince(n record.NodeStatus) time.Time {
 	}
 }
 
-// describeCounts counts the nodes that are not in flight and names the quarantined ones.
-func (l *Live) describeCounts() string {
+// describeCounts returns the numbers of waiting and replaced nodes, and the names of quarantined nodes.
+func (l *LiveView) describeCounts() string {
 	s := &l.Status
 	parts := []string{fmt.Sprintf(" %d waiting", s.Outdated), fmt.Sprintf("%d replaced", s.Replaced)}
 	for _, n := range s.Nodes {
@@ -199,19 +202,19 @@ func (l *Live) describeCounts() string {
 	return strings.Join(parts, " · ")
 }
 
-// describeImpacts counts the evictions, and names or counts the workloads that are worse off than before. It says that there are
-// none only of the workloads whose pods were evicted: the others are not counted.
-func (l *Live) describeImpacts() string {
+// describeImpacts returns the number of evictions, and the workloads with fewer ready pods than before. Only
+// workloads with evicted pods are watched, so a good state is reported only for these.
+func (l *LiveView) describeImpacts() string {
 	evictions := 0
 	for _, w := range l.Impacts {
 		evictions += w.Evictions
 	}
 	text := " " + formatCount(evictions, "eviction")
-	switch without, fewer, stuck := namesWithout(l.Impacts), countLacking(l.Impacts), l.Status.Unhealthy; {
+	switch without, fewer, stuck := namesWithoutReadyPod(l.Impacts), countDegraded(l.Impacts), l.Status.Unhealthy; {
 	case len(without) > 0:
-		text += " · without a ready pod: " + NameFew(without)
+		text += " · without a ready pod: " + JoinFew(without)
 	case len(stuck) > 0:
-		text += " · not recovering: " + NameFew(namesOf(stuck))
+		text += " · not recovering: " + JoinFew(namesOfUnhealthy(stuck))
 	case fewer > 0:
 		text += fmt.Sprintf(" · %s with fewer ready pods than before", formatCount(fewer, "workload"))
 	case evictions > 0:
@@ -220,8 +223,8 @@ func (l *Live) describeImpacts() string {
 	return text + withPrefix(" · ", l.Hint)
 }
 
-// namesWithout returns the workloads that have no ready pod now and had one before.
-func namesWithout(all []record.WorkloadImpact) []string {
+// namesWithoutReadyPod returns the names of the workloads that had a ready pod and have none now.
+func namesWithoutReadyPod(all []record.WorkloadImpact) []string {
 	var names []string
 	for _, w := range all {
 		if w.Out {
@@ -231,8 +234,8 @@ func namesWithout(all []record.WorkloadImpact) []string {
 	return names
 }
 
-// countLacking counts the workloads that have fewer ready pods now than before.
-func countLacking(all []record.WorkloadImpact) int {
+// countDegraded counts the workloads that have fewer ready pods than before.
+func countDegraded(all []record.WorkloadImpact) int {
 	n := 0
 	for _, w := range all {
 		if w.Lacks > 0 || w.Out {
@@ -242,7 +245,7 @@ func countLacking(all []record.WorkloadImpact) int {
 	return n
 }
 
-func namesOf(all []record.Unhealthy) []string {
+func namesOfUnhealthy(all []record.Unhealthy) []string {
 	names := make([]string, 0, len(all))
 	for _, u := range all {
 		names = append(names, u.Name)
@@ -250,11 +253,13 @@ func namesOf(all []record.Unhealthy) []string {
 	return names
 }
 
-// cut cuts a line to one cell less than the width, because some terminals wrap after their last cell.
-func (o Options) cut(line string) string { return CutLine(sanitizeCell(o.Style, line), o.Width-1) }
+// truncate cuts a line to one cell less than the width, because some terminals wrap after the last cell.
+func (o Options) truncate(line string) string {
+	return TruncateLine(sanitizeCell(o.Style, line), o.Width-1)
+}
 
-// bar draws part of whole as a bar of that many cells.
-func bar(part, whole, cells int) string {
+// drawBar returns a bar of the given width in cells that shows the share of part in whole.
+func drawBar(part, whole, cells int) string {
 	full := 0
 	if whole > 0 {
 		full = min(cells, cells*part/whole)
@@ -262,8 +267,9 @@ func bar(part, whole, cells int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", cells-full)
 }
 
-// cutBar draws the share of replaced nodes as a bar, with the rest behind it. A narrow terminal has no bar.
-func (o Options) cutBar(replaced, total int, rest string) string {
+// formatProgressBar returns a line with the share of replaced nodes as a bar, and the time left. On a narrow
+// terminal the line has no bar.
+func (o Options) formatProgressBar(replaced, total int, rest string) string {
 	percent := 0
 	if total > 0 {
 		percent = 100 * replaced / total
@@ -273,28 +279,28 @@ func (o Options) cutBar(replaced, total int, rest string) string {
 	const most, least = 30, 5
 	cells := min(most, o.Width-1-len(before)-len(after))
 	if cells < least {
-		return o.cut(before + strings.TrimLeft(after, " "))
+		return o.truncate(before + strings.TrimLeft(after, " "))
 	}
-	return o.cut(before + bar(replaced, total, cells) + after)
+	return o.truncate(before + drawBar(replaced, total, cells) + after)
 }
 
-// formatRows draws the rows below their titles, each on one line. Without rows there are no titles.
-func (o Options) formatRows(rows []liveRow) []string {
+// formatLiveRows returns one line for each row, below a line with titles. It returns nil if there are no rows.
+func (o Options) formatLiveRows(rows []liveRow) []string {
 	if len(rows) == 0 {
 		return nil
 	}
 	table := [][]string{{"STATE", "NODE", "ZONE", "PODS", "FOR", "WAITS FOR"}}
-	f := fitted{columns: []column{{}, {title: "NODE", cut: cutDomain}, {title: "ZONE", cut: cutRegion}, {}, {}, {}}}
+	f := fittedTable{columns: []column{{}, {title: "NODE", cut: cutDomain}, {title: "ZONE", cut: cutRegion}, {}, {}, {}}}
 	for _, row := range rows {
 		cells := []string{row.state, row.node, row.zone, row.pods, row.since, row.waits}
 		f.rows = append(f.rows, sanitizeRows(o.Style, [][]string{cells})[0])
 	}
-	f.cutNames()
+	f.cutCommonNameParts()
 	table = append(table, f.rows...)
 	widths := make([]int, len(table[0]))
 	for _, cells := range table {
 		for i, cell := range cells {
-			widths[i] = max(widths[i], cellsOf(cell))
+			widths[i] = max(widths[i], displayWidth(cell))
 		}
 	}
 	lines := make([]string, 0, len(table))
@@ -302,10 +308,10 @@ func (o Options) formatRows(rows []liveRow) []string {
 		var text strings.Builder
 		for i, cell := range cells {
 			if text.WriteString(" " + cell); i+1 < len(cells) {
-				text.WriteString(strings.Repeat(" ", widths[i]-cellsOf(cell)+1))
+				text.WriteString(strings.Repeat(" ", widths[i]-displayWidth(cell)+1))
 			}
 		}
-		line := CutLine(strings.TrimRight(text.String(), " "), o.Width-1)
+		line := TruncateLine(strings.TrimRight(text.String(), " "), o.Width-1)
 		if r > 0 {
 			line = o.paint(rows[r-1].tone, line)
 		}

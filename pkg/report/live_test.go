@@ -15,16 +15,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// someLive is an upgrade with nodes in each state, of which two wait.
-func someLive() *Live {
+// someLive returns an upgrade with nodes in each state. Two of the nodes wait.
+func someLive() *LiveView {
 	s := runningStatus()
-	l := &Live{
+	l := &LiveView{
 		Moment: Moment{At: now, Status: s.Status, Blocked: s.Blocked},
 		Record: &record.Record{Target: nodegroup.Revision{Name: "workers:7"}, Started: ago(26 * time.Minute), Nodes: map[string]record.NodeRecord{}},
 		Impacts: []record.WorkloadImpact{
 			{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 12}}, {Name: "shop/Deployment/api", Impact: record.Impact{Evictions: 3, Lacks: 1}},
 		},
-		AllPods: map[string]int{"ip-10-0-1-7": 8}, Hint: "Ctrl-C stops cleanly",
+		MaxPods: map[string]int{"ip-10-0-1-7": 8}, Hint: "Ctrl-C stops cleanly",
 	}
 	st := &l.Status
 	st.Total, st.Replaced, st.GroupCounts = 12, 7, &record.GroupCounts{Desired: 18, Max: 18, New: 6, NewReady: 5}
@@ -42,8 +42,8 @@ func someLive() *Live {
 	return l
 }
 
-// manyLive has forty nodes in drain, with long names.
-func manyLive() *Live {
+// manyLive returns an upgrade that drains forty nodes with long names.
+func manyLive() *LiveView {
 	l := someLive()
 	l.Status.Nodes, l.Blocked = nil, nil
 	for i := range 40 {
@@ -52,15 +52,15 @@ func manyLive() *Live {
 		l.Record.Nodes[name] = record.NodeRecord{Began: ago(time.Duration(40-i) * time.Second)}
 		l.Blocked = append(l.Blocked, drain.Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "cart"}, Need: 3, Have: 3}, Since: ago(time.Minute)})
 	}
-	l.Rest = runningStatus().Rest
+	l.TimeLeft = runningStatus().TimeLeft
 	return l
 }
 
-// A live view is as high and as wide as it may be, and no more.
+// A live view is never higher or wider than allowed.
 func TestLiveLines(t *testing.T) {
-	begun := &Live{Hint: "Ctrl-C stops cleanly", Moment: Moment{At: now, Status: record.Status{Group: "workers", Phase: record.PhaseSetup, Total: 3, Outdated: 3, Waiting: "6 new nodes, 0 ready"}}, Record: &record.Record{Started: now}}
-	begun.Rest.RemainingUnknown = "no right"
-	cases := map[string]*Live{"some": someLive(), "many": manyLive(), "begun": begun, "empty": {Record: &record.Record{}}}
+	begun := &LiveView{Hint: "Ctrl-C stops cleanly", Moment: Moment{At: now, Status: record.Status{Group: "workers", Phase: record.PhaseSetup, Total: 3, Outdated: 3, Waiting: "6 new nodes, 0 ready"}}, Record: &record.Record{Started: now}}
+	begun.TimeLeft.RemainingUnknown = "no right"
+	cases := map[string]*LiveView{"some": someLive(), "many": manyLive(), "begun": begun, "empty": {Record: &record.Record{}}}
 	for name, l := range cases {
 		for _, size := range [][2]int{{80, 23}, {100, 40}, {120, 14}, {200, 60}, {40, 9}, {10, 5}} {
 			t.Run(fmt.Sprintf("%s/%dx%d", name, size[0], size[1]), func(t *testing.T) {
@@ -69,8 +69,8 @@ func TestLiveLines(t *testing.T) {
 					t.Errorf("%d lines", len(lines))
 				}
 				for _, line := range lines {
-					if cellsOf(line) >= size[0] || strings.ContainsAny(line, "\x1b\n") {
-						t.Errorf("%d cells: %q", cellsOf(line), line)
+					if displayWidth(line) >= size[0] || strings.ContainsAny(line, "\x1b\n") {
+						t.Errorf("%d cells: %q", displayWidth(line), line)
 					}
 				}
 				if size[0] == 80 {
@@ -81,7 +81,8 @@ func TestLiveLines(t *testing.T) {
 	}
 }
 
-// A view of an upgrade that another process runs is no higher than the terminal, however much is left over.
+// The view of an upgrade that another process runs is never higher than the terminal, however many leftovers
+// there are.
 func TestFollowLines(t *testing.T) {
 	status := runningStatus()
 	status.Holder, status.Unread = "ann@laptop", "no credentials"
@@ -89,7 +90,7 @@ func TestFollowLines(t *testing.T) {
 		status.Leftovers = append(status.Leftovers, Leftover{What: "taint on node ip-10-0-1-7", Remedy: "kubectl nodeupgrade clean"})
 	}
 	for _, height := range []int{0, 1, 5, 7, 14, 60} {
-		for name, l := range map[string]*Live{"some": someLive(), "many": manyLive()} {
+		for name, l := range map[string]*LiveView{"some": someLive(), "many": manyLive()} {
 			lines := FollowLines(l, status, Options{Width: 80}, height)
 			if len(lines) > height {
 				t.Errorf("%s: %d lines for a height of %d", name, len(lines), height)
@@ -101,7 +102,8 @@ func TestFollowLines(t *testing.T) {
 	}
 }
 
-// The view never says that workloads have their pods while one does not recover, or before a pod was evicted.
+// The view never says that workloads have their pods if one workload does not recover or before the first
+// eviction.
 func TestLiveImpacts(t *testing.T) {
 	web := record.WorkloadImpact{Name: "shop/Deployment/web", Impact: record.Impact{Evictions: 2}}
 	lacking, out := web, web
@@ -119,18 +121,18 @@ func TestLiveImpacts(t *testing.T) {
 		"not recovering, no evictions": {nil, []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}, " 0 evictions · not recovering: kube-system/DaemonSet/cni"},
 	}
 	for name, c := range cases {
-		l := Live{Impacts: c.impacts, Moment: Moment{Status: record.Status{Unhealthy: c.unhealthy}}}
+		l := LiveView{Impacts: c.impacts, Moment: Moment{Status: record.Status{Unhealthy: c.unhealthy}}}
 		if got := l.describeImpacts(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// The pods that a node had at first are those that were seen, and are forgotten with the node.
+// The view keeps the largest number of pods of each node, and forgets the number when the node is gone.
 func TestLiveRemembersPods(t *testing.T) {
-	var l Live
+	var l LiveView
 	see := func(nodes ...record.NodeStatus) {
-		l.See(Moment{Status: record.Status{Nodes: nodes}}, &record.Record{}, nil)
+		l.Update(Moment{Status: record.Status{Nodes: nodes}}, &record.Record{}, nil)
 	}
 	node := func(pods int) record.NodeStatus {
 		return record.NodeStatus{Name: "n1", State: record.NodeDraining, Batch: 1, Pods: pods}
@@ -143,6 +145,6 @@ func TestLiveRemembersPods(t *testing.T) {
 	see()
 	see(node(2))
 	if rows := l.listRows(); len(rows) != 1 || rows[0].pods != "2/2" {
-		t.Errorf("of a node that came again: %+v", rows)
+		t.Errorf("after the node returned: %+v", rows)
 	}
 }

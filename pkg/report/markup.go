@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// markup is HTML that is complete and escaped. Only escapeText, element and constants make it.
+// markup is complete and escaped HTML. Only escapeText, element and constants create it.
 type markup string
 
-// attribute is an attribute of an element; its value is escaped when it is written.
+// attribute is an attribute of an element. Its value is escaped when the element is written.
 type attribute struct{ name, value string }
 
-// class returns the attribute that styles an element.
+// class returns the class attribute of an element.
 func class(name string) attribute { return attribute{"class", name} }
 
-// escapeText returns a text, parts of which may come from a cluster, as text of HTML on one line. Characters that steer the reader's
-// screen become question marks.
+// escapeText returns a text as one line of escaped HTML. Parts of the text may come from a cluster, so control
+// characters become question marks.
 func escapeText(text string) markup {
 	return markup(html.EscapeString(sanitizeCell(Plain, text)))
 }
 
-// element writes an element with its attributes and what is in it.
+// element returns an element with its attributes and content.
 func element(name string, attributes []attribute, inner ...markup) markup {
 	var b strings.Builder
 	b.WriteString("<" + name)
@@ -35,13 +35,14 @@ func element(name string, attributes []attribute, inner ...markup) markup {
 	return markup(b.String())
 }
 
-// textElement writes an element that holds a text only.
+// textElement returns an element that contains only a text.
 func textElement(name, text string, attributes ...attribute) markup {
 	return element(name, attributes, escapeText(text))
 }
 
-// tableOf writes a table that scrolls sideways where the page is narrow. Columns from numbersFrom on are aligned to the right.
-func tableOf(numbersFrom int, header []string, rows [][]string) markup {
+// tableElement returns a table that scrolls sideways on a narrow page. Columns from index numbersFrom on are
+// aligned to the right.
+func tableElement(numbersFrom int, header []string, rows [][]string) markup {
 	line := func(cell string, texts []string) markup {
 		cells := make([]markup, len(texts))
 		for i, text := range texts {

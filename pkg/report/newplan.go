@@ -15,21 +15,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// NewPlan adds to a plan that says how a group is upgraded, and with which findings, what becomes
-// of the group in a forecast. One that is not simulated tells of no nodes and times.
+// NewPlan completes a plan that has the settings and findings of an upgrade. It adds the group and the nodes
+// and times of the forecast. If isSimulated is false, the forecast has no nodes and times.
 func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, forecast *simulate.Forecast, isSimulated bool) *Plan {
 	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", group.Name)
 	plan.Provider, plan.Kind, plan.From, plan.To = group.Provider, group.Kind, group.Pointed, group.Wanted
 	plan.Sizes = nodegroup.Sizes{Desired: group.Desired, Min: group.Min, Max: group.Max}
 	for _, process := range upgrade.ListProcesses(plan.Request.Strategy, group) {
 		if !slices.Contains(group.Suspended, process) {
-			plan.Quiesce = append(plan.Quiesce, process)
+			plan.Suspends = append(plan.Suspends, process)
 		}
 	}
 	plan.fillNodes(group, members, forecast.Nodes, isSimulated)
 	plan.Findings = append(plan.Findings, unplacedFindings(forecast.Unplaced)...)
 	if plan.Current == nil && len(plan.Nodes) == 0 {
-		plan.Assumptions = nil // which nodes are replaced is not known, and nothing else is
+		plan.Assumptions = nil // the target is not known, so nothing was forecast
 		return &plan
 	}
 	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, new(forecast.Evictions)
@@ -41,9 +41,9 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 	return &plan
 }
 
-// fillNodes lists the outdated nodes in the order of the forecast, and counts the others.
+// fillNodes lists the outdated nodes in the order of the forecast. It counts the other nodes.
 func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, forecast []simulate.NodeForecast, isSimulated bool) {
-	p.Nodes = []PlanNode{} // an empty list is one in JSON, too
+	p.Nodes = []PlanNode{} // encoded as [] instead of null
 	if group.IsTargetKnown() {
 		p.Current = new(int)
 	}
@@ -70,20 +70,20 @@ func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, for
 	}
 	for _, n := range forecast {
 		if m, ok := byName[n.Name]; ok {
-			p.Nodes = append(p.Nodes, p.describeNode(m, n))
+			p.Nodes = append(p.Nodes, p.makePlanNode(m, n))
 			delete(byName, n.Name)
 		}
 	}
-	for i := range members { // what the forecast did not reach, in the members' order
+	for i := range members { // the nodes that the forecast does not reach, in the order of members
 		if m, ok := byName[members[i].Name()]; ok {
-			n := p.describeNode(m, simulate.NodeForecast{})
+			n := p.makePlanNode(m, simulate.NodeForecast{})
 			n.NotReached = isSimulated
 			p.Nodes = append(p.Nodes, n)
 		}
 	}
 }
 
-func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
+func (p *Plan) makePlanNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
 	n := PlanNode{
 		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.To.Name, Why: m.Instance.Why,
 		End: f.End, WaitsFor: f.WaitsFor, Waits: record.Duration{Duration: f.Waits},
@@ -98,7 +98,7 @@ func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNo
 			n.Pods++
 		}
 	}
-	for _, finding := range p.Findings { // an info says that the upgrade waits for what goes away by itself
+	for _, finding := range p.Findings { // infos are not blockers: the upgrade waits for obstacles that go away by themselves
 		if finding.Node == m.Name() && finding.Blocker != "" && finding.Severity.IsAtLeast(preflight.Warn) && !slices.Contains(n.BlockedBy, finding.Blocker) {
 			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
 		}
@@ -109,8 +109,9 @@ func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNo
 	return n
 }
 
-// unplacedFindings is CAP001 as the simulation shows it, one finding for the pods of a controller
-// that no node takes for one reason. It only warns: an autoscaler may add the nodes.
+// unplacedFindings returns rule CAP001 for pods that found no node in the simulation. Pods with the same
+// controller and the same reason share a finding. The severity is only warning, because an autoscaler may add
+// nodes.
 func unplacedFindings(pods []simulate.Unplaced) []preflight.Finding {
 	type cause struct{ owner, reason string }
 	counts := map[cause]int{}

@@ -19,8 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// WritePlan writes what happens to the group, then the nodes in order of start, then what was
-// found.
+// WritePlan writes what happens to the group, the nodes in order of start, and the findings.
 func WritePlan(w io.Writer, p *Plan, o Options) error {
 	out := newPage(w, o)
 	out.addVerdict(planVerdict(p))
@@ -36,7 +35,7 @@ func WritePlan(w io.Writer, p *Plan, o Options) error {
 func (p *page) addPlanNodes(plan *Plan, wide bool) {
 	columns := []column{
 		{title: "#"},
-		{title: "NODE", cut: cutDomain, key: true},
+		{title: "NODE", cut: cutDomain, alwaysShown: true},
 		{title: "ZONE", cut: cutRegion},
 		{title: "FROM"},
 		{title: "TO"},
@@ -44,8 +43,8 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 		{title: "STAYING"},
 		{title: "START"},
 		{title: "END"},
-		{title: "WAITS-FOR", long: true},
-		{title: "BLOCKED-BY", long: true, toneOf: toneOfBlocker},
+		{title: "WAITS-FOR", wraps: true},
+		{title: "BLOCKED-BY", wraps: true, toneOf: toneOfBlocker},
 	}
 	if wide {
 		columns = append(columns, column{title: "WHY-OUTDATED"})
@@ -72,7 +71,8 @@ func formatStart(start *simulate.Span) string {
 	return FormatSpan(*start)
 }
 
-// formatBlockers is the first blocker and how many more there are, or all of them in a wide table.
+// formatBlockers returns the first blocker and the number of the others. In a wide table it returns all
+// blockers.
 func formatBlockers(n *PlanNode, wide bool) string {
 	switch all := n.BlockedBy; {
 	case len(all) == 0 && n.NotReached:
@@ -96,13 +96,13 @@ func planHeaderLines(p *Plan) []string {
 	case len(p.Nodes) == 0 && p.Resumes == "":
 		return lines
 	}
-	target := fmt.Sprintf("Target      %s: %s", describeGroup(p), countOutdated(len(p.Nodes), len(p.Nodes)+*p.Current))
+	target := fmt.Sprintf("Target      %s: %s", describeTarget(p), formatOutdatedCount(len(p.Nodes), len(p.Nodes)+*p.Current))
 	if p.Unlabelled > 0 {
 		target += fmt.Sprintf(", %d of them only because they lack a label of current nodes", p.Unlabelled)
 	}
 	lines = append(lines, target)
 	if refusal := preflight.FirstRefusal(p.Findings); refusal != nil && refusal.Rule == preflight.RuleOwner {
-		return lines // how their owner replaces them is its own affair
+		return lines // the owner decides how its nodes are replaced
 	}
 	lines = append(lines, describeStrategy(p))
 	if op := p.Operation; op != nil {
@@ -111,8 +111,8 @@ func planHeaderLines(p *Plan) []string {
 	if p.Sizes.Max > 0 {
 		lines = append(lines, formatSizes(p))
 	}
-	if len(p.Quiesce) > 0 {
-		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" during the upgrade")
+	if len(p.Suspends) > 0 {
+		lines = append(lines, "Suspends    "+strings.Join(p.Suspends, ", ")+" during the upgrade")
 	}
 	lines = append(lines, workloadLines(p)...)
 	if p.Resumes != "" {
@@ -121,8 +121,8 @@ func planHeaderLines(p *Plan) []string {
 	return lines
 }
 
-// planVerdict returns the answer that most readers look for: how many nodes are replaced, whether anything blocks them, and how long
-// it takes. Its tone is at least as urgent as the most urgent finding.
+// planVerdict returns the line that most readers look for: how many nodes are replaced, whether anything
+// blocks them, and how long it takes. Its tone is at least as urgent as the most urgent finding.
 func planVerdict(p *Plan) (tone, string) {
 	refusal := preflight.FirstRefusal(p.Findings)
 	switch {
@@ -131,34 +131,34 @@ func planVerdict(p *Plan) (tone, string) {
 	case p.Current == nil:
 		return warning, "Unknown which nodes are outdated"
 	case len(p.Nodes) == 0 && p.Resumes == "":
-		return good, fmt.Sprintf("Nothing to do: %s current (%s)", DescribeAll(*p.Current), p.To.Name)
+		return good, fmt.Sprintf("Nothing to do: %s current (%s)", AllNodesAre(*p.Current), p.To.Name)
 	case len(p.Nodes) == 0:
 		return max(good, p.findingsTone()), "No node to replace: the upgrade only removes added nodes and restores the group's settings"
 	}
-	text := formatCount(len(p.Nodes), "node") + " to replace" + describeBlocked(p)
-	if past := p.countPastBudgets(); past > 0 {
+	text := formatCount(len(p.Nodes), "node") + " to replace" + describeBlockedNodes(p)
+	if past := p.countDeletedPastBudgets(); past > 0 {
 		text += fmt.Sprintf(", %s deleted against their budgets", formatCount(past, "pod"))
 	}
-	if refused := p.countRefused(); refused > 0 {
+	if refused := p.countRefusedWorkloads(); refused > 0 {
 		text += fmt.Sprintf(", the server refuses new pods of %s", formatCount(refused, "workload"))
 	}
 	return max(p.urgency(), p.findingsTone()), text + p.describeOutcome()
 }
 
-// urgency returns the tone of an upgrade that replaces nodes, findings aside.
+// urgency returns the tone of an upgrade that replaces nodes, without regard to findings.
 func (p *Plan) urgency() tone {
 	isBlocked := func(n PlanNode) bool { return len(n.BlockedBy) > 0 }
 	switch {
-	case p.Structural() || slices.ContainsFunc(p.Nodes, isBlocked):
+	case p.NeedsAction() || slices.ContainsFunc(p.Nodes, isBlocked):
 		return bad
-	case p.countPastBudgets() > 0 || !p.knowsBlockers():
+	case p.countDeletedPastBudgets() > 0 || !p.knowsBlockers():
 		return warning
 	default:
 		return good
 	}
 }
 
-// findingsTone returns the tone of the most urgent finding that counts.
+// findingsTone returns the tone of the most urgent finding that is not skipped.
 func (p *Plan) findingsTone() tone {
 	worst := calm
 	for i := range p.Findings {
@@ -169,14 +169,15 @@ func (p *Plan) findingsTone() tone {
 	return worst
 }
 
-// knowsBlockers reports whether the plan would name each blocker: it was forecast, all was read and each rule was checked.
+// knowsBlockers reports whether the plan would name every blocker: it has a forecast, everything was read, and
+// every rule was checked.
 func (p *Plan) knowsBlockers() bool {
 	isUnknown := func(f preflight.Finding) bool { return f.Severity == preflight.Unknown && f.Skipped == "" }
 	return p.Ends != nil && len(p.Unread) == 0 && !slices.ContainsFunc(p.Findings, isUnknown)
 }
 
-// describeBlocked counts the blocked nodes. It says that there are none only if the plan knows it.
-func describeBlocked(p *Plan) string {
+// describeBlockedNodes returns the number of blocked nodes. It says that there are none only if knowsBlockers.
+func describeBlockedNodes(p *Plan) string {
 	blocked := 0
 	for i := range p.Nodes {
 		if len(p.Nodes[i].BlockedBy) > 0 {
@@ -193,46 +194,47 @@ func describeBlocked(p *Plan) string {
 	}
 }
 
-// describeOutcome returns how long the upgrade takes, or why it does not begin or ends early.
+// describeOutcome returns how long the upgrade takes, or why it does not start or ends early.
 func (p *Plan) describeOutcome() string {
 	switch {
-	case len(beginLines(p)) > 0:
+	case len(blockedStartLines(p)) > 0:
 		return ": it does not start until each Blocked line is fixed"
 	case p.Ends != nil && p.Ends.Fast.IsShort():
 		return fmt.Sprintf(": it ends as %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
 	case p.Ends != nil && p.Ends.Slow.IsShort():
 		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
-		return ", takes " + FormatSpan(p.Duration) + p.describeAwaited() + p.describeDoubt()
+		return ", takes " + FormatSpan(p.Duration) + p.describeAwaitedNodes() + p.describeStopRisk()
 	default:
 		return ", for an unknown time"
 	}
 }
 
-// describeDoubt adds that a finding of severity block, with which the upgrade begins, may stop it.
-func (p *Plan) describeDoubt() string {
+// describeStopRisk returns a warning if a finding of severity block may stop the upgrade after its start.
+func (p *Plan) describeStopRisk() string {
 	if slices.ContainsFunc(p.Findings, func(f preflight.Finding) bool { return f.Severity == preflight.Block && f.Skipped == "" }) && p.refusesBlocked() {
 		return ", unless a Blocked line stops it"
 	}
 	return ""
 }
 
-// describeAwaited adds the nodes that the upgrade waits for to its time.
-func (p *Plan) describeAwaited() string {
+// describeAwaitedNodes returns the number of nodes that users must add, as a part of the time that the upgrade
+// takes.
+func (p *Plan) describeAwaitedNodes() string {
 	if p.AwaitsNodes == 0 {
 		return ""
 	}
 	return " and the time until you bring " + formatCount(p.AwaitsNodes, "new node")
 }
 
-// countPastBudgets counts the pods that are deleted past their budgets.
-func (p *Plan) countPastBudgets() int {
+// countDeletedPastBudgets counts the pods that are deleted even though their budgets refuse it.
+func (p *Plan) countDeletedPastBudgets() int {
 	_, past := countDeletions(p.Deletions)
 	return past
 }
 
-// countRefused counts the workloads of which the server refused a new pod.
-func (p *Plan) countRefused() int {
+// countRefusedWorkloads counts the workloads whose new pods the server refused.
+func (p *Plan) countRefusedWorkloads() int {
 	n := 0
 	for _, probe := range p.Probes {
 		if probe.Refused {
@@ -242,8 +244,8 @@ func (p *Plan) countRefused() int {
 	return n
 }
 
-// countOutdated says how many of the group's nodes are outdated.
-func countOutdated(n, all int) string {
+// formatOutdatedCount returns how many of the group's nodes are outdated.
+func formatOutdatedCount(n, all int) string {
 	verb := "are"
 	if n == 1 {
 		verb = "is"
@@ -251,8 +253,8 @@ func countOutdated(n, all int) string {
 	return fmt.Sprintf("%d of %s %s outdated", n, formatCount(all, "node"), verb)
 }
 
-// DescribeAll are all nodes of a group as the subject of a sentence.
-func DescribeAll(n int) string {
+// AllNodesAre returns the subject and verb of a sentence about all nodes of a group: "all 4 nodes are".
+func AllNodesAre(n int) string {
 	if n == 1 {
 		return "its only node is"
 	}
@@ -263,7 +265,7 @@ func describeStrategy(p *Plan) string {
 	return "Strategy    " + upgrade.DescribeRequest(&p.Request, p.Provider)
 }
 
-// describeOperation says in one line what a cloud is doing with a group, or how that ended.
+// describeOperation returns what a cloud is doing with a group, or how the operation ended, in one line.
 func describeOperation(op *nodegroup.Operation) string {
 	text := fmt.Sprintf("update %s (%s)", op.ID, op.Kind)
 	if op.IsUpgrade() {
@@ -279,7 +281,7 @@ func describeOperation(op *nodegroup.Operation) string {
 	return text
 }
 
-func describeGroup(p *Plan) string {
+func describeTarget(p *Plan) string {
 	text := p.To.Name
 	if p.To.Image != "" {
 		text += ", " + p.To.Image
@@ -298,7 +300,7 @@ func formatSizes(p *Plan) string {
 	if p.Request.Surge == 0 {
 		return text + "; no node is added first"
 	}
-	parts := listZoneSurges(p.Surge)
+	parts := formatZoneSurges(p.Surge)
 	switch {
 	case len(parts) == 0:
 		parts = []string{fmt.Sprintf("+%d", p.Request.Surge)}
@@ -308,9 +310,9 @@ func formatSizes(p *Plan) string {
 	return text + fmt.Sprintf(", at most %d during the upgrade (%s), %d afterwards", p.Peak, strings.Join(parts, ", "), cmp.Or(p.SizeAfter, p.Sizes.Desired))
 }
 
-// listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or
-// more.
-func listZoneSurges(surge map[string]int) []string {
+// formatZoneSurges returns how many nodes are added in each zone. If three or more zones add the same number,
+// it returns one part.
+func formatZoneSurges(surge map[string]int) []string {
 	var parts []string
 	sizes := map[int]bool{}
 	for _, zone := range slices.Sorted(maps.Keys(surge)) {
@@ -328,11 +330,11 @@ func listZoneSurges(surge map[string]int) []string {
 	return parts
 }
 
-// checkCommand shows all findings, unless a plan names another command.
+// checkCommand is the command that shows all findings, unless a plan names another command.
 const checkCommand = "kubectl nodeupgrade check"
 
 func planFooterLines(p *Plan, o Options) []string {
-	lines := append(beginLines(p), forecastLines(p)...)
+	lines := append(blockedStartLines(p), forecastLines(p)...)
 	for _, unread := range p.Unread {
 		lines = append(lines, "Assumed     "+unread)
 	}
@@ -358,8 +360,9 @@ func planFooterLines(p *Plan, o Options) []string {
 	return lines
 }
 
-// beginLines say that an upgrade would not begin, and by what it would: the forecast is of that.
-func beginLines(p *Plan) []string {
+// blockedStartLines returns a line with the rules that prevent the start of the upgrade. The forecast shows
+// the upgrade without these rules.
+func blockedStartLines(p *Plan) []string {
 	if !p.refusesBlocked() {
 		return nil
 	}
@@ -376,12 +379,12 @@ func beginLines(p *Plan) []string {
 	return []string{"Begins      only after each Blocked line is fixed; until then the upgrade changes nothing and exits with an error. The rest of this plan shows the upgrade with --skip-check=" + strings.Join(rules, ",")}
 }
 
-// forecastLines sum the forecast up.
+// forecastLines returns a summary of the forecast.
 func forecastLines(p *Plan) []string {
 	if p.Duration.Latest.Duration == 0 || p.Evictions == nil || p.ExtraInstanceHours == nil {
 		return nil
 	}
-	text := fmt.Sprintf("Takes       %s%s; %s", FormatSpan(p.Duration), p.describeAwaited(), formatCount(*p.Evictions, "eviction"))
+	text := fmt.Sprintf("Takes       %s%s; %s", FormatSpan(p.Duration), p.describeAwaitedNodes(), formatCount(*p.Evictions, "eviction"))
 	if pods, _ := countDeletions(p.Deletions); pods > 0 {
 		text += fmt.Sprintf(", %s", formatCount(pods, "deletion"))
 	}
@@ -406,17 +409,17 @@ func forecastLines(p *Plan) []string {
 	return lines
 }
 
-// mostStuck is how many nodes are described that would not be drained; programs get all.
-const mostStuck = 3
+// maxStuckNodes is how many stuck nodes a text describes. Documents contain all of them.
+const maxStuckNodes = 3
 
-// stuckLines say what would keep nodes from being drained that no finding names.
+// stuckLines returns the obstacles that would prevent drains and that no finding reports.
 func stuckLines(nodes []PlanNode) []string {
 	var lines []string
 	more := 0
 	for i := range nodes {
 		switch n := &nodes[i]; {
 		case n.Stuck == "":
-		case len(lines) == mostStuck:
+		case len(lines) == maxStuckNodes:
 			more++
 		default:
 			lines = append(lines, fmt.Sprintf("Stuck       node %s: %s", n.Name, n.Stuck))
@@ -428,7 +431,7 @@ func stuckLines(nodes []PlanNode) []string {
 	return lines
 }
 
-// describeEnds says how an upgrade ends; in the slow case, too, where that differs.
+// describeEnds returns how an upgrade ends. It describes the slow case only if that differs.
 func describeEnds(ends *PlanEnds) string {
 	fast, slow := &ends.Fast, &ends.Slow
 	if fast.Result == slow.Result && fast.Node == slow.Node && fast.NotReached == slow.NotReached {
@@ -456,7 +459,8 @@ func describeEnding(e *simulate.Ending, after string) string {
 	return text
 }
 
-// countDeletions counts the pods that are deleted, and those of them that are deleted past their budgets.
+// countDeletions counts the pods that are deleted, and the ones among them that are deleted against their
+// budgets.
 func countDeletions(all []simulate.Deletion) (pods, past int) {
 	for _, d := range all {
 		pods += d.Pods
@@ -465,10 +469,11 @@ func countDeletions(all []simulate.Deletion) (pods, past int) {
 	return pods, past
 }
 
-// mostDeletions is how many workloads are named of which pods are deleted past their budgets; programs get all.
-const mostDeletions = 5
+// maxNamedDeletions is how many workloads with pods deleted against their budgets a text names. Documents
+// contain all of them.
+const maxNamedDeletions = 5
 
-// describeDeletions says of which workloads pods are deleted past their budgets, and when.
+// describeDeletions names the workloads whose pods are deleted against their budgets, with the times.
 func describeDeletions(all []simulate.Deletion) string {
 	_, past := countDeletions(all)
 	var named []string
@@ -476,7 +481,7 @@ func describeDeletions(all []simulate.Deletion) string {
 	for _, d := range all {
 		switch {
 		case d.PastBudget == 0:
-		case len(named) == mostDeletions:
+		case len(named) == maxNamedDeletions:
 			more++
 		default:
 			named = append(named, fmt.Sprintf("%d of %s after %s", d.PastBudget, d.Workload, duration.HumanDuration(d.After.Duration)))
@@ -488,7 +493,8 @@ func describeDeletions(all []simulate.Deletion) string {
 	return fmt.Sprintf("%s against their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
 }
 
-// formatCapacity returns which pods must move and which nodes have room for them, "" if that is not known.
+// formatCapacity returns which pods must move and which nodes have room for them. It returns "" if that is not
+// known.
 func formatCapacity(r *simulate.Room) string {
 	if r.Moves.Pods == 0 || (r.Nodes == 0 && r.Added.Pods == 0) {
 		return ""
@@ -508,17 +514,18 @@ func formatCapacity(r *simulate.Room) string {
 	return line
 }
 
-// formatAmount is an amount in units that people compare: "94 pods (12.5 CPU, 40.0 GiB)".
+// formatAmount returns an amount in units that are easy to compare: "94 pods (12.5 CPU, 40.0 GiB)".
 func formatAmount(a simulate.Amount) string {
 	return fmt.Sprintf("%s (%s)", formatCount(a.Pods, "pod"), formatResources(a))
 }
 
-// formatResources is an amount without the number of pods: "12.5 CPU, 40.0 GiB".
+// formatResources returns an amount without the number of pods: "12.5 CPU, 40.0 GiB".
 func formatResources(a simulate.Amount) string {
 	return fmt.Sprintf("%.1f CPU, %.1f GiB", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30))
 }
 
-// FormatSpan returns a time, or the earliest and the latest: "3m10s-12m".
+// FormatSpan returns the earliest and the latest time, such as "3m10s-12m". It returns one time if both are
+// equal.
 func FormatSpan(s simulate.Span) string {
 	early, late := duration.HumanDuration(s.Earliest.Duration), duration.HumanDuration(s.Latest.Duration)
 	if early == late {
@@ -527,7 +534,7 @@ func FormatSpan(s simulate.Span) string {
 	return early + "-" + late
 }
 
-// dashUnless is a text where it has a meaning, and "-" elsewhere.
+// dashUnless returns the text, or "-" if the text has no meaning.
 func dashUnless(isMeant bool, text string) string {
 	if isMeant {
 		return text
@@ -535,8 +542,8 @@ func dashUnless(isMeant bool, text string) string {
 	return "-"
 }
 
-// findingLines writes one line for all objects of which the same is to be said. Infos and rules that could not be looked at are
-// counted; command shows them.
+// findingLines returns a line for each finding. Findings with the same rule and message share a line. Infos
+// and rules that were not checked are only counted, and command is named as the way to see them.
 func findingLines(all []preflight.Finding, command string) []string {
 	var lines []string
 	infos, unknown := 0, 0
@@ -561,8 +568,9 @@ func findingLines(all []preflight.Finding, command string) []string {
 	return lines
 }
 
-// DescribeRule says what one rule found: a line for all objects of which the same is to be said.
-func DescribeRule(all []preflight.Finding, rule string) []string {
+// DescribeRuleFindings returns a line for each message of one rule. Findings with the same message share a
+// line.
+func DescribeRuleFindings(all []preflight.Finding, rule string) []string {
 	var lines []string
 	ofRule := slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool { return f.Rule != rule })
 	for _, f := range mergeFindings(ofRule, func(f *preflight.Finding) string { return f.Message }) {

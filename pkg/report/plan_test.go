@@ -22,7 +22,7 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 	return simulate.Amount{CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Pods: pods}
 }
 
-// somePlan has a node that is replaced and one that is set aside.
+// somePlan returns a plan with one node that is replaced and one that is set aside.
 func somePlan() *report.Plan {
 	plan := &report.Plan{
 		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: nodegroup.Revision{ID: "2", Name: "workers:2"}, To: nodegroup.Revision{ID: "2", Name: "workers:2"},
@@ -32,7 +32,7 @@ func somePlan() *report.Plan {
 			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: new(between(0, 0)), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: record.Duration{Duration: 70 * time.Second}},
 			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: new(between(2*time.Minute, 11*time.Minute)), BlockedBy: []string{"PDB shop/db"}},
 		},
-		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: new(0.25), Moves: report.Moves{Evictions: new(5)},
+		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: new(0.25), Disruption: report.Disruption{Evictions: new(5)},
 		Room:        simulate.Room{Nodes: 1, Moves: amount("1500m", "3Gi", 5), Free: amount("2", "4Gi", 9), Added: amount("4", "16Gi", 58)},
 		Assumptions: []string{"a machine is gone 30s after its termination begins"},
 		Findings:    []preflight.Finding{{Rule: "CAP001", Severity: preflight.Warn, Object: "ReplicaSet shop/web", Message: "2 of its pods may find no node: Insufficient cpu", Remedy: "make room"}},

@@ -14,22 +14,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Options choose how a value is written for people.
+// Options select how a document is written as text.
 type Options struct {
 	Style Style
 	// Wide adds columns.
 	Wide bool
-	// Now is the time to which ages are counted.
+	// Now is the current time, from which ages are counted.
 	Now time.Time
-	// Width is the width of the terminal in cells; 0 means that the output is no terminal.
+	// Width is the width of the terminal in cells. It is 0 if the output is not a terminal.
 	Width int
-	// Color turns colours on. NoHeaders leaves the titles of columns out.
+	// Color turns colours on. NoHeaders omits the titles of columns.
 	Color, NoHeaders bool
 }
 
 // WriteGroups writes a table of groups. It returns the error of w.
 func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
-	columns := []column{{title: "NAME", long: true}, {title: "PROVIDER", key: true}, {title: "NODES", key: true}, {title: "OUTDATED", key: true}, {title: "PHASE", key: true}, {title: "AGE", key: true}}
+	columns := []column{{title: "NAME", wraps: true}, {title: "PROVIDER", alwaysShown: true}, {title: "NODES", alwaysShown: true}, {title: "OUTDATED", alwaysShown: true}, {title: "PHASE", alwaysShown: true}, {title: "AGE", alwaysShown: true}}
 	if o.Wide {
 		columns = append(columns, column{title: "KIND"}, column{title: "WANTED"}, column{title: "REFUSED-BECAUSE"})
 	}
@@ -74,7 +74,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	}
 	if len(rows) > 0 {
 		out.addLines("")
-		out.addTable([]column{{title: "NODE", cut: cutDomain, key: true}, {title: "ZONE", cut: cutRegion}, {title: "STATE", key: true}, {title: "BATCH"}, {title: "PODS", key: true}, {title: "STAYING"}}, rows)
+		out.addTable([]column{{title: "NODE", cut: cutDomain, alwaysShown: true}, {title: "ZONE", cut: cutRegion}, {title: "STATE", alwaysShown: true}, {title: "BATCH"}, {title: "PODS", alwaysShown: true}, {title: "STAYING"}}, rows)
 	}
 	return out.err
 }
@@ -109,7 +109,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	for _, line := range ImpactLines(s.Impacts) {
 		lines = append(lines, "Workloads   "+line)
 	}
-	lines = append(lines, RestLines(&s.Rest, st.Manager, now)...)
+	lines = append(lines, TimeLeftLines(&s.TimeLeft, st.Manager, now)...)
 	isOver := slices.Contains([]record.Result{record.Succeeded, record.LeftBehind, record.Aborted}, s.Result)
 	switch {
 	case st.Owed > 0 && isOver:
@@ -123,8 +123,8 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	return append(lines, LeftoverLines(s.Leftovers)...)
 }
 
-// DescribeProgress returns how many of the nodes are replaced: "2 of 4 nodes replaced, 1 drained". The drained nodes are part of
-// replaced, and not replaced yet.
+// DescribeProgress returns how many nodes are replaced: "2 of 4 nodes replaced, 1 drained". replaced includes
+// the drained nodes, which are not replaced yet.
 func DescribeProgress(replaced, drained, total int) string {
 	switch {
 	case drained == 0:
@@ -136,14 +136,14 @@ func DescribeProgress(replaced, drained, total int) string {
 	}
 }
 
-// statusVerdict returns how far the upgrade is, and how many workloads are worse off than before.
+// statusVerdict returns how far the upgrade is, and how many workloads have fewer ready pods than before.
 func statusVerdict(s *UpgradeStatus) (tone, string) {
 	st := &s.Status
 	text := DescribeProgress(st.Replaced, st.Drained, st.Total)
 	if st.Outdated > 0 {
 		text += fmt.Sprintf(", %d not started", st.Outdated)
 	}
-	worse := describeWorse(st.Unhealthy, s.Impacts)
+	worse := describeDegraded(st.Unhealthy, s.Impacts)
 	t := good
 	if worse != "" || len(s.Blocked) > 0 || s.RemainingEnds != nil {
 		t = warning
@@ -163,8 +163,9 @@ func statusVerdict(s *UpgradeStatus) (tone, string) {
 	return t, text + withPrefix(", ", worse)
 }
 
-// describeWorse counts the workloads that have fewer ready pods than before the upgrade, "" for none.
-func describeWorse(unhealthy []record.Unhealthy, impacts []record.WorkloadImpact) string {
+// describeDegraded returns the number of workloads that have fewer ready pods than before the upgrade, "" for
+// none.
+func describeDegraded(unhealthy []record.Unhealthy, impacts []record.WorkloadImpact) string {
 	names := map[string]bool{}
 	for _, u := range unhealthy {
 		names[u.Name] = true
@@ -174,7 +175,7 @@ func describeWorse(unhealthy []record.Unhealthy, impacts []record.WorkloadImpact
 			names[w.Name] = true
 		}
 	}
-	switch without := len(namesWithout(impacts)); {
+	switch without := len(namesWithoutReadyPod(impacts)); {
 	case without > 0:
 		return formatCount(without, "workload") + " without a ready pod"
 	case len(names) > 0:
@@ -184,7 +185,8 @@ func describeWorse(unhealthy []record.Unhealthy, impacts []record.WorkloadImpact
 	}
 }
 
-// resultLines returns how an upgrade ended, or what it waits for. A running upgrade has no such line.
+// resultLines returns how an upgrade ended, or what it waits for without a process. It returns nil for a
+// running upgrade.
 func resultLines(s *UpgradeStatus) []string {
 	switch s.Result {
 	case "":
@@ -203,7 +205,7 @@ func resultLines(s *UpgradeStatus) []string {
 	}
 }
 
-// operationLines returns the newest operation of a group that its own cloud upgrades.
+// operationLines returns a line with the newest operation of a group that its cloud upgrades.
 func operationLines(s *UpgradeStatus) []string {
 	if s.Operation == nil {
 		return nil

@@ -18,23 +18,25 @@ import (
 type EventType string
 
 const (
-	// PhaseEvent is an upgrade that has reached a phase or its end.
+	// PhaseEvent reports that an upgrade has reached a phase or its end.
 	PhaseEvent EventType = "phase"
-	// CapacityEvent is a change of the group's size, or new nodes that are ready.
+	// CapacityEvent reports a new group size, or new nodes that are ready.
 	CapacityEvent EventType = "capacity"
-	// NodeEvent is an outdated node that has reached a state.
+	// NodeEvent reports that an outdated node has reached a state.
 	NodeEvent EventType = "node"
-	// WorkloadEvent is a workload that stops the upgrade or no longer does, or whose users may notice it.
+	// WorkloadEvent reports that a workload delays the upgrade or no longer does, or that its users may notice
+	// the upgrade.
 	WorkloadEvent EventType = "workload"
-	// BlockedEvent is a node whose pods cannot leave.
+	// BlockedEvent reports a node whose pods cannot leave.
 	BlockedEvent EventType = "blocked"
-	// WaitingEvent is a request that is retried, or the news after 30 seconds without another event.
+	// WaitingEvent reports a request that is retried, or what the upgrade does after 30 seconds without
+	// another event.
 	WaitingEvent EventType = "waiting"
 	// NoteEvent is anything else that a user should know.
 	NoteEvent EventType = "note"
 )
 
-// Event is one change of an upgrade's state, as a person or a program follows it.
+// Event is one change of an upgrade's state.
 type Event struct {
 	// Type says what the event is about.
 	Type EventType `json:"type"`
@@ -86,7 +88,7 @@ type Counts struct {
 func NewEventLine(at time.Time, group, run string, event Event, now *record.Status) EventLine {
 	line := EventLine{Time: at.UTC(), Group: group, Run: run, Event: event}
 	line.TypeMeta, _ = NewMeta("Event", "")
-	line.State = Word(line.State)
+	line.State = KebabCase(line.State)
 	if now.GroupCounts == nil {
 		return line
 	}
@@ -107,21 +109,21 @@ type Moment struct {
 	Sent []nodegroup.Action
 	// Stopping is the result with which the upgrade is about to end, "" while it continues. Workloads are not observed during the stop.
 	Stopping record.Result
-	// Rest is the forecast of the time left, counted from At.
-	Rest Rest
-	// told has the waits that were reported already, of nodes that a cloud has fenced. Whether the cloud drains such a node is not known:
-	// the waits come and go with each observed drain.
-	told map[string]bool
+	// TimeLeft is the forecast of the time left, counted from At.
+	TimeLeft TimeLeft
+	// reportedWaits has the waits that were already reported, for nodes that a cloud has fenced. It is not
+	// known whether the cloud drains such a node, so its waits appear and disappear with each observed drain.
+	reportedWaits map[string]bool
 }
 
-// DescribeChanges returns an event for each difference between two moments, those of the group first. A refused request that is only
-// sent again is no difference.
+// DescribeChanges returns an event for each difference between two moments. Events about the group come first.
+// Sending a refused request again is not a difference.
 func DescribeChanges(before, now Moment) []Event {
 	events := listGroupChanges(&before.Status, &now.Status)
 	for _, node := range now.Status.Nodes {
 		old, known := before.Status.FindNode(node.Name)
 		if !known || old.State != node.State {
-			if text := describeNode(node); text != "" {
+			if text := describeNodeState(node); text != "" {
 				events = append(events, Event{Type: NodeEvent, Node: node.Name, Zone: node.Zone, Batch: node.Batch, Pods: &node.Pods, State: string(node.State), Text: text})
 			}
 		}
@@ -130,21 +132,21 @@ func DescribeChanges(before, now Moment) []Event {
 		if _, still := now.Status.FindNode(node.Name); !still && (node.State == record.NodeRemoving || now.Status.Manager != "") {
 			events = append(events, Event{
 				Type: NodeEvent, Node: node.Name, Zone: node.Zone, Batch: node.Batch, State: string(record.NodeGone),
-				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)%s", node.Name, now.Status.Replaced, now.Status.Total, withPrefix("; ", now.Rest.left(now.At))),
+				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)%s", node.Name, now.Status.Replaced, now.Status.Total, withPrefix("; ", now.TimeLeft.formatLeft(now.At))),
 			})
 		}
 	}
 	if now.Stopping == "" {
 		events = append(events, listWorkloadChanges(&before.Status, &now.Status)...)
 	}
-	events = append(events, listMoves(now.Sent)...)
-	return append(events, listBlockedChanges(before, now)...)
+	events = append(events, listNoticeableActions(now.Sent)...)
+	return append(events, listNewWaits(before, now)...)
 }
 
 func listGroupChanges(before, now *record.Status) []Event {
 	var events []Event
 	if now.Phase != before.Phase {
-		events = append(events, Event{Type: PhaseEvent, State: string(now.Phase), Text: "phase " + string(now.Phase) + describePhase(before, now)})
+		events = append(events, Event{Type: PhaseEvent, State: string(now.Phase), Text: "phase " + string(now.Phase) + describeStart(before, now)})
 	}
 	if now.Note != "" && now.Note != before.Note {
 		events = append(events, Event{Type: NoteEvent, Text: now.Note})
@@ -157,24 +159,24 @@ func listGroupChanges(before, now *record.Status) []Event {
 		events = append(events, Event{Type: CapacityEvent, Text: fmt.Sprintf("group resized: desired %d, max %d%s", is.Desired, is.Max, Parenthesize(now.Zones))})
 	}
 	if is.NewReady != was.NewReady && is.New > 0 {
-		events = append(events, Event{Type: CapacityEvent, Text: formatCount(is.NewReady, "new node") + " ready" + describeStarting(is.New-is.NewReady)})
+		events = append(events, Event{Type: CapacityEvent, Text: formatCount(is.NewReady, "new node") + " ready" + describeNotReady(is.New-is.NewReady)})
 	}
-	if fenced := countUnstarted(now, record.NodeFenced); fenced > countUnstarted(before, record.NodeFenced) && countUnstarted(now, record.NodePending) == 0 {
+	if fenced := countInState(now, record.NodeFenced); fenced > countInState(before, record.NodeFenced) && countInState(now, record.NodePending) == 0 {
 		events = append(events, Event{Type: CapacityEvent, Text: formatCount(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
 }
 
-// describeStarting returns how many new nodes are not ready yet; "" for none.
-func describeStarting(n int) string {
+// describeNotReady returns how many new nodes are not ready yet; "" for none.
+func describeNotReady(n int) string {
 	if n <= 0 {
 		return ""
 	}
 	return fmt.Sprintf(", %d starting", n)
 }
 
-// countUnstarted counts the nodes in the state.
-func countUnstarted(s *record.Status, state record.NodeState) int {
+// countInState counts the nodes in the state.
+func countInState(s *record.Status, state record.NodeState) int {
 	n := 0
 	for i := range s.Nodes {
 		if s.Nodes[i].State == state {
@@ -184,7 +186,7 @@ func countUnstarted(s *record.Status, state record.NodeState) int {
 	return n
 }
 
-func describePhase(before, now *record.Status) string {
+func describeStart(before, now *record.Status) string {
 	if before.Phase != "" {
 		return ""
 	}
@@ -195,7 +197,7 @@ func describePhase(before, now *record.Status) string {
 	return text + Parenthesize(now.Zones)
 }
 
-// formatCount returns a count with its noun.
+// formatCount returns a count with its noun: "3 nodes".
 func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -203,10 +205,10 @@ func formatCount(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func describeNode(n record.NodeStatus) string {
+func describeNodeState(n record.NodeStatus) string {
 	switch n.State {
 	case record.NodeDraining:
-		return fmt.Sprintf("node %s draining %s (%s)", n.Name, formatCount(n.Pods, "pod"), strings.Join(describePlace(n), ", "))
+		return fmt.Sprintf("node %s draining %s (%s)", n.Name, formatCount(n.Pods, "pod"), strings.Join(describeBatchAndZone(n), ", "))
 	case record.NodeForcing:
 		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, formatCount(n.Pods, "pod"))
 	case record.NodeEmpty:
@@ -225,8 +227,8 @@ func describeNode(n record.NodeStatus) string {
 	}
 }
 
-// describePlace returns a node's batch and zone. A node that a cloud drains has no batch.
-func describePlace(n record.NodeStatus) []string {
+// describeBatchAndZone returns a node's batch and zone. A node that a cloud drains has no batch.
+func describeBatchAndZone(n record.NodeStatus) []string {
 	var parts []string
 	if n.Batch > 0 {
 		parts = append(parts, fmt.Sprintf("batch %d", n.Batch))
@@ -237,27 +239,27 @@ func describePlace(n record.NodeStatus) []string {
 	return parts
 }
 
-// listBlockedChanges returns an event for each wait that lasts and was not reported before.
-func listBlockedChanges(before, now Moment) []Event {
+// listNewWaits returns an event for each lasting wait that was not reported before.
+func listNewWaits(before, now Moment) []Event {
 	told := map[string]bool{}
 	for _, w := range CollectWaits(before.Blocked, before.At) {
 		if w.Lasting {
-			told[w.key] = true
+			told[w.alwaysShown] = true
 		}
 	}
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
-		if w.Lasting && !told[w.key] && !now.told[w.key] {
+		if w.Lasting && !told[w.alwaysShown] && !now.reportedWaits[w.alwaysShown] {
 			events = append(events, Event{Type: BlockedEvent, Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
 		}
 	}
 	return events
 }
 
-// DescribeHeartbeat returns a line about what an upgrade does and what it waits for.
+// DescribeHeartbeat returns a line with what an upgrade does and what it waits for.
 func DescribeHeartbeat(now Moment) string {
 	s := &now.Status
-	text := fmt.Sprintf("phase %s, %s%s", s.Phase, DescribeProgress(s.Replaced, s.Drained, s.Total), withPrefix(", ", now.Rest.left(now.At)))
+	text := fmt.Sprintf("phase %s, %s%s", s.Phase, DescribeProgress(s.Replaced, s.Drained, s.Total), withPrefix(", ", now.TimeLeft.formatLeft(now.At)))
 	var busy []string
 	for _, n := range s.Nodes {
 		if n.Batch > 0 && n.State != record.NodeQuarantined && n.State != record.NodeDrained {
@@ -291,18 +293,18 @@ func DescribeHeartbeat(now Moment) string {
 	return text
 }
 
-// After returns the moment with the waits that were reported up to the moment before.
-func (m Moment) After(before Moment) Moment {
+// WithReportedWaits returns the moment with all waits that were reported until the moment before it.
+func (m Moment) WithReportedWaits(before Moment) Moment {
 	if m.Status.Manager == "" {
 		return m
 	}
-	m.told = maps.Clone(before.told)
-	if m.told == nil {
-		m.told = map[string]bool{}
+	m.reportedWaits = maps.Clone(before.reportedWaits)
+	if m.reportedWaits == nil {
+		m.reportedWaits = map[string]bool{}
 	}
 	for _, w := range CollectWaits(before.Blocked, before.At) {
 		if w.Lasting && w.Until.IsZero() {
-			m.told[w.key] = true
+			m.reportedWaits[w.alwaysShown] = true
 		}
 	}
 	return m

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// moment is a group of three nodes in the middle of its upgrade, changed as told.
+// moment returns a moment in the middle of the upgrade of three nodes, with the changes applied.
 func moment(with ...func(*Moment)) Moment {
 	m := Moment{At: now, Status: record.Status{
 		Group: "workers", Phase: record.PhaseUpgrade, Total: 3, Replaced: 1, GroupCounts: &record.GroupCounts{Desired: 4, Max: 5, New: 2, NewReady: 2}, Zones: "a:2 b:2",
@@ -29,7 +29,7 @@ func moment(with ...func(*Moment)) Moment {
 	return m
 }
 
-// node gives the moment a node in a state, in place of the one of that name.
+// node adds a node in the state, or changes the node of that name.
 func node(name string, state record.NodeState, pods int) func(*Moment) {
 	return func(m *Moment) {
 		without(name)(m)
@@ -41,7 +41,7 @@ func node(name string, state record.NodeState, pods int) func(*Moment) {
 	}
 }
 
-// silent is the node in drain, whose kubelet does not report.
+// silent marks the kubelet of the draining node as not reporting.
 func silent(name string) func(*Moment) {
 	return func(m *Moment) {
 		node(name, record.NodeDraining, 2)(m)
@@ -55,7 +55,7 @@ func without(name string) func(*Moment) {
 	}
 }
 
-// blocked has a pod wait since a while before now.
+// blocked adds a pod that has been blocked for the duration since.
 func blocked(node, pod string, obstacle drain.Obstacle, since time.Duration) func(*Moment) {
 	return func(m *Moment) {
 		m.Blocked = append(m.Blocked, drain.Blocked{
@@ -73,7 +73,7 @@ var (
 	unmanaged = drain.Obstacle{Kind: drain.Unmanaged}
 )
 
-// lines writes events as "type node state: text".
+// lines returns events as "type node state: text".
 func lines(events []Event) []string {
 	var all []string
 	for _, e := range events {
@@ -151,23 +151,23 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestWaitIsToldWhenItHasLasted has the same wait at two moments, short at first.
-func TestWaitIsToldWhenItHasLasted(t *testing.T) {
+// TestWaitIsReportedAfterDelay shows the same wait at two moments. At the first one, the wait is still short.
+func TestWaitIsReportedAfterDelay(t *testing.T) {
 	begun := moment(blocked("n1", "cart-0", spent(3), 0))
 	later := begun
 	later.At = now.Add(reportDelay)
 	if got := DescribeChanges(moment(), begun); len(got) != 0 {
-		t.Errorf("at once: %q", lines(got))
+		t.Errorf("before the delay: %q", lines(got))
 	}
 	if got := DescribeChanges(begun, later); len(got) != 1 {
 		t.Errorf("after %s: %q, want one line", reportDelay, lines(got))
 	}
 }
 
-// left sets a forecast of that age: the rest took 6 to 15 minutes then.
+// left adds a forecast of the given age. When it was made, the upgrade still took 6 to 15 minutes.
 func left(age time.Duration) func(*Moment) {
 	return func(m *Moment) {
-		m.Rest = Rest{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: m.At.Add(-age)}.At(m.At)
+		m.TimeLeft = TimeLeft{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: m.At.Add(-age)}.CountedFrom(m.At)
 	}
 }
 
@@ -186,8 +186,8 @@ func TestHeartbeat(t *testing.T) {
 		"nothing in flight":  {moment(without("n1")), "phase upgrade, 1 of 3 nodes replaced"},
 		"a forecast":         {moment(without("n1"), left(time.Minute)), "phase upgrade, 1 of 3 nodes replaced, 5m-14m left"},
 		"an old forecast":    {moment(without("n1"), left(3*time.Minute)), "phase upgrade, 1 of 3 nodes replaced, 3m-12m left (forecast 3m ago)"},
-		"no forecast":        {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: "no right"} }), "phase upgrade, 1 of 3 nodes replaced, time left not known"},
-		"the first forecast": {moment(without("n1"), func(m *Moment) { m.Rest = Rest{RemainingUnknown: WorkingItOut} }), "phase upgrade, 1 of 3 nodes replaced"},
+		"no forecast":        {moment(without("n1"), func(m *Moment) { m.TimeLeft = TimeLeft{RemainingUnknown: "no right"} }), "phase upgrade, 1 of 3 nodes replaced, time left not known"},
+		"the first forecast": {moment(without("n1"), func(m *Moment) { m.TimeLeft = TimeLeft{RemainingUnknown: ForecastPending} }), "phase upgrade, 1 of 3 nodes replaced"},
 		"many in flight":     {moment(many), "phase upgrade, 1 of 3 nodes replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
 		"nodes at rest":      {moment(node("n1", record.NodeQuarantined, 1), node("n3", record.NodeDrained, 0)), "phase upgrade, 1 of 3 nodes replaced"},
 		"waiting":            {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 nodes replaced; waiting for a replacement to be ready"},
@@ -203,7 +203,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
-func TestStructural(t *testing.T) {
+func TestPlanNeedsAction(t *testing.T) {
 	blockedPlan, cautious := blockedPlan(), blockedPlan()
 	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
 	foreseen := surgePlan()
@@ -235,14 +235,14 @@ func TestStructural(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := c.plan.Structural(); got != c.want {
+			if got := c.plan.NeedsAction(); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})
 	}
 }
 
-// full is a disk that is.
+// full is a disk that has no free space left.
 type full struct{ left int }
 
 func (f *full) Write(p []byte) (int, error) {
@@ -254,7 +254,7 @@ func (f *full) Write(p []byte) (int, error) {
 
 var errFull = errors.New("no space left on device")
 
-// TestWriteErrors holds every writer to reporting that it could not write, wherever that happens.
+// TestWriteErrors checks that every writer returns write errors, wherever they occur.
 func TestWriteErrors(t *testing.T) {
 	writers := map[string]func(*full) error{
 		"groups": func(w *full) error { return WriteGroups(w, someGroups(), Options{Now: now}) },
@@ -276,7 +276,7 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// TestDescribeEnds: a plan says how and when it ends, in the slow case, too, where that differs.
+// A plan says how and when the upgrade ends. It mentions the slow case only if that differs.
 func TestDescribeEnds(t *testing.T) {
 	after := func(e simulate.Ending, d time.Duration) simulate.Ending { e.After.Duration = d; return e }
 	done := simulate.Ending{Result: record.Succeeded}
@@ -313,9 +313,9 @@ func TestDescribeDeletions(t *testing.T) {
 	}
 }
 
-// TestWaitsOfFencedNodesAreToldOnce: the pods of nodes that a cloud has fenced may be those that it waits for whenever no drain
-// is seen, after each node again. Each of these waits is told once, and again where the cloud drains the node.
-func TestWaitsOfFencedNodesAreToldOnce(t *testing.T) {
+// While no drain is observed, each pod of a fenced node may be the one that a cloud waits for. Each such wait
+// is reported once, and once more if the cloud drains the node.
+func TestWaitsOfFencedNodesAreReportedOnce(t *testing.T) {
 	managed := func(changes ...func(*Moment)) Moment {
 		m := moment(changes...)
 		m.Status.Manager = "EKS"
@@ -334,7 +334,7 @@ func TestWaitsOfFencedNodesAreToldOnce(t *testing.T) {
 	}{
 		{managed(), 0}, {managed(fenced), 1}, {managed(), 0}, {managed(fenced), 0}, {managed(fenced, limited), 1}, {managed(), 0}, {managed(fenced), 0},
 	} {
-		now, told := step.now.After(last), 0
+		now, told := step.now.WithReportedWaits(last), 0
 		for _, e := range DescribeChanges(last, now) {
 			if e.Type == "blocked" {
 				told++

@@ -9,33 +9,36 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// ReadySample is how many pods of a workload were ready from a time until the next sample.
+// ReadySample is the number of ready pods of a workload from At until the next sample.
 type ReadySample struct {
-	// At is when the workload had this number for the first time.
+	// At is when the workload reached this number.
 	At time.Time `json:"at"`
-	// Ready counts its ready pods.
+	// Ready is the number of ready pods.
 	Ready int `json:"ready"`
 }
 
-// ReadyPods is how many pods of a workload were ready over time.
+// ReadyPods is the number of ready pods of a workload over time.
 type ReadyPods struct {
 	// Name is the workload, NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
-	// Before counts the ready pods that it had before its first pod left, less what its owner scaled away since.
+	// Before is the number of ready pods before the first pod was evicted, minus the pods that the owner has
+	// removed by scaling since.
 	Before int `json:"before"`
-	// Samples lists the changes in order of time. If there were many, some are left out, but not the one to the fewest ready pods.
+	// Samples lists the changes in order of time. If there were many, some are left out. The sample with the
+	// fewest ready pods is always kept.
 	Samples []ReadySample `json:"samples"`
 }
 
-// What a history keeps of workloads that have fewer ready pods than before, and how many of them a report shows.
+// The limits of a history and of a report for workloads that have fewer ready pods than before.
 const (
-	mostWorkloadsKept    = 300
-	mostReadyKept        = 60
-	mostWorkloadsCharted = 3
+	maxWorkloadsKept    = 300
+	maxReadySamplesKept = 60
+	maxWorkloadsCharted = 3
 )
 
-// seeWorkloads notes the ready pods of workloads that have fewer than before, from then on.
-func (h *History) seeWorkloads(at time.Time, rec *record.Record) {
+// addReadyPods adds the current number of ready pods of each workload. A workload is tracked from the first
+// time it has fewer than before.
+func (h *History) addReadyPods(at time.Time, rec *record.Record) {
 	for name, w := range rec.Workloads {
 		ready := w.Ready - w.Lacks
 		if w.Out || ready < 0 {
@@ -45,25 +48,26 @@ func (h *History) seeWorkloads(at time.Time, rec *record.Record) {
 		switch {
 		case known:
 			of.Before = max(of.Before, w.Ready)
-			of.add(at, ready)
-		case ready < w.Ready && len(h.ready) < mostWorkloadsKept:
+			of.addSample(at, ready)
+		case ready < w.Ready && len(h.ready) < maxWorkloadsKept:
 			of = &ReadyPods{Name: name, Before: w.Ready}
 			if !h.Last.IsZero() {
-				of.add(h.First, w.Ready)
+				of.addSample(h.First, w.Ready)
 			}
-			of.add(at, ready)
+			of.addSample(at, ready)
 			h.ready[name] = of
 		}
 	}
 }
 
-// add adds a sample if the number is another one. If there are too many, it drops every other, except the first, the last and the lowest.
-func (p *ReadyPods) add(at time.Time, ready int) {
+// addSample adds a sample if the number has changed. If there are too many samples, it drops every second one,
+// except the first, the last and the lowest.
+func (p *ReadyPods) addSample(at time.Time, ready int) {
 	if n := len(p.Samples); n > 0 && p.Samples[n-1].Ready == ready {
 		return
 	}
-	if p.Samples = append(p.Samples, ReadySample{At: at, Ready: ready}); len(p.Samples) > mostReadyKept {
-		p.Samples = thin(p.Samples, func(a, b *ReadySample) bool { return a.Ready < b.Ready })
+	if p.Samples = append(p.Samples, ReadySample{At: at, Ready: ready}); len(p.Samples) > maxReadySamplesKept {
+		p.Samples = thinOut(p.Samples, func(a, b *ReadySample) bool { return a.Ready < b.Ready })
 	}
 }
 
@@ -72,26 +76,26 @@ func (p *ReadyPods) fewest() int {
 	return slices.MinFunc(p.Samples, func(a, b ReadySample) int { return a.Ready - b.Ready }).Ready
 }
 
-// listReady returns the ready pods of the first workloads of the list that had fewer than before.
-func (h *History) listReady(worst []record.WorkloadImpact) []ReadyPods {
+// listReadyPods returns the ready pods of the first workloads in worst that had fewer ready pods than before.
+func (h *History) listReadyPods(worst []record.WorkloadImpact) []ReadyPods {
 	var all []ReadyPods
 	for i := range worst {
-		if of := h.ready[worst[i].Name]; of != nil && len(all) < mostWorkloadsCharted {
+		if of := h.ready[worst[i].Name]; of != nil && len(all) < maxWorkloadsCharted {
 			all = append(all, *of)
 		}
 	}
 	return all
 }
 
-// Sizes in pixels of what a chart of ready pods draws.
+// The sizes of a chart of ready pods, in pixels.
 const (
 	readyHeight = 26
 	readyRow    = readyHeight + 22
 )
 
-// drawReady draws the ready pods of each workload over time, "" for none.
-func (r *RunReport) drawReady() markup {
-	s, _ := r.timeScale()
+// drawReadyPods returns a chart of each workload's ready pods over time, "" if there are none.
+func (r *RunReport) drawReadyPods() markup {
+	s, _ := r.timelineScale()
 	if len(r.Ready) == 0 || !s.to.After(s.from) {
 		return ""
 	}
@@ -113,21 +117,21 @@ func (r *RunReport) drawReady() markup {
 		}
 		parts = append(parts, element("g", []attribute{{"transform", "translate(0 " + formatPixels(top) + ")"}}, rows...))
 	}
-	return drawing(fmt.Sprintf("ready pods of %s over time", formatCount(len(r.Ready), "workload")), height, parts...)
+	return wrapSVG(fmt.Sprintf("ready pods of %s over time", formatCount(len(r.Ready), "workload")), height, parts...)
 }
 
-// mostChangesSaid is how many changes of a workload's ready pods a line has.
-const mostChangesSaid = 12
+// maxChangesDescribed is how many changes of a workload's ready pods a line describes.
+const maxChangesDescribed = 12
 
-// describe says on one line how many pods were ready and when that changed, counted from a time.
+// describe returns a line with the numbers of ready pods and the times of their changes since from.
 func (p *ReadyPods) describe(from time.Time) string {
 	var parts []string
-	for i, s := range p.Samples[:min(len(p.Samples), mostChangesSaid)] {
+	for i, s := range p.Samples[:min(len(p.Samples), maxChangesDescribed)] {
 		if i == 0 {
 			parts = append(parts, fmt.Sprintf("%d of %d ready", s.Ready, p.Before))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%d from +%s", s.Ready, formatLength(s.At.Sub(from))))
+		parts = append(parts, fmt.Sprintf("%d from +%s", s.Ready, formatWholeSeconds(s.At.Sub(from))))
 	}
 	if more := len(p.Samples) - len(parts); more > 0 {
 		parts = append(parts, formatCount(more, "more change"))

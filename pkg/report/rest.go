@@ -10,12 +10,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// WorkingItOut is Rest.RemainingUnknown while the first forecast is being made.
-const WorkingItOut = "working it out"
+// ForecastPending is the value of TimeLeft.RemainingUnknown until the first forecast is ready.
+const ForecastPending = "working it out"
 
-// Rest is a forecast of the rest of a running upgrade. Its zero value means that there is no forecast.
-type Rest struct {
-	// Remaining is how long the rest takes, counted from the moment of the status.
+// TimeLeft is a forecast of how long a running upgrade still takes. The zero value means that there is no
+// forecast.
+type TimeLeft struct {
+	// Remaining is how long the upgrade still takes, counted from the time of the status.
 	Remaining simulate.Span `json:"remaining,omitzero"`
 	// RemainingEnds is how the upgrade ends if it does not reach its goal; nil otherwise.
 	RemainingEnds *PlanEnds `json:"remainingEnds,omitempty"`
@@ -25,10 +26,11 @@ type Rest struct {
 	RemainingUnknown string `json:"remainingUnknown,omitempty"`
 }
 
-// NewRest returns the forecast of an upgrade that takes so long and ends in these ways. If it fails, it takes until the failure.
-func NewRest(span simulate.Span, fast, slow simulate.Ending) Rest {
+// NewTimeLeft returns the forecast for an upgrade with this duration and these endings. If the upgrade fails,
+// the time left ends with the failure.
+func NewTimeLeft(span simulate.Span, fast, slow simulate.Ending) TimeLeft {
 	if !fast.IsShort() && !slow.IsShort() {
-		return Rest{Remaining: span}
+		return TimeLeft{Remaining: span}
 	}
 	if fast.IsShort() {
 		span.Earliest = fast.After
@@ -36,21 +38,21 @@ func NewRest(span simulate.Span, fast, slow simulate.Ending) Rest {
 	if slow.IsShort() {
 		span.Latest = slow.After
 	}
-	if span.Latest.Duration < span.Earliest.Duration { // it fails before it would be done
+	if span.Latest.Duration < span.Earliest.Duration { // the upgrade fails earlier than it could succeed
 		span.Earliest, span.Latest = span.Latest, span.Earliest
 	}
-	return Rest{Remaining: span, RemainingEnds: &PlanEnds{Fast: fast, Slow: slow}}
+	return TimeLeft{Remaining: span, RemainingEnds: &PlanEnds{Fast: fast, Slow: slow}}
 }
 
-// At returns the forecast counted from a later time, if all went as forecast since. After the latest end of the forecast, the time
-// left is not known.
-func (r Rest) At(now time.Time) Rest {
+// CountedFrom returns the forecast counted from a later time, as if everything had gone as forecast. After the
+// latest end of the forecast, the time left is unknown.
+func (r TimeLeft) CountedFrom(now time.Time) TimeLeft {
 	age := now.Sub(r.RemainingAsOf)
 	switch {
 	case r.RemainingUnknown != "" || r.RemainingAsOf.IsZero() || age <= 0:
 		return r
 	case r.Remaining.Latest.Duration < age:
-		return Rest{RemainingAsOf: r.RemainingAsOf, RemainingUnknown: "it takes longer than forecast"}
+		return TimeLeft{RemainingAsOf: r.RemainingAsOf, RemainingUnknown: "it takes longer than forecast"}
 	}
 	rest := func(d record.Duration) record.Duration { return record.Duration{Duration: max(0, d.Duration-age)} }
 	r.Remaining = simulate.Span{Earliest: rest(r.Remaining.Earliest), Latest: rest(r.Remaining.Latest)}
@@ -62,11 +64,11 @@ func (r Rest) At(now time.Time) Rest {
 	return r
 }
 
-// left returns the time left in a few words, such as "6m-15m left", with the age of an old forecast. It returns "" without a
-// forecast, while the first one is made, and if the upgrade fails.
-func (r *Rest) left(now time.Time) string {
+// formatLeft returns the time left in a few words, such as "6m-15m left". If the forecast is old, it adds the
+// age. It returns "" if there is no forecast yet, and if the upgrade is forecast to fail.
+func (r *TimeLeft) formatLeft(now time.Time) string {
 	switch {
-	case r.RemainingUnknown == WorkingItOut, r.RemainingUnknown == "" && r.RemainingAsOf.IsZero(), r.RemainingEnds != nil:
+	case r.RemainingUnknown == ForecastPending, r.RemainingUnknown == "" && r.RemainingAsOf.IsZero(), r.RemainingEnds != nil:
 		return ""
 	case r.RemainingUnknown != "":
 		return "time left not known"
@@ -75,30 +77,30 @@ func (r *Rest) left(now time.Time) string {
 	}
 }
 
-// staleAfter is the age from which a view shows how old its forecast is: a newer one is overdue then.
+// staleAfter is the age from which a view shows how old its forecast is. By then a newer forecast is overdue.
 const staleAfter = 2 * time.Minute
 
 // formatAge returns the age of the forecast in parentheses, "" if it is younger than least.
-func (r *Rest) formatAge(now time.Time, least time.Duration) string {
+func (r *TimeLeft) formatAge(now time.Time, least time.Duration) string {
 	if age := now.Sub(r.RemainingAsOf); !r.RemainingAsOf.IsZero() && age >= least {
 		return fmt.Sprintf(" (forecast %s ago)", duration.HumanDuration(age))
 	}
 	return ""
 }
 
-// describe returns how long the rest takes and how it ends, "" without a forecast. manager is the cloud's part that upgrades the
-// group itself, "" if this tool does.
-func (r *Rest) describe(manager string) string {
+// describe returns how long the upgrade still takes and how it ends, "" without a forecast. manager is the
+// cloud service that upgrades the group, "" if this tool does.
+func (r *TimeLeft) describe(manager string) string {
 	switch {
-	case r.RemainingUnknown == WorkingItOut:
-		return WorkingItOut
+	case r.RemainingUnknown == ForecastPending:
+		return ForecastPending
 	case r.RemainingUnknown != "":
 		return "not known: " + r.RemainingUnknown
 	case r.RemainingAsOf.IsZero():
 		return ""
 	case r.RemainingEnds != nil && manager != "" && r.RemainingEnds.Fast.Node != "":
 		text := fmt.Sprintf("%s gives up in %s: %s", manager, FormatSpan(r.Remaining), r.RemainingEnds.Fast.Result)
-		if e := &r.RemainingEnds.Fast; e.Node == r.RemainingEnds.Slow.Node { // it picks nodes at random
+		if e := &r.RemainingEnds.Fast; e.Node == r.RemainingEnds.Slow.Node { // the manager picks nodes at random, so the node is named only if both cases agree
 			text += " at node " + e.Node + Parenthesize(e.Blocker)
 		}
 		return text
@@ -109,30 +111,30 @@ func (r *Rest) describe(manager string) string {
 	}
 }
 
-// RestLines returns the line about the rest of the upgrade, none without a forecast. manager is the cloud's part that upgrades the
-// group itself, "" if this tool does.
-func RestLines(r *Rest, manager string, now time.Time) []string {
+// TimeLeftLines returns a line with the time left, nil without a forecast. manager is the cloud service that
+// upgrades the group, "" if this tool does.
+func TimeLeftLines(r *TimeLeft, manager string, now time.Time) []string {
 	text := r.describe(manager)
 	if text == "" {
 		return nil
 	}
-	if r.RemainingUnknown != WorkingItOut {
+	if r.RemainingUnknown != ForecastPending {
 		text += r.formatAge(now, time.Second)
 	}
 	return []string{"Remaining   " + text}
 }
 
-// DescribeRestChange returns an event if a forecast differs from the one before in more than its times: the time left is known for
-// the first time, is no longer known, or the upgrade would end in another way.
-func DescribeRestChange(before, now *Rest, manager string) (event Event, differs bool) {
-	if now.RemainingUnknown == WorkingItOut || now.outcome() == before.outcome() {
+// DescribeTimeLeftChange returns an event if two forecasts differ in more than their times: the time left has
+// become known or unknown, or the upgrade would end in another way.
+func DescribeTimeLeftChange(before, now *TimeLeft, manager string) (event Event, differs bool) {
+	if now.RemainingUnknown == ForecastPending || now.outcome() == before.outcome() {
 		return Event{}, false
 	}
 	return Event{Type: NoteEvent, Text: "time left: " + now.describe(manager)}, now.describe(manager) != ""
 }
 
-// outcome returns what a forecast says apart from its times.
-func (r *Rest) outcome() string {
+// outcome returns the content of a forecast without its times.
+func (r *TimeLeft) outcome() string {
 	if r.RemainingUnknown != "" || r.RemainingAsOf.IsZero() || r.RemainingEnds == nil {
 		return fmt.Sprint(r.RemainingAsOf.IsZero(), r.RemainingUnknown)
 	}

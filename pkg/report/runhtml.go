@@ -14,9 +14,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// WriteReportHTML writes the report as one page without scripts and links. The page also contains the report as JSON.
+// WriteReportHTML writes the report as one HTML page without scripts and links. The page also contains the
+// report as JSON.
 func WriteReportHTML(w io.Writer, r *RunReport) error {
-	data, err := json.Marshal(convertReport(*r)) // which writes < as \u003c
+	data, err := json.Marshal(convertReport(*r)) // Marshal writes < as \u003c
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -53,7 +54,7 @@ func classOfTone(t tone) string {
 	return map[tone]string{good: "good", warning: "warning", bad: "bad"}[t]
 }
 
-// section is a part of the page. A section without a body is left out.
+// section is a part of the page. Sections without a body are left out.
 type section struct {
 	title string
 	body  markup
@@ -64,14 +65,14 @@ func (r *RunReport) sections() []section {
 		{"Summary", r.summaryHTML()},
 		{"Timeline", r.timelineHTML()},
 		{"Workloads", r.workloadsHTML()},
-		{"What delayed it", r.holdersHTML()},
+		{"What delayed it", r.waitCausesHTML()},
 		{r.waysTitle(), r.waysHTML()},
 		{"Findings", r.findingsHTML()},
 		{"More", r.detailsHTML()},
 	}
 }
 
-// keyFacts names the rows of the summary that the page shows large.
+// keyFacts has the names of the facts that the page shows in large type.
 var keyFacts = []string{"Nodes", "Time", "Plan said", "Evictions", "Without a ready pod", "Nodes at the peak", "Extra instance-hours"}
 
 func (r *RunReport) summaryHTML() markup {
@@ -121,38 +122,38 @@ func (r *RunReport) timelineHTML() markup {
 		body += textElement("p", "Phases: "+phases, class("dim"))
 	}
 	if sizes := r.drawSizes(); sizes != "" {
-		body += textElement("h3", "Desired size over time, at most "+formatKnown(r.Peak)) + legend([2]string{"g", "the group's own"}, [2]string{"b", "added by the upgrade"}) + sizes
+		body += textElement("h3", "Desired size over time, at most "+formatOptionalInt(r.Peak)) + legend([2]string{"g", "the group's own"}, [2]string{"b", "added by the upgrade"}) + sizes
 	}
-	if ready := r.drawReady(); ready != "" {
+	if ready := r.drawReadyPods(); ready != "" {
 		body += textElement("h3", "Ready pods of the workloads that users noticed most") + legend([2]string{"s", "ready"}, [2]string{"w", "fewer than before"}) + ready
 	}
 	return body
 }
 
-// describePeriods lists periods with how long each lasted.
+// describePeriods returns the periods with their durations.
 func describePeriods(all []Period) string {
 	parts := make([]string, 0, len(all))
 	for _, p := range all {
 		if p.What == string(record.PhaseDone) {
 			continue
 		}
-		parts = append(parts, p.What+" "+formatLength(p.To.Sub(p.From)))
+		parts = append(parts, p.What+" "+formatWholeSeconds(p.To.Sub(p.From)))
 	}
 	return strings.Join(parts, " · ")
 }
 
-// workloadRows are the rows of the table of workloads.
+// workloadRows returns the rows of the workload table.
 func (r *RunReport) workloadRows() [][]string {
 	rows := make([][]string, 0, len(r.Workloads))
 	for i := range r.Workloads {
 		w := &r.Workloads[i]
-		rows = append(rows, []string{w.Name, strconv.Itoa(w.Evictions), formatSeconds(w.Below.Duration), formatSeconds(w.None.Duration), describeNow(w)})
+		rows = append(rows, []string{w.Name, strconv.Itoa(w.Evictions), formatSeconds(w.Below.Duration), formatSeconds(w.None.Duration), describeCurrentLack(w)})
 	}
 	return rows
 }
 
-// describeNow says what a workload lacks at the end of the report.
-func describeNow(w *record.WorkloadImpact) string {
+// describeCurrentLack returns how many ready pods a workload lacks at the end of the report.
+func describeCurrentLack(w *record.WorkloadImpact) string {
 	switch {
 	case w.Out:
 		return "no ready pod"
@@ -164,42 +165,42 @@ func describeNow(w *record.WorkloadImpact) string {
 }
 
 var (
-	workloadHeader = []string{"Workload", "Evictions", "Fewer ready than before", "None ready", "At the end"}
-	holderHeader   = []string{"Waited for", "Time", "Nodes"}
+	workloadHeader  = []string{"Workload", "Evictions", "Fewer ready than before", "None ready", "At the end"}
+	waitCauseHeader = []string{"Waited for", "Time", "Nodes"}
 )
 
 func (r *RunReport) workloadsHTML() markup {
 	if len(r.Workloads) == 0 {
 		return textElement("p", "Unknown: no workload was measured.", class("dim"))
 	}
-	return tableOf(1, workloadHeader, r.workloadRows())
+	return tableElement(1, workloadHeader, r.workloadRows())
 }
 
-// holderRows are the rows of the table of what held the upgrade.
-func (r *RunReport) holderRows() [][]string {
-	rows := make([][]string, 0, len(r.Holders))
-	for _, h := range r.Holders {
-		rows = append(rows, []string{h.What, formatLength(h.For.Duration), strconv.Itoa(h.Nodes)})
+// waitCauseRows returns the rows of the table of wait causes.
+func (r *RunReport) waitCauseRows() [][]string {
+	rows := make([][]string, 0, len(r.WaitCauses))
+	for _, h := range r.WaitCauses {
+		rows = append(rows, []string{h.What, formatWholeSeconds(h.For.Duration), strconv.Itoa(h.Nodes)})
 	}
 	return rows
 }
 
-// noHolders says why there is no table of what held the upgrade.
-func (r *RunReport) noHolders() string {
+// describeNoWaits returns why there is no table of wait causes.
+func (r *RunReport) describeNoWaits() string {
 	if r.About == AboutStatus || r.From.IsZero() {
 		return "Unknown: the upgrade was not watched."
 	}
-	if r.takenUp {
+	if r.takenOver {
 		return "No node waited for a second or longer while this process ran. The time before is unknown."
 	}
 	return "No node waited for a second or longer."
 }
 
-func (r *RunReport) holdersHTML() markup {
-	if len(r.Holders) == 0 {
-		return textElement("p", r.noHolders(), class("dim"))
+func (r *RunReport) waitCausesHTML() markup {
+	if len(r.WaitCauses) == 0 {
+		return textElement("p", r.describeNoWaits(), class("dim"))
 	}
-	return tableOf(1, holderHeader, r.holderRows())
+	return tableElement(1, waitCauseHeader, r.waitCauseRows())
 }
 
 var wayHeader = []string{"Way", "Takes", "Peak", "Extra instance-hours", "Evictions", "Forced", "Without a ready pod", "Ends", "Best"}
@@ -211,14 +212,14 @@ func (r *RunReport) waysTitle() string {
 	return "Other ways"
 }
 
-// wayRows are the rows of the ways that were forecast, the upgrade as it was above them.
+// wayRows returns the rows of the ways with a forecast. The upgrade itself is the first row if it has ended.
 func (r *RunReport) wayRows() [][]string {
 	if r.Comparison == nil {
 		return nil
 	}
 	var rows [][]string
 	if r.About == AboutUpgrade && !r.Ended.IsZero() {
-		rows = append(rows, []string{"this upgrade", r.describeTime(), r.describePeak(), formatHours(r.ExtraInstanceHours), formatKnown(r.Evictions), unknownValue, r.describeWithout(), string(r.Result), ""})
+		rows = append(rows, []string{"this upgrade", r.describeTime(), r.describePeak(), formatHours(r.ExtraInstanceHours), formatOptionalInt(r.Evictions), unknownValue, r.describeTimeWithoutReadyPod(), string(r.Result), ""})
 	}
 	for i := range r.Comparison.Ways {
 		if w := &r.Comparison.Ways[i]; w.WayForecast != nil {
@@ -228,7 +229,7 @@ func (r *RunReport) wayRows() [][]string {
 	return rows
 }
 
-// wayLines say which way fits best, and which ways have no forecast.
+// wayLines returns which way is best, and which ways have no forecast.
 func (r *RunReport) wayLines() []string {
 	if r.Comparison == nil {
 		return []string{"Unknown" + withPrefix(": ", r.noComparison) + "."}
@@ -244,7 +245,7 @@ func (r *RunReport) wayLines() []string {
 func (r *RunReport) waysHTML() markup {
 	var body markup
 	if rows := r.wayRows(); len(rows) > 0 {
-		body = tableOf(1, wayHeader, rows) + "\n"
+		body = tableElement(1, wayHeader, rows) + "\n"
 	}
 	for _, line := range r.wayLines() {
 		body += textElement("p", line, class("dim"))
@@ -252,7 +253,7 @@ func (r *RunReport) waysHTML() markup {
 	return body
 }
 
-// findingRows merges findings of which the same is to be said.
+// findingRows returns the rows of the findings. Findings with the same rule and message share a row.
 func (r *RunReport) findingRows() [][]string {
 	merged := mergeFindings(slices.Clone(r.Findings), func(f *preflight.Finding) string { return f.Rule + f.Message })
 	rows := make([][]string, 0, len(merged))
@@ -265,19 +266,19 @@ func (r *RunReport) findingRows() [][]string {
 
 func (r *RunReport) findingsHTML() markup {
 	if len(r.Findings) == 0 {
-		return textElement("p", r.noFindings(), class("dim"))
+		return textElement("p", r.describeNoFindings(), class("dim"))
 	}
-	return tableOf(3, []string{"Severity", "Rule", "Finding"}, r.findingRows())
+	return tableElement(3, []string{"Severity", "Rule", "Finding"}, r.findingRows())
 }
 
-func (r *RunReport) noFindings() string {
+func (r *RunReport) describeNoFindings() string {
 	if r.Plan == nil {
 		return "Unknown: the rules were not checked."
 	}
 	return "None."
 }
 
-// settingRows are the settings by their names in JSON.
+// settingRows returns the settings by their JSON names.
 func (r *RunReport) settingRows() [][]string {
 	if r.Settings.Strategy == "" {
 		return nil
@@ -297,11 +298,11 @@ func (r *RunReport) settingRows() [][]string {
 	return rows
 }
 
-// logLines are the lines of the log, with the time since the timeline's start.
+// logLines returns the lines of the log, with the times since the start of the timeline.
 func (r *RunReport) logLines() []string {
 	lines := make([]string, 0, len(r.Log))
 	for _, l := range r.Log {
-		lines = append(lines, "+"+formatLength(l.At.Sub(r.From))+"  "+sanitizeCell(Plain, l.Text))
+		lines = append(lines, "+"+formatWholeSeconds(l.At.Sub(r.From))+"  "+sanitizeCell(Plain, l.Text))
 	}
 	return lines
 }
@@ -312,7 +313,7 @@ func (r *RunReport) detailsHTML() markup {
 	}
 	var body markup
 	if rows := r.settingRows(); len(rows) > 0 {
-		body = fold("Settings", tableOf(2, []string{"Setting", "Value"}, rows))
+		body = fold("Settings", tableElement(2, []string{"Setting", "Value"}, rows))
 	}
 	if p := r.Plan; p != nil && len(p.Assumptions)+len(p.Unread) > 0 {
 		var items []markup
@@ -330,7 +331,7 @@ func (r *RunReport) detailsHTML() markup {
 	return body
 }
 
-// reportStyle is the page's look. Dark colours are those of a reader whose system is dark.
+// reportStyle is the CSS of the page. It has dark colours for readers whose system uses a dark mode.
 const reportStyle = `
 :root{--bg:#fff;--fg:#1b1f24;--dim:#59636e;--line:#d8dee4;--card:#f6f8fa;--good:#1a7f37;--warning:#9a6700;--bad:#cf222e;
 --p:#d3d9e0;--b:#8250df;--d:#0969da;--w:#d4850a;--s:#3fa66b;--t:#7d8590;--g:#8fb8e8}

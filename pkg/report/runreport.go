@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Subject says what a report is about.
+// Subject is the kind of upgrade that a report describes.
 type Subject string
 
 // The subjects of reports.
@@ -26,15 +26,15 @@ const (
 	AboutPlan Subject = "plan"
 	// AboutSimulation is an upgrade in virtual time.
 	AboutSimulation Subject = "simulation"
-	// AboutUpgrade is an upgrade as seen by the process that ran it.
+	// AboutUpgrade is an upgrade that was observed by the process that ran it.
 	AboutUpgrade Subject = "upgrade"
-	// AboutStatus is an upgrade as its record in the cluster shows it.
+	// AboutStatus is an upgrade as recorded in the cluster.
 	AboutStatus Subject = "status"
 )
 
-// Origin says which command made a report, when and for which cluster.
+// Origin is the command that made a report, with its time and cluster.
 type Origin struct {
-	// About says what the report is about.
+	// About is what the report describes.
 	About Subject `json:"about"`
 	// Made is when the report was made.
 	Made time.Time `json:"made"`
@@ -47,85 +47,89 @@ type Origin struct {
 	Command string `json:"command"`
 }
 
-// RunReport is the report of one group's upgrade. A number that is nil is not known.
+// RunReport is the report of one group's upgrade. A number that is nil is unknown.
 type RunReport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	// Origin says which command made the report, when and for which cluster.
+	// Origin is the command that made the report, with its time and cluster.
 	Origin `json:"origin"`
 	// Run is the identifier of the upgrade. It is left out if none has begun.
 	Run string `json:"run,omitempty"`
 	// Target is the revision that the upgrade moves the nodes to.
 	Target nodegroup.Revision `json:"target,omitzero"`
-	// Result is how the upgrade ended, and Message why. They are left out for an upgrade that has not ended.
+	// Result is how the upgrade ended, and Message is the reason. They are left out for an upgrade that has
+	// not ended.
 	Result  record.Result `json:"result,omitempty"`
 	Message string        `json:"message,omitempty"`
-	// Started is when the upgrade began, and Ended when it ended. They are left out if it did not.
+	// Started is when the upgrade began, and Ended when it ended. Each is left out if that has not happened.
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
-	// Total counts the nodes that the upgrade replaces. Replaced counts those of them that are gone, or drained where their owner
-	// replaces them. Drained counts those of Replaced that are drained and not known to be replaced.
+	// Total counts the nodes that the upgrade replaces. Replaced counts the ones among them that are gone, or
+	// that are drained if the owner replaces them. Drained counts the nodes in Replaced that are drained and
+	// that are not known to be replaced.
 	Total    int `json:"total"`
 	Replaced int `json:"replaced"`
 	Drained  int `json:"drained,omitempty"`
-	// Evictions counts the pods that were evicted. WithoutReady is how long workloads had no ready pod, added up.
+	// Evictions counts the evicted pods. WithoutReady is how long workloads had no ready pod, added up.
 	Evictions    *int             `json:"evictions,omitempty"`
 	WithoutReady *record.Duration `json:"withoutReadyPod,omitempty"`
-	// Peak is the largest desired size of the group. ExtraInstanceHours are the instance-hours beyond those of the
-	// group's size at the start.
+	// Peak is the largest desired size of the group. ExtraInstanceHours are the instance-hours beyond those of
+	// the group's original size.
 	Peak               *int     `json:"peak,omitempty"`
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
-	// Plan is what was planned. Its findings are those of the report.
+	// Plan is the plan of the upgrade. Its findings are moved to Findings.
 	Plan *Plan `json:"plan,omitempty"`
 	// From and To are the limits of the timeline.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
-	// Nodes lists the nodes that the upgrade started to drain, in order of start.
+	// Nodes lists the nodes whose drain was started, in order of start.
 	Nodes []NodeHistory `json:"nodes,omitempty"`
 	// Phases are the phases of the upgrade in order of time.
 	Phases []Period `json:"phases,omitempty"`
 	// Sizes lists the sizes that the group had, in order of time. If there were many, some are left out.
 	Sizes []SizeSample `json:"sizes,omitempty"`
-	// Workloads are what the upgrade cost workloads, those first that users noticed most.
+	// Workloads lists what the upgrade cost workloads. The workloads whose users noticed most come first.
 	Workloads []record.WorkloadImpact `json:"workloads,omitempty"`
-	// Ready has the ready pods over time of those workloads, at most three, that had fewer than before while this process ran.
+	// Ready has the ready pods over time of at most three of these workloads. They had fewer ready pods than
+	// before while this process ran.
 	Ready []ReadyPods `json:"readyPods,omitempty"`
 	// Unhealthy lists the workloads that had not recovered at the end of the report.
 	Unhealthy []record.Unhealthy `json:"unhealthy,omitempty"`
-	// Holders lists what nodes waited for, the longest wait first.
-	Holders []Holder `json:"heldBy,omitempty"`
-	// Comparison has other ways to upgrade the group from its state at the start. It is left out if they are not known.
+	// WaitCauses lists what nodes waited for, the longest wait first.
+	WaitCauses []WaitCause `json:"heldBy,omitempty"`
+	// Comparison has other ways to upgrade the group, forecast from its state at the start. It is left out if
+	// they are not known.
 	Comparison *Comparison `json:"comparison,omitempty"`
-	// Findings are what the rules found when the plan was made, the most severe first.
+	// Findings are the findings of the plan, the most severe first.
 	Findings []preflight.Finding `json:"findings,omitempty"`
-	// Settings are those of the upgrade. They are left out if none is planned or recorded.
+	// Settings are the settings of the upgrade. They are left out if no upgrade is planned or recorded.
 	Settings record.Request `json:"settings,omitzero"`
 	// Log lists the events of the upgrade. If there were many, those in the middle are left out.
 	Log []LogLine `json:"log,omitempty"`
-	// NotKnown says what the report does not tell, a sentence each.
+	// NotKnown lists what the report does not know, one sentence each.
 	NotKnown []string `json:"notKnown,omitempty"`
-	// takenUp is true if the upgrade had begun before the report's first moment.
-	takenUp bool
-	// noComparison says why Comparison is nil.
+	// takenOver is true if another process had begun the upgrade before the report's first moment.
+	takenOver bool
+	// noComparison is the reason why Comparison is nil.
 	noComparison string
-	// planVerdict and its tone are the verdict on the plan with all of its findings.
+	// planVerdict and planTone are the verdict on the plan with all its findings.
 	planVerdict string
 	planTone    tone
 }
 
-// mostFindingsReported is how many findings a report has, so that it stays small for a large group.
-const mostFindingsReported = 200
+// maxFindingsReported is how many findings a report has. The limit keeps the report of a large group small.
+const maxFindingsReported = 200
 
-// NewRunReport returns the report of a group's upgrade. plan is nil if no plan was made; noPlan says why, or is "". rec is the record at
-// the end of the history. The record of a plan without a forecast has no Run.
+// NewRunReport returns the report of a group's upgrade. plan is nil if no plan was made; noPlan is the reason,
+// or "". rec is the record at the end of the history. The record of a plan without a forecast has no Run.
 func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *record.Record) *RunReport {
 	r := &RunReport{
 		Origin: origin, Run: rec.Run, Target: rec.Target, Result: rec.Result, Message: rec.Message, Started: rec.Started, Ended: rec.Ended,
 		Total: rec.Total, Replaced: rec.Replaced, Drained: rec.CountDrained(), Settings: rec.Request,
-		Nodes: seen.listNodes(), Phases: endPeriods(seen.phases, seen.Last), Sizes: seen.sizes, Holders: seen.listHolders(), Log: seen.log,
-		Unhealthy: seen.last.Status.Unhealthy, takenUp: seen.TakenUp && !rec.Started.IsZero(),
+		Nodes: seen.listNodes(), Phases: closePeriods(seen.phases, seen.Last), Sizes: seen.sizes, WaitCauses: seen.listWaitCauses(), Log: seen.log,
+		Unhealthy: seen.last.Status.Unhealthy, takenOver: seen.TakenOver && !rec.Started.IsZero(),
 	}
-	if origin.About == AboutPlan { // nothing of it has happened
+	if origin.About == AboutPlan { // nothing of a plan has happened
 		r.Run, r.Result, r.Message, r.Replaced, r.Started, r.Ended = "", "", "", 0, time.Time{}, time.Time{}
 	}
 	name := rec.Request.Group
@@ -146,11 +150,11 @@ func NewRunReport(origin Origin, plan *Plan, noPlan string, seen *History, rec *
 		r.Settings = record.Request{}
 	}
 	r.addCosts(seen, rec)
-	r.addUnknown(noPlan, seen)
+	r.addNotKnown(noPlan, seen)
 	return r
 }
 
-// AddComparison adds other ways to upgrade the group. If it is nil, why says why they are not known.
+// AddComparison adds other ways to upgrade the group. If c is nil, why is the reason why they are not known.
 func (r *RunReport) AddComparison(c *Comparison, why string) {
 	r.Comparison, r.noComparison = c, why
 	if c == nil {
@@ -158,7 +162,7 @@ func (r *RunReport) AddComparison(c *Comparison, why string) {
 	}
 }
 
-// addPlan adds a copy of what was planned.
+// addPlan adds a copy of the plan.
 func (r *RunReport) addPlan(plan *Plan) {
 	p := *plan
 	r.planTone, r.planVerdict = planVerdict(plan)
@@ -167,8 +171,8 @@ func (r *RunReport) addPlan(plan *Plan) {
 		return cmp.Compare(toneOfSeverity(string(b.Severity)), toneOfSeverity(string(a.Severity)))
 	})
 	r.Plan = &p
-	if more := len(r.Findings) - mostFindingsReported; more > 0 {
-		r.Findings = r.Findings[:mostFindingsReported]
+	if more := len(r.Findings) - maxFindingsReported; more > 0 {
+		r.Findings = r.Findings[:maxFindingsReported]
 		r.NotKnown = append(r.NotKnown, formatCount(more, "more finding")+": "+cmp.Or(plan.CheckedBy, checkCommand)+" lists all")
 	}
 	if r.Settings.Strategy == "" {
@@ -179,10 +183,10 @@ func (r *RunReport) addPlan(plan *Plan) {
 	}
 }
 
-// addCosts adds what the upgrade cost, as far as that is known.
+// addCosts adds the known costs of the upgrade.
 func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 	r.Workloads = upgrade.ListImpacts(rec)
-	r.Ready = seen.listReady(r.Workloads)
+	r.Ready = seen.listReadyPods(r.Workloads)
 	if len(rec.Workloads) > 0 {
 		evictions, without := 0, time.Duration(0)
 		for i := range r.Workloads {
@@ -201,32 +205,33 @@ func (r *RunReport) addCosts(seen *History, rec *record.Record) {
 	if peak > 0 {
 		r.Peak = &peak
 	}
-	if peak > 0 && rec.Sizes.Desired > 0 && !r.takenUp {
+	if peak > 0 && rec.Sizes.Desired > 0 && !r.takenOver {
 		seconds := seen.nodeSeconds - float64(rec.Sizes.Desired)*seen.sizedSeconds
 		hours := math.Round(seconds/36) / 100
 		r.ExtraInstanceHours = &hours
 	}
 }
 
-// addUnknown says what is not known.
-func (r *RunReport) addUnknown(noPlan string, seen *History) {
+// addNotKnown adds what the report does not know.
+func (r *RunReport) addNotKnown(noPlan string, seen *History) {
 	say := func(format string, args ...any) { r.NotKnown = append(r.NotKnown, fmt.Sprintf(format, args...)) }
-	if r.takenUp || (r.About == AboutStatus && r.Run != "") {
-		say("%s", describeUnseen(seen.First, seen.UnseenBefore))
+	if r.takenOver || (r.About == AboutStatus && r.Run != "") {
+		say("%s", describeUnwatchedTime(seen.First, seen.UntimedReplaced))
 	}
 	if r.Plan == nil && r.About == AboutUpgrade {
 		say("what the plan said%s", withPrefix(": ", noPlan))
 	}
 	if more := len(seen.nodesLeftOut); more > 0 {
-		say("%s: a report has at most %d nodes", formatCount(more, "more node"), mostNodesKept)
+		say("%s: a report has at most %d nodes", formatCount(more, "more node"), maxNodesKept)
 	}
 	if seen.logLeftOut > 0 {
 		say("%s of the log, after the first %d", formatCount(seen.logLeftOut, "line"), firstLogKept)
 	}
 }
 
-// describeUnseen says what is not known of the time before the first moment, by which that many nodes were gone.
-func describeUnseen(first time.Time, gone int) string {
+// describeUnwatchedTime returns what is unknown about the time before the first moment. gone is how many nodes
+// were replaced in that time.
+func describeUnwatchedTime(first time.Time, gone int) string {
 	text := "before " + formatTime(first) + ": what nodes waited for, how large the group was"
 	if gone > 0 {
 		text += fmt.Sprintf(", when %s came and went", formatCount(gone, "node"))
@@ -234,19 +239,19 @@ func describeUnseen(first time.Time, gone int) string {
 	return text
 }
 
-// formatTime writes a time as a report does, in UTC.
+// formatTime returns a time in UTC, as reports write it.
 func formatTime(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 MST") }
 
-// formatMoment returns formatTime's text, or "" for the zero time.
-func formatMoment(at time.Time) string {
+// formatTimeOrEmpty returns a time as formatTime does, or "" for the zero time.
+func formatTimeOrEmpty(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}
 	return formatTime(at)
 }
 
-// planned returns the planned nodes by name.
-func (r *RunReport) planned() map[string]*PlanNode {
+// plannedByName returns the planned nodes by name.
+func (r *RunReport) plannedByName() map[string]*PlanNode {
 	byName := map[string]*PlanNode{}
 	if r.Plan != nil {
 		for i := range r.Plan.Nodes {
@@ -256,7 +261,7 @@ func (r *RunReport) planned() map[string]*PlanNode {
 	return byName
 }
 
-// listNotStarted returns the planned nodes that the upgrade has not started to drain.
+// listNotStarted returns the planned nodes whose drain has not started.
 func (r *RunReport) listNotStarted() []NodeHistory {
 	if r.Plan == nil {
 		return nil
@@ -274,7 +279,8 @@ func (r *RunReport) listNotStarted() []NodeHistory {
 	return all
 }
 
-// bootPeriods returns the times during which new nodes were booting, each with the largest number of them.
+// bootPeriods returns the periods during which new nodes were booting, each with the largest number of booting
+// nodes.
 func (r *RunReport) bootPeriods() []Period {
 	var all []Period
 	most := 0
@@ -292,7 +298,7 @@ func (r *RunReport) bootPeriods() []Period {
 			all[len(all)-1].To = sample.At
 		}
 	}
-	return endPeriods(all, r.To)
+	return closePeriods(all, r.To)
 }
 
 // fact is a row of the summary.
@@ -300,7 +306,7 @@ type fact struct{ name, value string }
 
 const unknownValue = "unknown"
 
-// listFacts returns the summary.
+// listFacts returns the rows of the summary.
 func (r *RunReport) listFacts() []fact {
 	facts := []fact{
 		{"Group", r.Name + Parenthesize(r.groupKind())},
@@ -308,14 +314,14 @@ func (r *RunReport) listFacts() []fact {
 		{"Target", cmp.Or(r.Target.Name, unknownValue)},
 		{"Nodes", r.describeNodes()},
 		{"Time", r.describeTime()},
-		{"Plan said", r.describePlanned()},
-		{"Evictions", formatKnown(r.Evictions)},
-		{"Without a ready pod", r.describeWithout()},
+		{"Plan said", r.describePlannedTime()},
+		{"Evictions", formatOptionalInt(r.Evictions)},
+		{"Without a ready pod", r.describeTimeWithoutReadyPod()},
 		{"Nodes at the peak", r.describePeak()},
 		{"Extra instance-hours", formatHours(r.ExtraInstanceHours)},
-		{"Started", formatMoment(r.Started)},
-		{"Ended", formatMoment(r.Ended)},
-		{r.describeRole(), cmp.Or(r.User, unknownValue)},
+		{"Started", formatTimeOrEmpty(r.Started)},
+		{"Ended", formatTimeOrEmpty(r.Ended)},
+		{r.userLabel(), cmp.Or(r.User, unknownValue)},
 		{"Version", cmp.Or(r.Version, unknownValue)},
 		{"Run", r.Run},
 		{"Command", cmp.Or(r.Command, unknownValue)},
@@ -324,8 +330,8 @@ func (r *RunReport) listFacts() []fact {
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.value == "" })
 }
 
-// describeRole returns what the user of the command did.
-func (r *RunReport) describeRole() string {
+// userLabel returns the label of the user's name in the summary.
+func (r *RunReport) userLabel() string {
 	if r.About == AboutStatus {
 		return "Reported by"
 	}
@@ -339,7 +345,7 @@ func (r *RunReport) groupKind() string {
 	return r.Plan.Kind
 }
 
-func formatKnown(n *int) string {
+func formatOptionalInt(n *int) string {
 	if n == nil {
 		return unknownValue
 	}
@@ -360,15 +366,15 @@ func (r *RunReport) describeNodes() string {
 	return DescribeProgress(r.Replaced, r.Drained, r.Total)
 }
 
-// describePeak returns the largest size that was seen.
+// describePeak returns the largest observed size.
 func (r *RunReport) describePeak() string {
-	if r.Peak != nil && r.takenUp {
-		return "at least " + formatKnown(r.Peak)
+	if r.Peak != nil && r.takenOver {
+		return "at least " + formatOptionalInt(r.Peak)
 	}
-	return formatKnown(r.Peak)
+	return formatOptionalInt(r.Peak)
 }
 
-// describeTime says how long the upgrade took, or for how long it has been under way.
+// describeTime returns how long the upgrade took, or how long it has been running.
 func (r *RunReport) describeTime() string {
 	switch {
 	case r.About == AboutPlan:
@@ -376,19 +382,19 @@ func (r *RunReport) describeTime() string {
 	case r.Started.IsZero():
 		return unknownValue
 	case r.Ended.IsZero():
-		return formatLength(r.Made.Sub(r.Started)) + " so far"
+		return formatWholeSeconds(r.Made.Sub(r.Started)) + " so far"
 	case r.About == AboutSimulation:
-		return formatLength(r.Ended.Sub(r.Started)) + " if pods end as soon as they may"
+		return formatWholeSeconds(r.Ended.Sub(r.Started)) + " if pods end as soon as they may"
 	default:
-		return formatLength(r.Ended.Sub(r.Started))
+		return formatWholeSeconds(r.Ended.Sub(r.Started))
 	}
 }
 
-// formatLength writes a time to the second.
-func formatLength(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+// formatWholeSeconds returns a duration rounded to seconds.
+func formatWholeSeconds(d time.Duration) string { return max(0, d).Round(time.Second).String() }
 
-// describePlanned returns how long the upgrade takes by the plan, and with how many evictions.
-func (r *RunReport) describePlanned() string {
+// describePlannedTime returns the planned duration and number of evictions.
+func (r *RunReport) describePlannedTime() string {
 	switch {
 	case r.Plan == nil && r.About == AboutUpgrade:
 		return unknownValue
@@ -404,7 +410,7 @@ func (r *RunReport) describePlanned() string {
 	return text
 }
 
-func (r *RunReport) describeWithout() string {
+func (r *RunReport) describeTimeWithoutReadyPod() string {
 	if r.WithoutReady == nil {
 		return unknownValue
 	}
@@ -420,10 +426,11 @@ func (r *RunReport) describeWithout() string {
 	return formatSeconds(r.WithoutReady.Duration) + Parenthesize(formatCount(workloads, "workload"))
 }
 
-// verdict returns the sentence that says most. An upgrade that costs workloads ready pods is not shown as good.
+// verdict returns the most important sentence of the report. If workloads have fewer ready pods than before,
+// its tone is not good.
 func (r *RunReport) verdict() (tone, string) {
 	of := strings.ToUpper(string(r.About[:1])) + string(r.About[1:]) + ": "
-	worse, t := withPrefix(", ", describeWorse(r.Unhealthy, r.Workloads)), good
+	worse, t := withPrefix(", ", describeDegraded(r.Unhealthy, r.Workloads)), good
 	if worse != "" {
 		t = warning
 	}
@@ -445,5 +452,5 @@ func (r *RunReport) verdict() (tone, string) {
 	}
 }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (r *RunReport) DeepCopyObject() runtime.Object { c := *r; return &c }

@@ -27,7 +27,7 @@ func originOf(about Subject) Origin {
 	return Origin{About: about, Made: now.Add(20 * time.Minute), Context: "prod", Account: "account 123456789012", User: "ann@laptop", Version: "v1.2.3", Command: "kubectl nodeupgrade workers --yes"}
 }
 
-// film is an upgrade of the nodes of surgePlan, a moment at a time. Its minutes are counted from now.
+// film plays an upgrade of the nodes of surgePlan, moment by moment. Its minutes count from now.
 type film struct {
 	seen   History
 	rec    record.Record
@@ -44,7 +44,7 @@ func newFilm() *film {
 	return f
 }
 
-// put sets the state of a node at a time.
+// put sets the state of a node.
 func (f *film) put(name string, state record.NodeState, at time.Time) {
 	n := f.rec.Nodes[name]
 	n.State, n.Batch = state, 1
@@ -62,7 +62,7 @@ func (f *film) put(name string, state record.NodeState, at time.Time) {
 	slices.SortFunc(f.status.Nodes, func(a, b record.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// remove takes a node away that is gone.
+// remove removes a node that is gone.
 func (f *film) remove(name string, at time.Time) {
 	f.rec.NoteGone(name, at)
 	delete(f.rec.Nodes, name)
@@ -71,12 +71,12 @@ func (f *film) remove(name string, at time.Time) {
 	f.status.Nodes = slices.DeleteFunc(slices.Clone(f.status.Nodes), func(s record.NodeStatus) bool { return s.Name == name })
 }
 
-// show has the history see the moment, with what is blocked.
+// show adds a moment with the blocked pods to the history.
 func (f *film) show(at time.Time, blocked ...drain.Blocked) {
 	status := f.status
 	counts := *status.GroupCounts
 	status.Nodes, status.GroupCounts = slices.Clone(status.Nodes), &counts
-	f.seen.See(Moment{At: at, Status: status, Blocked: blocked}, &f.rec)
+	f.seen.Observe(Moment{At: at, Status: status, Blocked: blocked}, &f.rec)
 }
 
 func cartBlocked(node string, since time.Time) drain.Blocked {
@@ -86,7 +86,7 @@ func cartBlocked(node string, since time.Time) drain.Blocked {
 	}
 }
 
-// run plays the film from a minute on. The first node waits for a budget for two minutes.
+// run plays the film from the given minute. The first node waits two minutes for a budget.
 func (f *film) run(from time.Duration) {
 	at := func(minutes float64) time.Time { return now.Add(time.Duration(minutes * float64(time.Minute))) }
 	steps := []struct {
@@ -136,7 +136,8 @@ func (f *film) run(from time.Duration) {
 	}
 }
 
-// comparedWays has a way of each kind: the one that was asked for, a better one, one that is refused and one without a forecast.
+// comparedWays returns a comparison with the requested way, a better way, a refused way and a way without a
+// forecast.
 func comparedWays() *Comparison {
 	asked := WayForecast{Result: record.Succeeded, Duration: span(12*time.Minute, 18*time.Minute), Peak: new(7), ExtraInstanceHours: new(0.5), Evictions: 5, Outage: length(40 * time.Second)}
 	faster := asked
@@ -168,7 +169,7 @@ func endedReport() *RunReport {
 	return r
 }
 
-// stoppedReport is of an upgrade that could not drain its second node.
+// stoppedReport returns the report of an upgrade that could not drain its second node.
 func stoppedReport() *RunReport {
 	f := newFilm()
 	f.show(now)
@@ -181,7 +182,7 @@ func stoppedReport() *RunReport {
 	return r
 }
 
-// takenOverReport is of an upgrade whose first six minutes another process carried out.
+// takenOverReport returns the report of an upgrade that another process ran for the first six minutes.
 func takenOverReport() *RunReport {
 	f := newFilm()
 	f.run(6 * time.Minute)
@@ -191,7 +192,7 @@ func takenOverReport() *RunReport {
 	return r
 }
 
-// statusReport is of an upgrade under way, of which nothing was watched.
+// statusReport returns the report of a running upgrade that was not observed.
 func statusReport() *RunReport {
 	f := newFilm()
 	f.put("ip-10-0-1-7", record.NodeDraining, now.Add(2*time.Minute))
@@ -223,7 +224,7 @@ func TestReportGolden(t *testing.T) {
 	}
 }
 
-// TestReportOfATakeover: what happened before is known from the record's times alone, and unknown numbers are not zero.
+// After a takeover, only the times in the record show what happened before. Unknown numbers are nil, not zero.
 func TestReportOfATakeover(t *testing.T) {
 	r := takenOverReport()
 	if len(r.NotKnown) != 3 || r.NotKnown[0] != "before 2026-01-08 12:06:00 UTC: what nodes waited for, how large the group was" {
@@ -236,11 +237,12 @@ func TestReportOfATakeover(t *testing.T) {
 		t.Errorf("instance-hours are %v, want unknown", *r.ExtraInstanceHours)
 	}
 	if i := slices.IndexFunc(r.Nodes, func(n NodeHistory) bool { return n.Name == "ip-10-0-2-9" }); i < 0 || !r.Nodes[i].States[0].From.Equal(now.Add(5*time.Minute)) {
-		t.Errorf("the drain that the record tells of is not there: %+v", r.Nodes)
+		t.Errorf("the drain in the record is missing: %+v", r.Nodes)
 	}
 }
 
-// A record of an older version, and one of many nodes, does not tell when all of them went.
+// The record of an older version, or of an upgrade with many nodes, does not have the times of all replaced
+// nodes.
 func TestReportOfATakeoverWithoutTimes(t *testing.T) {
 	f := newFilm()
 	f.rec.Replaced = 3
@@ -252,14 +254,15 @@ func TestReportOfATakeoverWithoutTimes(t *testing.T) {
 	}
 }
 
-// The verdict of a report counts all findings of the plan, and workloads that are worse off.
+// The verdict of a report depends on all findings of the plan, and on workloads that have fewer ready pods
+// than before.
 func TestReportVerdict(t *testing.T) {
 	refused := NewRunReport(originOf(AboutPlan), blockedPlan(), "", &History{}, &record.Record{})
 	if tone, text := refused.verdict(); tone != bad || !strings.HasPrefix(text, "Plan: Refused: ") {
 		t.Errorf("a refused plan: tone %d, %q", tone, text)
 	}
 	warned := surgePlan()
-	for range mostFindingsReported {
+	for range maxFindingsReported {
 		warned.Findings = append(warned.Findings, preflight.Finding{Rule: "X001", Severity: preflight.Note})
 	}
 	warned.Findings = append(warned.Findings, preflight.Finding{Rule: "X002", Severity: preflight.Error})
@@ -274,7 +277,7 @@ func TestReportVerdict(t *testing.T) {
 	rec := &record.Record{Run: "r", Result: record.Succeeded, Workloads: map[string]record.WorkloadRecord{"a/Deployment/b": {Impact: record.Impact{Evictions: 1, Lacks: 1}}}}
 	lacking := NewRunReport(originOf(AboutUpgrade), nil, "", &History{}, rec)
 	var seen History
-	seen.See(Moment{At: now, Status: record.Status{Group: "g", Unhealthy: []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}}}, &record.Record{})
+	seen.Observe(Moment{At: now, Status: record.Status{Group: "g", Unhealthy: []record.Unhealthy{{Name: "kube-system/DaemonSet/cni"}}}}, &record.Record{})
 	unhealthy := NewRunReport(originOf(AboutUpgrade), nil, "", &seen, &record.Record{Run: "r", Result: record.Succeeded})
 	if tone, text := unhealthy.verdict(); tone != warning || !strings.Contains(text, "1 workload with fewer ready pods than before") {
 		t.Errorf("done with a DaemonSet that does not recover: tone %d, %q", tone, text)
@@ -284,45 +287,46 @@ func TestReportVerdict(t *testing.T) {
 	}
 }
 
-// An upgrade that continues soon after it began is taken up, too: what its first process saw is not known.
-func TestReportOfASoonTakeover(t *testing.T) {
+// An upgrade that another process continues soon after its start is also taken over: the observations of the
+// first process are missing.
+func TestReportOfAnEarlyTakeover(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes map[string]record.NodeRecord
 		want  bool
 	}{"from the start": {nil, false}, "a node was started": {map[string]record.NodeRecord{"n1": {State: record.NodeEmpty, Batch: 1}}, true}} {
 		var seen History
 		rec := &record.Record{Run: "r", Started: now, Nodes: c.nodes}
-		seen.See(Moment{At: now.Add(5 * time.Second), Status: record.Status{Group: "g"}}, rec)
+		seen.Observe(Moment{At: now.Add(5 * time.Second), Status: record.Status{Group: "g"}}, rec)
 		r := NewRunReport(originOf(AboutUpgrade), surgePlan(), "", &seen, rec)
-		if got := len(r.NotKnown) > 0; got != c.want || strings.Contains(r.noHolders(), "unknown") != c.want {
-			t.Errorf("%s: not known %q, and %q", name, r.NotKnown, r.noHolders())
+		if got := len(r.NotKnown) > 0; got != c.want || strings.Contains(r.describeNoWaits(), "unknown") != c.want {
+			t.Errorf("%s: not known %q, and %q", name, r.NotKnown, r.describeNoWaits())
 		}
 	}
 }
 
-// What a long history leaves out is counted once, and does not change its numbers.
+// The entries that a long history drops are counted once, and they do not change its numbers.
 func TestReportOfALongUpgrade(t *testing.T) {
 	var seen History
 	rec := &record.Record{Run: "r", Started: now, Sizes: nodegroup.Sizes{Desired: 4}}
 	var nodes []record.NodeStatus
-	for i := range mostNodesKept + 2 {
+	for i := range maxNodesKept + 2 {
 		nodes = append(nodes, record.NodeStatus{Name: fmt.Sprintf("n%05d", i), State: record.NodeDraining, Batch: 1})
 	}
-	const samples = 3*mostSizesKept + 1
-	for i := range samples { // a size of six and of five by turns
+	const samples = 3*maxSizesKept + 1
+	for i := range samples { // the sizes alternate between six and five
 		if i == 2 {
 			nodes = nil
 		}
-		seen.See(Moment{At: now.Add(time.Duration(i) * time.Second), Status: record.Status{Group: "g", GroupCounts: &record.GroupCounts{Desired: 6 - i%2}, Nodes: nodes}}, rec)
+		seen.Observe(Moment{At: now.Add(time.Duration(i) * time.Second), Status: record.Status{Group: "g", GroupCounts: &record.GroupCounts{Desired: 6 - i%2}, Nodes: nodes}}, rec)
 	}
 	plan := surgePlan()
 	plan.CheckedBy = "kubectl nodeupgrade check -f dump.json"
-	for range mostFindingsReported + 1 {
+	for range maxFindingsReported + 1 {
 		plan.Findings = append(plan.Findings, preflight.Finding{Rule: "X001", Severity: preflight.Note})
 	}
 	r := NewRunReport(originOf(AboutUpgrade), plan, "", &seen, rec)
 	want := math.Round(float64(samples/2)*(2+1)/36) / 100
-	if r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != want || len(r.Sizes) > mostSizesKept {
+	if r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != want || len(r.Sizes) > maxSizesKept {
 		t.Errorf("%v extra instance-hours of %d samples, want %v", *r.ExtraInstanceHours, len(r.Sizes), want)
 	}
 	for _, line := range []string{"1 more finding: kubectl nodeupgrade check -f dump.json lists all", "2 more nodes: a report has at most 5000 nodes"} {
@@ -332,7 +336,7 @@ func TestReportOfALongUpgrade(t *testing.T) {
 	}
 }
 
-// TestReportOfAPlan: a plan shows the upgrade in virtual time, and claims nothing of it.
+// The report of a plan shows the upgrade in virtual time, but no results.
 func TestReportOfAPlan(t *testing.T) {
 	f := newFilm()
 	f.run(0)
@@ -346,11 +350,11 @@ func TestReportOfAPlan(t *testing.T) {
 	}
 }
 
-// TestReportCounts: who waited for what and for how long, and what the surge cost.
-func TestReportCounts(t *testing.T) {
+// The report has the cause and duration of each wait, and the cost of the surge.
+func TestReportAddsUpWaitsAndCosts(t *testing.T) {
 	r := endedReport()
-	if want := []Holder{{What: "PDB shop/cart", For: length(2 * time.Minute), Nodes: 1}}; !slices.Equal(r.Holders, want) {
-		t.Errorf("held by %+v, want %+v", r.Holders, want)
+	if want := []WaitCause{{What: "PDB shop/cart", For: length(2 * time.Minute), Nodes: 1}}; !slices.Equal(r.WaitCauses, want) {
+		t.Errorf("held by %+v, want %+v", r.WaitCauses, want)
 	}
 	// The group has three extra nodes for eight minutes and then one for four minutes: 28 minutes of one node.
 	if r.Peak == nil || *r.Peak != 7 || r.ExtraInstanceHours == nil || *r.ExtraInstanceHours != 0.47 {
@@ -369,10 +373,10 @@ func TestReportCounts(t *testing.T) {
 	}
 }
 
-// hostileName tries to leave the text, an attribute and the data of a page.
+// hostileName tries to escape from the text, from an attribute and from the JSON data of a page.
 const hostileName = `"><script>alert(1)</script><img src=x onerror='a'>` + "\x00\x1b[2J\u202e工作节点</script><!--`"
 
-// hostileReport has that name wherever a cluster or a user may have written one.
+// hostileReport has hostileName in every field that a cluster or a user can fill.
 func hostileReport() *RunReport {
 	f := newFilm()
 	f.rec.Request.Group, f.rec.Target.Name, f.rec.Run = hostileName, hostileName, hostileName
@@ -410,9 +414,9 @@ func writeHTML(t *testing.T, r *RunReport) []byte {
 	return page.Bytes()
 }
 
-// TestReportIsSafe: whatever names there are, a browser finds the page's own elements and attributes, nothing to run or to
-// load, and the data as it was.
-func TestReportIsSafe(t *testing.T) {
+// Whatever names a report has, the page contains only its own elements and attributes, loads and runs nothing,
+// and has the original data.
+func TestReportEscapesHostileNames(t *testing.T) {
 	reports := map[string]*RunReport{"plan": planReport(), "ended": endedReport(), "stopped": stoppedReport(), "hostile": hostileReport()}
 	for name, r := range reports {
 		t.Run(name, func(t *testing.T) {
@@ -439,7 +443,8 @@ func TestReportIsSafe(t *testing.T) {
 	}
 }
 
-// checkElements reports elements and attributes that a report has no use for, and returns the text of the only script.
+// checkElements fails the test for elements and attributes that a report does not need. It returns the text of
+// the only script.
 func checkElements(t *testing.T, root *html.Node) string {
 	t.Helper()
 	elements := strings.Fields("html head meta title style body main section h1 h2 h3 p dl div dt dd code ul li span i svg g rect line text table thead tbody tr th td details summary pre script")
@@ -470,12 +475,12 @@ func checkElements(t *testing.T, root *html.Node) string {
 		}
 	}
 	if len(scripts) != 1 {
-		t.Fatalf("%d scripts, want the data alone", len(scripts))
+		t.Fatalf("%d scripts, want only the data", len(scripts))
 	}
 	return scripts[0]
 }
 
-// TestReportShowsNames: a name that looks like HTML is shown as it is.
+// A name that looks like HTML is shown literally.
 func TestReportShowsNames(t *testing.T) {
 	root, err := html.Parse(bytes.NewReader(writeHTML(t, hostileReport())))
 	if err != nil {
@@ -497,7 +502,7 @@ func longWorkload(i int) string {
 	return fmt.Sprintf("namespace-%d/Deployment/workload-with-a-name-%d", i%40, i)
 }
 
-// TestReadyPods: the ready pods are known from before the first pod was missing until the end, and a long list keeps the lowest.
+// The ready pods are known from before the first eviction until the end. A long list keeps the lowest number.
 func TestReadyPods(t *testing.T) {
 	f := newFilm()
 	workload := func(lacks int, out bool) {
@@ -523,19 +528,19 @@ func TestReadyPods(t *testing.T) {
 		t.Errorf("%q, want %q", said, want)
 	}
 	long := ReadyPods{Before: 9}
-	for i := range 5 * mostReadyKept {
+	for i := range 5 * maxReadySamplesKept {
 		ready := 8 + i%2
 		if i == 77 {
 			ready = 1
 		}
-		long.add(now.Add(time.Duration(i)*time.Second), ready)
+		long.addSample(now.Add(time.Duration(i)*time.Second), ready)
 	}
-	if n := len(long.Samples); n > mostReadyKept || n < mostReadyKept/3 || long.fewest() != 1 {
-		t.Errorf("%d samples with at least %d ready are kept, want at most %d and the lowest, 1", n, long.fewest(), mostReadyKept)
+	if n := len(long.Samples); n > maxReadySamplesKept || n < maxReadySamplesKept/3 || long.fewest() != 1 {
+		t.Errorf("%d samples with at least %d ready are kept, want at most %d and the lowest, 1", n, long.fewest(), maxReadySamplesKept)
 	}
 }
 
-// TestReportOfALargeGroup: a thousand nodes fit two megabytes.
+// The report of a thousand nodes is smaller than two megabytes.
 func TestReportOfALargeGroup(t *testing.T) {
 	const nodes, most = 1000, 2_000_000
 	f, plan := newFilm(), surgePlan()
@@ -546,7 +551,7 @@ func TestReportOfALargeGroup(t *testing.T) {
 		budget := cartBlocked(name, at.Add(5*time.Second))
 		budget.Budget.Name = fmt.Sprintf("budget-of-a-workload-%d", i%400)
 		f.put(name, record.NodeDraining, at)
-		for _, workload := range []int{0, 1, 2, i/9 + 3} { // the first three are the worst
+		for _, workload := range []int{0, 1, 2, i/9 + 3} { // the first three workloads have the worst impact
 			f.rec.Workloads[longWorkload(workload)] = record.WorkloadRecord{Ready: 9, Impact: record.Impact{Below: length(time.Hour), Lacks: i % 9}}
 		}
 		f.show(at)
@@ -568,7 +573,7 @@ func TestReportOfALargeGroup(t *testing.T) {
 	for i := range 500 {
 		f.rec.Workloads[longWorkload(i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), Lacks: 1}}
 	}
-	for i := range mostWorkloadsCharted {
+	for i := range maxWorkloadsCharted {
 		f.rec.Workloads[longWorkload(i)] = record.WorkloadRecord{Impact: record.Impact{Evictions: 60, Below: length(time.Hour), None: length(time.Hour), Lacks: 1}}
 	}
 	f.rec.Ended, f.rec.Result = f.seen.Last, record.Succeeded
@@ -580,10 +585,10 @@ func TestReportOfALargeGroup(t *testing.T) {
 	if rows := bytes.Count(page, []byte("<g transform=")); len(page) > most || len(r.Nodes) != nodes || rows < nodes {
 		t.Errorf("%d bytes, %d nodes, %d rows; want at most %d bytes and %d nodes", len(page), len(r.Nodes), rows, most, nodes)
 	}
-	if len(r.Log) > firstLogKept+lastLogKept || len(r.Sizes) > mostSizesKept || len(r.Holders) > mostHoldersKept+1 {
-		t.Errorf("%d lines, %d sizes, %d holders are kept", len(r.Log), len(r.Sizes), len(r.Holders))
+	if len(r.Log) > firstLogKept+lastLogKept || len(r.Sizes) > maxSizesKept || len(r.WaitCauses) > maxWaitCausesKept+1 {
+		t.Errorf("%d lines, %d sizes, %d holders are kept", len(r.Log), len(r.Sizes), len(r.WaitCauses))
 	}
-	if len(r.Ready) != mostWorkloadsCharted || len(r.Ready[0].Samples) < mostReadyKept/2 {
+	if len(r.Ready) != maxWorkloadsCharted || len(r.Ready[0].Samples) < maxReadySamplesKept/2 {
 		t.Errorf("the ready pods of %d workloads are charted", len(r.Ready))
 	}
 	if r.Peak == nil || *r.Peak != 1006 {
@@ -591,8 +596,8 @@ func TestReportOfALargeGroup(t *testing.T) {
 	}
 }
 
-// TestHistoryBridgesShortGaps: waits for the same thing are one, and those that end at once are none.
-func TestHistoryBridgesShortGaps(t *testing.T) {
+// Consecutive waits for the same thing are merged, and waits that end immediately are dropped.
+func TestHistoryJoinsWaitsAcrossShortGaps(t *testing.T) {
 	f := newFilm()
 	f.put("a", record.NodeDraining, now)
 	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }

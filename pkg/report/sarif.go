@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// The parts of a SARIF 2.1.0 log that findings need (OASIS, Static Analysis Results Interchange Format). Code scanning
-// needs a physical location for each result: it names the context or the dump that was checked.
+// The parts of a SARIF 2.1.0 log that findings need (OASIS, Static Analysis Results Interchange Format). Code
+// scanning requires a physical location for each result. It is the checked context or dump.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -71,26 +71,26 @@ type (
 	}
 )
 
-// WriteSARIF writes the findings of all reports as one SARIF log, for code scanning. version is the version of this tool. It returns
-// the writer's error.
+// WriteSARIF writes the findings of all reports as one SARIF log for code scanning. version is the version of
+// this tool. It returns the writer's error.
 func WriteSARIF(w io.Writer, reports []CheckReport, version string) error {
 	run := sarifRun{Results: []sarifResult{}, Tool: sarifTool{Driver: sarifDriver{Name: "kubectl-nodeupgrade", Version: version}}}
 	places := map[string]int{}
 	for _, rule := range preflight.Catalogue() {
 		places[rule.ID] = len(run.Tool.Driver.Rules)
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{
-			ID: rule.ID, Text: sarifText{rule.Text}, Help: sarifText{"Source: " + rule.Source}, Configuration: sarifConfig{levelOf(rule.Severity)},
+			ID: rule.ID, Text: sarifText{rule.Text}, Help: sarifText{"Source: " + rule.Source}, Configuration: sarifConfig{sarifLevel(rule.Severity)},
 		})
 	}
 	for i := range reports {
 		r := &reports[i]
 		if r.Outdated == nil {
-			run.Results = append(run.Results, describeResult(r, &preflight.Finding{
+			run.Results = append(run.Results, newSARIFResult(r, &preflight.Finding{
 				Rule: "NG002", Severity: preflight.Refuse, Object: "group", Message: "nothing was checked: " + r.Unknown,
 			}, places))
 		}
 		for j := range r.Findings {
-			run.Results = append(run.Results, describeResult(r, &r.Findings[j], places))
+			run.Results = append(run.Results, newSARIFResult(r, &r.Findings[j], places))
 		}
 	}
 	text, err := json.MarshalIndent(sarifLog{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}}, "", "  ")
@@ -101,17 +101,17 @@ func WriteSARIF(w io.Writer, reports []CheckReport, version string) error {
 	return err
 }
 
-// describeResult returns a finding as a SARIF result. places has the index of each rule.
-func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int) sarifResult {
+// newSARIFResult returns a finding as a SARIF result. places has the index of each rule.
+func newSARIFResult(r *CheckReport, f *preflight.Finding, places map[string]int) sarifResult {
 	index, known := places[f.Rule]
 	if !known {
 		index = -1
 	}
-	result := sarifResult{Rule: f.Rule, Index: index, Kind: "fail", Level: levelOf(f.Severity), Message: sarifText{describeFinding(f)}, Locations: []sarifLocation{{
+	result := sarifResult{Rule: f.Rule, Index: index, Kind: "fail", Level: sarifLevel(f.Severity), Message: sarifText{describeFinding(f)}, Locations: []sarifLocation{{
 		Physical: sarifPhysical{sarifArtifact{escapeURI(cmp.Or(r.Context, "cluster"))}},
 		Logical:  []sarifLogical{{Name: r.Name + "/" + cmp.Or(f.Object, f.Workload, f.Node, "group"), Kind: "resource"}},
 	}}}
-	if f.Severity == preflight.Unknown { // its rule could not be checked
+	if f.Severity == preflight.Unknown { // the rule could not be checked
 		result.Kind, result.Level = "open", "none"
 	}
 	if f.Skipped != "" {
@@ -120,8 +120,8 @@ func describeResult(r *CheckReport, f *preflight.Finding, places map[string]int)
 	return result
 }
 
-// escapeURI returns a text as a reference to a file. A first segment with a colon would be taken for a scheme, so that "./" is written
-// before it (RFC 3986, 4.2).
+// escapeURI returns a text as a relative reference to a file. If the first segment has a colon, it adds "./"
+// in front, because the segment would otherwise be read as a scheme (RFC 3986, 4.2).
 func escapeURI(text string) string {
 	var uri strings.Builder
 	if first, _, _ := strings.Cut(text, "/"); strings.Contains(first, ":") {
@@ -137,8 +137,8 @@ func escapeURI(text string) string {
 	return uri.String()
 }
 
-// levelOf returns SARIF's level of a severity.
-func levelOf(s preflight.Severity) string {
+// sarifLevel returns the SARIF level of a severity.
+func sarifLevel(s preflight.Severity) string {
 	switch s {
 	case preflight.Refuse, preflight.Block, preflight.Error:
 		return "error"

@@ -15,10 +15,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// widths are those of terminals that people have.
+// widths returns common widths of terminals.
 func widths() []int { return []int{80, 100, 120, 200} }
 
-// largePlan has sixty nodes with long names in three zones.
+// largePlan returns a plan of sixty nodes with long names in three zones.
 func largePlan() *Plan {
 	p := surgePlan()
 	p.Nodes = nil
@@ -31,7 +31,7 @@ func largePlan() *Plan {
 	return p
 }
 
-// longBlockedPlan has sentences and names that are longer than a terminal is wide.
+// longBlockedPlan returns a plan whose sentences and names are longer than a terminal line.
 func longBlockedPlan() *Plan {
 	p := blockedPlan()
 	p.Nodes[0].BlockedBy = []string{"PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"}
@@ -54,7 +54,7 @@ func someComparison() *Comparison {
 	return NewComparison("workers", "surge", "all pods can stop within an hour", ways)
 }
 
-// Nothing is wider than the terminal, and no text is lost for it.
+// No line is wider than the terminal, and no text is lost.
 func TestScreens(t *testing.T) {
 	for name, write := range screens(t) {
 		for _, width := range widths() {
@@ -74,8 +74,8 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// Colours say nothing that the text does not: without them it is the same.
-func TestColoursAreNoText(t *testing.T) {
+// Colours do not change the text.
+func TestColoursKeepTheText(t *testing.T) {
 	for name, write := range screens(t) {
 		var plain, coloured bytes.Buffer
 		if err := write(&plain, Options{Now: now, Width: 100}); err != nil {
@@ -97,7 +97,7 @@ func TestColoursAreNoText(t *testing.T) {
 	}
 }
 
-// A table without titles has its rows alone.
+// A table without titles has only its rows.
 func TestNoHeaders(t *testing.T) {
 	var with, without bytes.Buffer
 	if err := WriteGroups(&with, someGroups(), Options{Now: now}); err != nil {

@@ -7,25 +7,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Moves are the pods that have to leave, and the workloads that will be noticed to move.
-type Moves struct {
-	// Evictions counts the pods; nil where nothing is forecast.
+// Disruption counts the evictions, and lists the workloads whose users will notice the upgrade.
+type Disruption struct {
+	// Evictions counts the pods that are evicted. It is nil if there is no forecast.
 	Evictions *int `json:"evictions,omitempty"`
-	// Singletons are the workloads whose only ready pod has to leave, Slow those whose pods take
-	// long to become ready; of either those with pods on outdated nodes.
+	// Singletons lists the workloads whose only ready pod must move. Slow lists the workloads whose pods take
+	// long to become ready. Both contain only workloads with pods on outdated nodes.
 	Singletons []Singleton    `json:"singletons,omitempty"`
 	Slow       []SlowWorkload `json:"slow,omitempty"`
 }
 
-// Singleton is a workload that has one ready pod, which has to leave its node.
+// Singleton is a workload whose only ready pod must leave its node.
 type Singleton struct {
 	// Name is NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
 	// Moves is how the pod leaves: by eviction, or by a rolling restart of its Deployment.
 	Moves record.Move `json:"moves"`
-	// Gap is how long the workload will have no ready pod, as its pods usually take; zero for none.
+	// Gap is how long the workload will have no ready pod if its new pod takes as long as usual. It is zero if
+	// there is no gap.
 	Gap record.Duration `json:"gap,omitzero"`
-	// Why says why a rolling restart would not help; "" where it would.
+	// Why is the reason why a rolling restart would not help. It is "" if it would help.
 	Why string `json:"why,omitempty"`
 }
 
@@ -37,10 +38,10 @@ type SlowWorkload struct {
 	Ready record.Duration `json:"ready"`
 }
 
-// mostNamed is how many workloads a line names.
-const mostNamed = 5
+// maxNamedWorkloads is how many workloads a line names.
+const maxNamedWorkloads = 5
 
-// workloadLines say which workloads will be noticed, and what is written to avoid it.
+// workloadLines returns the workloads that users will notice, and the changes that avoid this.
 func workloadLines(p *Plan) []string {
 	var lines, restarted, evicted, could []string
 	for _, s := range p.Singletons {
@@ -54,20 +55,20 @@ func workloadLines(p *Plan) []string {
 		}
 	}
 	if len(restarted) > 0 {
-		lines = append(lines, "Restarts    "+NameFew(restarted)+": spec.template.metadata.annotations is set, as kubectl rollout restart does, so that another pod is ready before the old one leaves")
+		lines = append(lines, "Restarts    "+JoinFew(restarted)+": spec.template.metadata.annotations is set, as kubectl rollout restart does, so that another pod is ready before the old one leaves")
 	}
 	if len(could) > 0 {
-		lines = append(lines, "Gaps        one replica only: "+NameFew(could)+". --move=surge avoids it")
+		lines = append(lines, "Gaps        one replica only: "+JoinFew(could)+". --move=surge avoids it")
 	}
 	if len(evicted) > 0 {
-		lines = append(lines, "Gaps        one replica only: "+NameFew(evicted))
+		lines = append(lines, "Gaps        one replica only: "+JoinFew(evicted))
 	}
 	if len(p.Slow) > 0 {
 		var slow []string
 		for _, w := range p.Slow {
 			slow = append(slow, fmt.Sprintf("%s (%s)", w.Name, w.Ready))
 		}
-		lines = append(lines, "Slow        "+NameFew(slow)+": if their new pods take more than twice that time, the next node must wait")
+		lines = append(lines, "Slow        "+JoinFew(slow)+": if their new pods take more than twice that time, the next node must wait")
 	}
 	return lines
 }
@@ -79,10 +80,10 @@ func formatGap(s Singleton) string {
 	return "down for about " + formatSeconds(s.Gap.Duration)
 }
 
-// NameFew are the first few of them, and how many there are beyond.
-func NameFew(names []string) string {
-	if more := len(names) - mostNamed; more > 0 {
-		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", more)
+// JoinFew joins the first names and counts the others: "a, b and 3 more".
+func JoinFew(names []string) string {
+	if more := len(names) - maxNamedWorkloads; more > 0 {
+		return strings.Join(names[:maxNamedWorkloads], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(names, ", ")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestStillFencedLines: each node of the run is named with the command that gives it what it had before, and no other node is.
+// Each node of the run is named with the command that restores it. No other node is named.
 func TestStillFencedLines(t *testing.T) {
 	fenced := func(name, run string, before func(*corev1.Node)) *corev1.Node {
 		node := build.Node(name, "a")

@@ -11,18 +11,18 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 )
 
-// Style is how a table is drawn.
+// Style is the format of a table.
 type Style int
 
 const (
-	// Plain is kubectl's look: columns and no lines.
+	// Plain is the format of kubectl: columns without lines.
 	Plain Style = iota
-	// Markdown is a table that code forges render.
+	// Markdown is a Markdown table.
 	Markdown
 )
 
-// WriteTable draws rows under a header. Cells may come from the cluster: what a terminal or
-// Markdown would take as an instruction is made harmless.
+// WriteTable writes rows under a header. It escapes the cells for terminals and Markdown, because they may
+// come from the cluster.
 func WriteTable(w io.Writer, style Style, header []string, rows [][]string) error {
 	return drawTable(w, style, plainGap, header, sanitizeRows(style, rows))
 }
@@ -39,11 +39,11 @@ func sanitizeRows(style Style, rows [][]string) [][]string {
 	return clean
 }
 
-// plainGap is how many cells there are between two columns.
+// plainGap is the number of cells between two columns.
 const plainGap = 3
 
-// drawTable draws cells as they are, with so many cells between two columns; those with line breaks take several lines. A
-// table without a header has none.
+// drawTable writes cells unchanged, with between cells between two columns. A cell with line breaks takes
+// several lines. An empty header is not written.
 func drawTable(w io.Writer, style Style, between int, header []string, rows [][]string) error {
 	var text strings.Builder
 	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(selectRenderer(style)), tablewriter.WithConfig(tableConfig(style, between)))
@@ -93,8 +93,8 @@ func tableConfig(style Style, between int) tablewriter.Config {
 	return tablewriter.Config{Header: cell, Row: cell}
 }
 
-// sanitizeCell takes line breaks and characters that steer a terminal out of a cell, and has
-// Markdown take the rest as text.
+// sanitizeCell replaces line breaks and tabs with spaces, and other control characters with question marks.
+// For Markdown it also escapes the characters that have a meaning there.
 func sanitizeCell(style Style, cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		switch {
@@ -114,7 +114,7 @@ func sanitizeCell(style Style, cell string) string {
 	return cell
 }
 
-// withPrefix is the text behind a prefix, and nothing where there is no text.
+// withPrefix returns the text with a prefix, or "" if the text is empty.
 func withPrefix(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -122,7 +122,7 @@ func withPrefix(prefix, text string) string {
 	return prefix + text
 }
 
-// Parenthesize is a text behind a space and in parentheses, and nothing where there is no text.
+// Parenthesize returns the text in parentheses after a space, or "" if the text is empty.
 func Parenthesize(text string) string {
 	if text == "" {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Sizes in pixels of what a timeline draws. Widths are in percent of the page, so that it fits each.
+// The sizes of a timeline, in pixels. Widths are in percent, so that the timeline fits every page.
 const (
 	rowHeight, barTop, barHeight = 32, 18, 8
 	axisHeight                   = 20
@@ -19,14 +19,14 @@ const (
 	ticks                        = 4
 )
 
-// longestNodeShown is how many cells of a node's name a row shows; its title has all of it.
+// longestNodeShown is how many cells of a node's name a row shows. The row's title has the full name.
 const longestNodeShown = 40
 
-// scale places times between two ends of a drawing.
+// scale maps times between from and to to positions in a drawing.
 type scale struct{ from, to time.Time }
 
-// percent returns where a time is, in percent of the width.
-func (s scale) percent(at time.Time) float64 {
+// percentOfWidth returns the horizontal position of a time, in percent of the width.
+func (s scale) percentOfWidth(at time.Time) float64 {
 	whole := s.to.Sub(s.from)
 	if whole <= 0 {
 		return 0
@@ -34,13 +34,14 @@ func (s scale) percent(at time.Time) float64 {
 	return 100 * min(1, max(0, float64(at.Sub(s.from))/float64(whole)))
 }
 
-// bar draws a bar of a class between two times, of at least a visible width; "" if it is outside.
+// bar returns a bar between two times with at least a visible width. It returns "" if the bar is outside of
+// the drawing.
 func (s scale) bar(classed string, y, height float64, from, to time.Time) markup {
 	const least = 0.3
 	if to.Before(s.from) || from.After(s.to) {
 		return ""
 	}
-	x, end := s.percent(from), s.percent(to)
+	x, end := s.percentOfWidth(from), s.percentOfWidth(to)
 	width := max(least, end-x)
 	x = min(x, 100-width)
 	return element("rect", []attribute{
@@ -56,7 +57,7 @@ func formatPixels(p float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.1f", p), "0"), ".")
 }
 
-// axis draws lines and times since the start over the height of a drawing.
+// axis returns vertical lines over the height of a drawing, with the times since the start.
 func (s scale) axis(height float64) markup {
 	var b strings.Builder
 	whole := s.to.Sub(s.from)
@@ -79,13 +80,14 @@ func (s scale) axis(height float64) markup {
 	return markup(b.String())
 }
 
-// drawing wraps what was drawn.
-func drawing(label string, height float64, parts ...markup) markup {
+// wrapSVG returns the parts as one SVG image.
+func wrapSVG(label string, height float64, parts ...markup) markup {
 	return element("svg", []attribute{{"role", "img"}, {"aria-label", label}, {"width", "100%"}, {"height", formatPixels(height)}}, parts...) + "\n"
 }
 
-// timeScale returns the ends of the timeline: of what happened and, unless that would squeeze it, of what was planned.
-func (r *RunReport) timeScale() (of scale, planBegan time.Time) {
+// timelineScale returns the limits of the timeline and the start of the plan. The timeline shows what happened
+// and what was planned. A plan that would take more than two thirds of the width is cut off.
+func (r *RunReport) timelineScale() (of scale, planBegan time.Time) {
 	of, planBegan = scale{r.From, r.To}, r.From
 	if len(r.Sizes) > 0 {
 		planBegan = r.Sizes[0].At
@@ -107,14 +109,14 @@ func (r *RunReport) timeScale() (of scale, planBegan time.Time) {
 	return of, planBegan
 }
 
-// drawTimeline draws a row for each node, "" if nothing of the kind is known.
+// drawTimeline returns a timeline with a row for each node, "" if there is nothing to show.
 func (r *RunReport) drawTimeline() markup {
-	s, planBegan := r.timeScale()
+	s, planBegan := r.timelineScale()
 	rows := slices.Concat(r.Nodes, r.listNotStarted())
 	if !s.to.After(s.from) || len(rows) == 0 {
 		return ""
 	}
-	planned, domain := r.planned(), commonDomain(rows)
+	planned, domain := r.plannedByName(), commonDomain(rows)
 	var b strings.Builder
 	y := float64(axisHeight)
 	row := func(parts ...markup) {
@@ -130,22 +132,22 @@ func (r *RunReport) drawTimeline() markup {
 	}
 	for i := range rows {
 		n := &rows[i]
-		row(r.drawNode(s, n, planned[n.Name], planBegan, domain)...)
+		row(r.drawNodeRow(s, n, planned[n.Name], planBegan, domain)...)
 	}
 	label := fmt.Sprintf("timeline of %s", formatCount(len(rows), "node"))
-	return drawing(label, y+4, s.axis(y+4), markup(b.String()))
+	return wrapSVG(label, y+4, s.axis(y+4), markup(b.String()))
 }
 
-// rowLabel writes the two texts above a row's bar.
+// rowLabel returns the two texts above a row's bar.
 func rowLabel(name, at string) markup {
-	label := textElement("text", CutLine(sanitizeCell(Plain, name), longestNodeShown), attribute{"y", "12"})
+	label := textElement("text", TruncateLine(sanitizeCell(Plain, name), longestNodeShown), attribute{"y", "12"})
 	if at != "" {
 		label += textElement("text", at, class("at"), attribute{"x", "100%"}, attribute{"y", "12"}, attribute{"text-anchor", "end"})
 	}
 	return label
 }
 
-// classOfState returns how the bar of a node in the state is drawn, "" for none.
+// classOfState returns the CSS class of a bar for the state, "" if the state has no bar.
 func classOfState(state string) string {
 	switch record.NodeState(state) {
 	case record.NodeDraining, record.NodeForcing:
@@ -159,8 +161,8 @@ func classOfState(state string) string {
 	}
 }
 
-// drawNode draws the row of a node.
-func (r *RunReport) drawNode(s scale, n *NodeHistory, plan *PlanNode, planBegan time.Time, domain string) []markup {
+// drawNodeRow returns the row of a node.
+func (r *RunReport) drawNodeRow(s scale, n *NodeHistory, plan *PlanNode, planBegan time.Time, domain string) []markup {
 	parts := []markup{textElement("title", describeNodeHistory(n, plan)), rowLabel(strings.TrimSuffix(n.Name, domain), n.outcome())}
 	if plan != nil && plan.Start != nil && plan.End.Latest.Duration > 0 {
 		from, to := planBegan.Add(plan.Start.Earliest.Duration), planBegan.Add(plan.End.Latest.Duration)
@@ -177,15 +179,15 @@ func (r *RunReport) drawNode(s scale, n *NodeHistory, plan *PlanNode, planBegan 
 	return parts
 }
 
-// lasted returns how long the node's states lasted that are drawn.
-func (n *NodeHistory) lasted() time.Duration {
+// totalTime returns how long the node was in its drawn states.
+func (n *NodeHistory) totalTime() time.Duration {
 	if len(n.States) == 0 {
 		return 0
 	}
 	return n.States[len(n.States)-1].To.Sub(n.States[0].From)
 }
 
-// outcome says in few words what became of the node.
+// outcome returns in a few words how the replacement of the node went.
 func (n *NodeHistory) outcome() string {
 	switch n.State {
 	case "":
@@ -193,20 +195,21 @@ func (n *NodeHistory) outcome() string {
 	case record.NodeQuarantined:
 		return "set aside"
 	case record.NodeGone, record.NodeDrained:
-		return formatLength(n.lasted())
+		return formatWholeSeconds(n.totalTime())
 	default:
-		return strings.ToLower(string(n.State)) + ", " + formatLength(n.lasted())
+		return strings.ToLower(string(n.State)) + ", " + formatWholeSeconds(n.totalTime())
 	}
 }
 
-// describeNodeHistory says on one line what became of a node, for who points at its row.
+// describeNodeHistory returns the node's history in one line. The page shows it when the mouse points at the
+// row.
 func describeNodeHistory(n *NodeHistory, plan *PlanNode) string {
 	parts := []string{n.Name + Parenthesize(n.Zone)}
 	for _, p := range n.States {
-		parts = append(parts, strings.ToLower(p.What)+" "+formatLength(p.To.Sub(p.From)))
+		parts = append(parts, strings.ToLower(p.What)+" "+formatWholeSeconds(p.To.Sub(p.From)))
 	}
 	for _, p := range n.Waits {
-		parts = append(parts, "waited "+formatLength(p.To.Sub(p.From))+" for "+p.What)
+		parts = append(parts, "waited "+formatWholeSeconds(p.To.Sub(p.From))+" for "+p.What)
 	}
 	if n.State == record.NodeQuarantined {
 		parts = append(parts, "set aside"+withPrefix(": ", n.Reason))
@@ -217,7 +220,8 @@ func describeNodeHistory(n *NodeHistory, plan *PlanNode) string {
 	return strings.Join(parts, "; ")
 }
 
-// commonDomain returns what all names end with from their first dot on, "" if they differ.
+// commonDomain returns the part after the first dot that all names share, with the dot. It returns "" if the
+// names differ.
 func commonDomain(rows []NodeHistory) string {
 	common := ""
 	for i := range rows {
@@ -232,9 +236,9 @@ func commonDomain(rows []NodeHistory) string {
 	return common
 }
 
-// drawSizes draws the group's size over time, "" for a group that has none.
+// drawSizes returns a chart of the group's size over time, "" for a group without a size.
 func (r *RunReport) drawSizes() markup {
-	s, _ := r.timeScale()
+	s, _ := r.timelineScale()
 	largest := 0
 	for _, sample := range r.Sizes {
 		largest = max(largest, sample.Desired)
@@ -257,5 +261,5 @@ func (r *RunReport) drawSizes() markup {
 		title := fmt.Sprintf("desired %d, %d of them added by the upgrade", sample.Desired, sample.Desired-own)
 		parts = append(parts, element("g", nil, textElement("title", title), bars))
 	}
-	return drawing(fmt.Sprintf("desired size of the group over time, at most %d", largest), axisHeight+chartHeight, parts...)
+	return wrapSVG(fmt.Sprintf("desired size of the group over time, at most %d", largest), axisHeight+chartHeight, parts...)
 }

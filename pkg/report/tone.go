@@ -6,7 +6,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// tone says how urgent a text is. Colour repeats what the words say and never replaces them.
+// tone is how urgent a text is. Colours show the tone, but the words must say the same.
 type tone int
 
 const (
@@ -16,7 +16,8 @@ const (
 	bad
 )
 
-// paint colours each line of a text by its tone. Without colour, or for a calm text, it returns the text.
+// paint colours each line of a text by its tone. It returns a calm text unchanged, and any text if colours are
+// off.
 func (o Options) paint(t tone, text string) string {
 	codes := map[tone]string{good: "32", warning: "33", bad: "31"}
 	code, coloured := codes[t]
@@ -31,7 +32,7 @@ func (o Options) paint(t tone, text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// toneOfLabel returns the tone of lines with that label.
+// toneOfLabel returns the tone of lines with the label.
 func toneOfLabel(label string) tone {
 	switch label {
 	case "Refused", "Blocked", "Error", "Stuck", "Begins", "Deletes":
@@ -43,7 +44,7 @@ func toneOfLabel(label string) tone {
 	}
 }
 
-// toneOfSeverity returns the tone of findings of that severity.
+// toneOfSeverity returns the tone of findings with the severity.
 func toneOfSeverity(severity string) tone {
 	switch preflight.Severity(severity) {
 	case preflight.Refuse, preflight.Block, preflight.Error:
@@ -55,7 +56,7 @@ func toneOfSeverity(severity string) tone {
 	}
 }
 
-// toneOfBlocker returns bad for a cell that names a blocker.
+// toneOfBlocker returns bad for a cell that names a blocker, and calm otherwise.
 func toneOfBlocker(cell string) tone {
 	if cell == "-" || cell == "" {
 		return calm

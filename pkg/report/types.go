@@ -14,11 +14,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// APIVersion is the version of the documents this package describes. A field keeps its meaning
-// within it.
+// APIVersion is the version of the documents in this package. A field keeps its meaning within one version.
 const APIVersion = "kubectl-nodeupgrade/v1alpha1"
 
-// List is several documents as one.
+// List is a document that contains several documents of one kind.
 type List[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -26,7 +25,7 @@ type List[T any] struct {
 	Items []T `json:"items"`
 }
 
-// NewList is documents as one of that kind.
+// NewList returns a list of documents of the kind.
 func NewList[T any](kind string, items []T) *List[T] {
 	list := &List[T]{Items: items}
 	list.TypeMeta, _ = NewMeta(kind, "")
@@ -34,13 +33,13 @@ func NewList[T any](kind string, items []T) *List[T] {
 }
 
 type (
-	// NodeGroupList is the answer to "which groups are there".
+	// NodeGroupList lists node groups.
 	NodeGroupList = List[NodeGroup]
-	// PlanList is the plans of several groups.
+	// PlanList lists the plans of several groups.
 	PlanList = List[Plan]
 )
 
-// NodeGroup is one group and how far it is from being current.
+// NodeGroup is a node group and the number of its outdated nodes.
 type NodeGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -48,22 +47,23 @@ type NodeGroup struct {
 	Provider string `json:"provider"`
 	// Kind says what the group is, in the words of its provider or of the controller that owns its nodes.
 	Kind string `json:"groupKind"`
-	// Nodes and Outdated count nodes; Outdated is nil where no one can say.
+	// Nodes counts all nodes and Outdated the outdated ones. Outdated is nil if it is not known which nodes
+	// are outdated.
 	Nodes    int  `json:"nodes"`
 	Outdated *int `json:"outdated,omitempty"`
 	// Wanted is the name of the revision that new nodes are launched with.
 	Wanted string `json:"wanted,omitempty"`
-	// Phase is that of an upgrade under way, or how the last one ended.
+	// Phase is the phase of a running upgrade, or how the last upgrade ended.
 	Phase string `json:"phase,omitempty"`
 	// PhaseUnknown is true if the record of the group's upgrades could not be read.
 	PhaseUnknown bool `json:"phaseUnknown,omitempty"`
-	// Created is when the group's oldest node was.
+	// Created is when the group's oldest node was created.
 	Created time.Time `json:"oldestNode,omitzero"`
 	// Refusal says why the group cannot be upgraded; it is left out if it can.
 	Refusal string `json:"refusal,omitempty"`
 }
 
-// Plan is what an upgrade of one group would do.
+// Plan describes what an upgrade of one group would do.
 type Plan struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -83,86 +83,92 @@ type Plan struct {
 	Request record.Request `json:"request"`
 	// Sizes is the group's size before the upgrade.
 	Sizes nodegroup.Sizes `json:"sizes,omitzero"`
-	// SizeAfter is the group's desired size after the upgrade; 0 for the one that it has now.
+	// SizeAfter is the group's desired size after the upgrade. It is 0 if the size does not change.
 	SizeAfter int `json:"sizeAfter,omitempty"`
-	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
+	// Surge is how many nodes would be added in each zone. Peak is the largest size of the group during the
+	// upgrade.
 	Surge map[string]int `json:"surge,omitempty"`
 	Peak  int            `json:"peak,omitempty"`
-	// Quiesce are the processes that would be suspended meanwhile.
-	Quiesce []string `json:"suspends,omitempty"`
+	// Suspends lists the processes that would be suspended during the upgrade.
+	Suspends []string `json:"suspends,omitempty"`
 	// Nodes lists the outdated nodes in the order in which the upgrade drains them.
 	Nodes []PlanNode `json:"nodes"`
-	// Current counts the group's other nodes; it is nil where no one can say which nodes are outdated.
+	// Current counts the nodes that are not outdated. It is nil if it is not known which nodes are outdated.
 	Current *int `json:"current,omitempty"`
 	// Unlabelled is how many of Nodes are outdated only because they lack a label of current nodes.
 	Unlabelled int `json:"unlabelled,omitempty"`
-	// Findings are what the rules of check find in the pods that must move.
+	// Findings are the problems that the rules of check find in the pods that must move.
 	Findings []preflight.Finding `json:"findings,omitempty"`
-	// Duration is how long all would take, from the moment of the plan.
+	// Duration is how long the upgrade would take, counted from the time of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
-	// AwaitsNodes counts the nodes that the upgrade waits for and that users have to bring, one for each node that is drained.
-	// Duration does not contain that time.
+	// AwaitsNodes counts the new nodes that users must add, one for each drained node. Duration does not
+	// include the wait for them.
 	AwaitsNodes int `json:"awaitsNodes,omitempty"`
-	// Ends is how it ends, nil where it is not forecast.
+	// Ends is how the upgrade would end. It is nil if there is no forecast.
 	Ends *PlanEnds `json:"ends,omitempty"`
-	// Deletions are the workloads whose pods are deleted, not evicted, in order of time.
+	// Deletions lists the workloads whose pods are deleted instead of evicted, in order of time.
 	Deletions []simulate.Deletion `json:"deletions,omitempty"`
-	// ExtraInstanceHours are the instance-hours of the upgrade, less those of a group that keeps its size. They
-	// are negative if the group is smaller during the upgrade, and nil if there is no forecast.
+	// ExtraInstanceHours are the instance-hours of the upgrade minus those of a group that keeps its size.
+	// They are negative if the group is smaller during the upgrade, and nil if there is no forecast.
 	ExtraInstanceHours *float64 `json:"extraInstanceHours,omitempty"`
-	Moves
-	// Room compares what must move with where it may go.
+	Disruption
+	// Room compares the requests of the pods that must move with the free capacity of the nodes that can take
+	// them.
 	Room simulate.Room `json:"room,omitzero"`
-	// Assumptions are what the times rest on, a sentence each.
+	// Assumptions lists what the forecast times depend on, one sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
-	// Unread are what the plan takes for granted in the place of what was not read or only users know, a sentence each with the reason.
+	// Unread lists what the plan assumes because it was not read or only users know it. Each is a sentence
+	// with the reason.
 	Unread []string `json:"unread,omitempty"`
-	// LeftOut says what the upgrade would leave out because the user lacks a right, a sentence each.
+	// LeftOut lists the steps that the upgrade would skip because the user lacks a permission, one sentence
+	// each.
 	LeftOut []string `json:"leftOut,omitempty"`
-	// CheckedBy is the command that shows all findings; "" for the one that is known by heart.
+	// CheckedBy is the command that shows all findings. If it is "", that is checkCommand.
 	CheckedBy string `json:"-"`
-	// Resumes is the run that the upgrade would continue with.
+	// Resumes is the identifier of the run that the upgrade would continue.
 	Resumes string `json:"resumes,omitempty"`
-	// Operation is what the group's own cloud is carrying out now.
+	// Operation is what the cloud is doing with the group now.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Probes are the server's answers to dryRun=All requests, with --dry-run=server.
 	Probes []Probe `json:"probes,omitempty"`
 }
 
-// PlanNode is one outdated node, in order of start.
+// PlanNode is one outdated node. Nodes are sorted by the time at which their drain starts.
 type PlanNode struct {
-	// Batch is the number of its batch, from 1; 0 for a node that is not started.
+	// Batch is the number of the node's batch, from 1. It is 0 for a node whose drain does not start.
 	Batch int `json:"batch,omitempty"`
 	// Name is the name of the node, and Zone its zone.
 	Name string `json:"name"`
 	Zone string `json:"zone,omitempty"`
-	// From is the name of the revision that the node has, and To of the one that its successor gets.
+	// From is the name of the node's revision. To is the revision of the node that replaces it.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Pods counts those that would be evicted, Staying those that go down with the node.
+	// Pods counts the pods that would be evicted. Staying counts the pods that are terminated with the node.
 	Pods    int `json:"pods"`
 	Staying int `json:"staying"`
-	// BlockedBy names what keeps the node from being drained.
+	// BlockedBy names the obstacles that prevent the drain of the node.
 	BlockedBy []string `json:"blockedBy,omitempty"`
-	// Stuck says, with a remedy, what would keep the node from being drained in its time, where no finding does.
+	// Stuck describes an obstacle, with a remedy, that would keep the drain from ending in time and that no
+	// finding reports.
 	Stuck string `json:"stuck,omitempty"`
-	// NotReached is true where the upgrade ends before the node's drain begins, even if pods end as soon as they may.
+	// NotReached is true if the upgrade ends before the node's drain starts, even if pods end as soon as they
+	// may.
 	NotReached bool `json:"notReached,omitempty"`
-	// Why says why the node is outdated, where that is not its revision.
+	// Why is the reason why the node is outdated, if the reason is not its revision.
 	Why string `json:"why,omitempty"`
-	// Start is when its drain would begin and End when it would be gone, from the moment of the
-	// plan. Start is nil where it would not begin or that is not known; End is left out for a node that
-	// would be set aside.
+	// Start is when the node's drain would start, and End when the node would be gone. Both count from the
+	// time of the plan. Start is nil if the drain would not start or if its time is not known. End is left out
+	// for a node that would be set aside.
 	Start *simulate.Span `json:"start,omitempty"`
 	End   simulate.Span  `json:"end,omitzero"`
-	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how
-	// long.
+	// WaitsFor is what the node would wait for longest: the window, a replacement or a budget. Waits is how
+	// long it would wait.
 	WaitsFor string          `json:"waitsFor,omitempty"`
 	Waits    record.Duration `json:"waits,omitzero"`
 }
 
-// Probe is one dryRun=All request and the server's answer to it: the eviction of a pod or, with a
-// Workload, the creation of a pod in its place.
+// Probe is one dryRun=All request and the server's answer. It requests the eviction of a pod or, if Workload
+// is set, the creation of a pod of that workload.
 type Probe struct {
 	// Pod is the pod that the eviction was asked for, NAMESPACE/NAME, and Budget its PodDisruptionBudget.
 	Pod    string `json:"pod"`
@@ -171,21 +177,20 @@ type Probe struct {
 	Workload string `json:"workload,omitempty"`
 	// Answer is what the API server answered.
 	Answer string `json:"answer"`
-	// Refused is true where no pod would take the place of one that leaves.
+	// Refused is true if no pod would replace an evicted pod.
 	Refused bool `json:"refused,omitempty"`
 }
 
-// PlanEnds is how an upgrade ends: Fast if pods end as soon as they may, Slow if they take as long as they
-// may. A Result of "" is not known.
+// PlanEnds is how an upgrade ends. A Result of "" is not known.
 type PlanEnds struct {
-	// Fast is the end if pods end as soon as they may, Slow the end if they take as long as they may.
+	// Fast is the end if pods end as soon as they may. Slow is the end if they take as long as they may.
 	Fast simulate.Ending `json:"fast"`
 	Slow simulate.Ending `json:"slow"`
 }
 
-// Structural reports whether a person has to do something before every node can be drained: the upgrade
-// would be refused, or would end before its goal or leave nodes behind.
-func (p *Plan) Structural() bool {
+// NeedsAction reports whether a user must act before every node can be drained. That is the case if the
+// upgrade would be refused, would fail or would leave nodes behind.
+func (p *Plan) NeedsAction() bool {
 	refuses := func(f preflight.Finding) bool {
 		return f.Skipped == "" && (f.Severity == preflight.Refuse || (f.Severity == preflight.Block && p.refusesBlocked()))
 	}
@@ -196,10 +201,10 @@ func (p *Plan) Structural() bool {
 	return p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort())
 }
 
-// refusesBlocked reports whether an upgrade is refused where a node cannot be drained.
+// refusesBlocked reports whether the upgrade is refused if a node cannot be drained.
 func (p *Plan) refusesBlocked() bool { return p.Resumes == "" && p.Request.RefusesBlocked() }
 
-// UpgradeStatus is one group's upgrade as it stands.
+// UpgradeStatus is the current state of one group's upgrade.
 type UpgradeStatus struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -214,24 +219,27 @@ type UpgradeStatus struct {
 	Target nodegroup.Revision `json:"target,omitzero"`
 	// Status has the phase, the counts and the nodes of the upgrade.
 	Status record.Status `json:"status,omitzero"`
-	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
+	// Outdated counts the outdated nodes of a group for which no upgrade is recorded. It is nil if it is not
+	// known which nodes are outdated.
 	Outdated *int `json:"outdated,omitempty"`
-	// Unknown says why Outdated is not known: what to pass, or which service or controller replaces the nodes by itself.
+	// Unknown says why Outdated is not known. It names the missing flag, or the service or controller that
+	// replaces the nodes by itself.
 	Unknown string `json:"unknown,omitempty"`
 	// Blocked are the pods that cannot leave their nodes now, and why.
 	Blocked []drain.Blocked `json:"blocked,omitempty"`
 	// Suspended are the processes of the Auto Scaling group that are suspended during the upgrade.
 	Suspended []string `json:"suspended,omitempty"`
-	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
+	// Impacts lists what the upgrade has cost workloads so far. The workloads whose users noticed most come
+	// first.
 	Impacts []record.WorkloadImpact `json:"impacts,omitempty"`
-	// Operation is the newest one of a group that its own cloud upgrades.
+	// Operation is the newest operation of a group that its cloud upgrades.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
-	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.
+	// Unread says why the group could not be read from its cloud. The status then comes from the cluster only.
 	Unread string `json:"unread,omitempty"`
-	Rest
-	// Holder holds the lease, if another actor does.
+	TimeLeft
+	// Holder is the other process that holds the lease, if there is one.
 	Holder string `json:"holder,omitempty"`
-	// Leftovers are what runs left behind that no one continues with.
+	// Leftovers lists what earlier runs left behind and what no upgrade continues.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
 
@@ -245,11 +253,11 @@ type Version struct {
 	Platform string `json:"platform"`
 }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (v *Version) DeepCopyObject() runtime.Object { c := *v; return &c }
 
-// Failure is the document of a command that fails before it prints another one. A command line that is refused with exit
-// code 2 has none.
+// Failure is the document that a command prints if it fails before it prints another document. A command line
+// that is refused with exit code 2 has no such document.
 type Failure struct {
 	metav1.TypeMeta `json:",inline"`
 	// Error is the text that follows "error: " on stderr.
@@ -265,27 +273,26 @@ func NewFailure(text string, exitCode int) *Failure {
 	return f
 }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (f *Failure) DeepCopyObject() runtime.Object { c := *f; return &c }
 
-// Leftover is something of ours that no one takes away by himself, and what does.
+// Leftover is something that this tool left behind and that a user must remove, with the remedy.
 type Leftover struct {
 	// What says what is left, and Remedy the command that removes it.
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// NewMeta is the type and name of a document.
+// NewMeta returns the type and the name of a document.
 func NewMeta(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 	return metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}, metav1.ObjectMeta{Name: name}
 }
 
-// DeepCopyObject makes the type printable by cli-runtime; printers only read, so the copy is
-// shallow.
+// DeepCopyObject makes the type printable by cli-runtime. The copy is shallow, because printers only read.
 func (l *List[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (p *Plan) DeepCopyObject() runtime.Object { c := *p; return &c }
 
-// DeepCopyObject is as List's.
+// DeepCopyObject returns a shallow copy, as that of List does.
 func (s *UpgradeStatus) DeepCopyObject() runtime.Object { c := *s; return &c }

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// A plan says that nothing blocks, and is green, only if that is known and nothing else needs attention.
+// A plan is green and says that nothing blocks only if that is known and no finding needs attention.
 func TestPlanVerdict(t *testing.T) {
 	ending := func(result record.Result) simulate.Ending {
 		return simulate.Ending{Result: result, After: length(9 * time.Minute)}
@@ -52,7 +52,8 @@ func TestPlanVerdict(t *testing.T) {
 	}
 }
 
-// An upgrade that costs a workload ready pods is not shown as good, not even when it has ended.
+// An upgrade after which workloads have fewer ready pods than before is not shown as good, even if it has
+// ended.
 func TestStatusVerdict(t *testing.T) {
 	lacks := record.WorkloadImpact{Name: "a/Deployment/b", Impact: record.Impact{Lacks: 1}}
 	out := record.WorkloadImpact{Name: "a/Deployment/c", Impact: record.Impact{Out: true}}
@@ -99,8 +100,8 @@ func TestDescribeProgress(t *testing.T) {
 	}
 }
 
-// A plan says that the upgrade does not begin only where the upgrade looks at the rule itself. Other findings of severity block are tried
-// on the first nodes.
+// A plan says that the upgrade does not start only for rules that the upgrade itself checks. For other
+// findings of severity block, the upgrade tries its first nodes.
 func TestVerdictOfBlockingFindings(t *testing.T) {
 	for rule, want := range map[string]string{
 		"PDB001": ": it does not start until each Blocked line is fixed",
@@ -112,16 +113,16 @@ func TestVerdictOfBlockingFindings(t *testing.T) {
 		p := surgePlan()
 		p.Findings = []preflight.Finding{{Rule: rule, Severity: preflight.Block, Message: "m"}}
 		tone, text := planVerdict(p)
-		if tone != bad || !strings.HasSuffix(text, want) || !p.Structural() {
-			t.Errorf("%s: tone %d, %q, structural %t; want %q", rule, tone, text, p.Structural(), want)
+		if tone != bad || !strings.HasSuffix(text, want) || !p.NeedsAction() {
+			t.Errorf("%s: tone %d, %q, structural %t; want %q", rule, tone, text, p.NeedsAction(), want)
 		}
-		if begins := len(beginLines(p)) == 0; begins == strings.Contains(want, "does not start") {
+		if begins := len(blockedStartLines(p)) == 0; begins == strings.Contains(want, "does not start") {
 			t.Errorf("%s: the lines say that it begins: %t", rule, begins)
 		}
 	}
 }
 
-// A status does not promise to give nodes back after the end of the upgrade.
+// After the end of the upgrade, a status does not promise to remove added nodes.
 func TestStatusOfAddedNodes(t *testing.T) {
 	for result, want := range map[record.Result]string{
 		"": "Gives back  2 added nodes", record.Paused: "Gives back  2 added nodes",

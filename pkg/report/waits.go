@@ -9,26 +9,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// reportDelay is how long pods may wait for a budget to open before it is worth a line: every drain
-// waits a little.
+// reportDelay is how long pods wait for a budget before the wait is reported. Every drain waits for a short
+// time.
 const reportDelay = 3 * time.Second
 
-// Wait is what one node waits for: one budget that holds some of its pods, or one pod with a
-// trouble of its own.
+// Wait is what one node waits for: a budget that refuses some evictions, or one pod with another obstacle.
 type Wait struct {
 	Node, Cause, Remedy string
 	Pods                int
 	Since               time.Time
-	// Until is when the cloud that drains the node gives up on it, zero where none does.
+	// Until is when the cloud that drains the node gives up. It is zero if this tool drains the node.
 	Until time.Time
-	// Lasting is true for what a person has to end, and for what has lasted beyond patience.
+	// Lasting is true if a user must end the wait, or if it has lasted longer than reportDelay.
 	Lasting bool
-	// key is the same for the same wait at another moment, though the numbers in its cause differ.
-	key string
+	// key identifies the wait at different moments, even if the numbers in its cause change.
+	alwaysShown string
 }
 
-// CollectWaits gathers the blocked pods of each node by what they wait for, in order of the first
-// of them.
+// CollectWaits groups the blocked pods of each node by what they wait for. The waits are sorted by their first
+// pods.
 func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 	var waits []Wait
 	at := map[string]int{}
@@ -44,7 +43,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 		if !known {
 			i = len(waits)
 			at[key] = i
-			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
+			waits = append(waits, Wait{alwaysShown: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
 		}
 		w := &waits[i]
 		w.Pods++
@@ -56,7 +55,7 @@ func CollectWaits(blocked []drain.Blocked, now time.Time) []Wait {
 	return waits
 }
 
-// String says the wait in one line, remedy included.
+// String returns the cause and the remedy in one line.
 func (w Wait) String() string {
 	text := w.Cause
 	if w.Pods > 1 {
@@ -65,7 +64,7 @@ func (w Wait) String() string {
 	return text + ": " + w.Remedy
 }
 
-// formatLimit is how long the cloud that drains the node tries, "" where none does.
+// formatLimit returns how long the cloud that drains the node will still try, "" if this tool drains it.
 func (w Wait) formatLimit(manager string, now time.Time) string {
 	if w.Until.IsZero() {
 		return ""
@@ -73,7 +72,7 @@ func (w Wait) formatLimit(manager string, now time.Time) string {
 	return fmt.Sprintf(" (%s gives up in %s)", manager, duration.HumanDuration(max(0, w.Until.Sub(now))))
 }
 
-// formatDuration is how long it has lasted, in kubectl's short form.
+// formatDuration returns how long the wait has lasted, in kubectl's short form.
 func (w Wait) formatDuration(now time.Time) string {
 	if d := now.Sub(w.Since); d >= time.Second {
 		return ", for " + duration.HumanDuration(d)

@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Word returns the value of an enumeration as documents write it: in lower case, with dashes between words. The record of an upgrade
-// keeps the older forms (Draining, scale up, PodEvictionFailure), because every version reads them.
-func Word(value string) string {
+// KebabCase returns an enumeration value as documents write it: in lower case, with dashes between words.
+// Records of upgrades keep the older forms (Draining, scale up, PodEvictionFailure), because every version of
+// this tool must read them.
+func KebabCase(value string) string {
 	var b strings.Builder
 	for i, r := range value {
 		switch {
@@ -28,14 +29,15 @@ func Word(value string) string {
 	return b.String()
 }
 
-func word[T ~string](value T) T { return T(Word(string(value))) }
+func kebabCase[T ~string](value T) T { return T(KebabCase(string(value))) }
 
-// ForPrograms returns a copy of the document in which phases, results and states are written as [Word] does.
-func ForPrograms(document runtime.Object) runtime.Object {
+// KebabCaseValues returns a copy of the document in which phases, results and states are written as
+// [KebabCase] returns them.
+func KebabCaseValues(document runtime.Object) runtime.Object {
 	switch d := document.(type) {
 	case *NodeGroupList:
 		return convertItems(d, func(g NodeGroup) NodeGroup {
-			g.Phase = Word(g.Phase)
+			g.Phase = KebabCase(g.Phase)
 			return g
 		})
 	case *Plan:
@@ -74,15 +76,15 @@ func convertEnds(ends *PlanEnds) *PlanEnds {
 		return nil
 	}
 	converted := *ends
-	converted.Fast.Result, converted.Slow.Result = word(ends.Fast.Result), word(ends.Slow.Result)
+	converted.Fast.Result, converted.Slow.Result = kebabCase(ends.Fast.Result), kebabCase(ends.Slow.Result)
 	return &converted
 }
 
 func convertStatus(s UpgradeStatus) UpgradeStatus {
-	s.Result, s.Status.Phase = word(s.Result), word(s.Status.Phase)
+	s.Result, s.Status.Phase = kebabCase(s.Result), kebabCase(s.Status.Phase)
 	s.Status.Nodes = slices.Clone(s.Status.Nodes)
 	for i := range s.Status.Nodes {
-		s.Status.Nodes[i].State = word(s.Status.Nodes[i].State)
+		s.Status.Nodes[i].State = kebabCase(s.Status.Nodes[i].State)
 	}
 	s.RemainingEnds = convertEnds(s.RemainingEnds)
 	return s
@@ -93,16 +95,17 @@ func convertComparison(c Comparison) *Comparison {
 	for i := range c.Ways {
 		if forecast := c.Ways[i].WayForecast; forecast != nil {
 			converted := *forecast
-			converted.Result = word(forecast.Result)
+			converted.Result = kebabCase(forecast.Result)
 			c.Ways[i].WayForecast = &converted
 		}
 	}
 	return &c
 }
 
-// convertReport returns a copy of the report whose states, phases and results are written as in other documents.
+// convertReport returns a copy of the report whose states, phases and results are written as [KebabCase]
+// returns them.
 func convertReport(r RunReport) RunReport {
-	r.Result = word(r.Result)
+	r.Result = kebabCase(r.Result)
 	if r.Plan != nil {
 		plan := convertPlan(*r.Plan)
 		r.Plan = &plan
@@ -113,10 +116,10 @@ func convertReport(r RunReport) RunReport {
 	r.Phases = convertPeriods(r.Phases)
 	r.Nodes, r.Log = slices.Clone(r.Nodes), slices.Clone(r.Log)
 	for i := range r.Nodes {
-		r.Nodes[i].State, r.Nodes[i].States = word(r.Nodes[i].State), convertPeriods(r.Nodes[i].States)
+		r.Nodes[i].State, r.Nodes[i].States = kebabCase(r.Nodes[i].State), convertPeriods(r.Nodes[i].States)
 	}
 	for i := range r.Log {
-		r.Log[i].State = Word(r.Log[i].State)
+		r.Log[i].State = KebabCase(r.Log[i].State)
 	}
 	return r
 }
@@ -124,7 +127,7 @@ func convertReport(r RunReport) RunReport {
 func convertPeriods(all []Period) []Period {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].What = Word(all[i].What)
+		all[i].What = KebabCase(all[i].What)
 	}
 	return all
 }

@@ -11,22 +11,23 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-func TestWord(t *testing.T) {
+func TestKebabCase(t *testing.T) {
 	for value, want := range map[string]string{
 		"": "", "succeeded": "succeeded", "left-behind": "left-behind", "scale up": "scale-up", "create green": "create-green", "Draining": "draining",
 		"PodEvictionFailure": "pod-eviction-failure",
 	} {
-		if got := Word(value); got != want {
+		if got := KebabCase(value); got != want {
 			t.Errorf("%q: got %q, want %q", value, got, want)
 		}
 	}
 }
 
-// TestForPrograms wants each phase, result and state of each kind of document to be converted, and the document itself to stay as it is.
-func TestForPrograms(t *testing.T) {
+// TestKebabCaseValues checks that each phase, result and state of each kind of document is converted, and that
+// the original document does not change.
+func TestKebabCaseValues(t *testing.T) {
 	ends := &PlanEnds{Fast: simulate.Ending{Result: record.PodEvictionFailure}, Slow: simulate.Ending{Result: record.WorkloadUnhealthy}}
 	status := UpgradeStatus{
-		Result: record.NodeCreationFailure, Rest: Rest{RemainingEnds: ends},
+		Result: record.NodeCreationFailure, TimeLeft: TimeLeft{RemainingEnds: ends},
 		Status: record.Status{Phase: record.PhaseScaleUp, Nodes: []record.NodeStatus{{State: record.NodeDraining}}},
 	}
 	const endings = "pod-eviction-failure workload-unhealthy "
@@ -39,7 +40,7 @@ func TestForPrograms(t *testing.T) {
 		"workload-unhealthy": &Comparison{Ways: []Way{{WayForecast: &WayForecast{Result: record.WorkloadUnhealthy}}}},
 	} {
 		before := encodeDocument(t, document)
-		got := encodeDocument(t, ForPrograms(document))
+		got := encodeDocument(t, KebabCaseValues(document))
 		for _, value := range []string{"PodEvictionFailure", "WorkloadUnhealthy", "NodeCreationFailure", "scale up", "Draining"} {
 			if strings.Contains(got, value) {
 				t.Errorf("%s has %q", got, value)

@@ -9,7 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listWorkloadChanges tells which workloads do not recover, and which have.
+// listWorkloadChanges returns an event for each workload that stopped recovering, and for each one that has
+// recovered.
 func listWorkloadChanges(before, now *record.Status) []Event {
 	var events []Event
 	for _, u := range now.Unhealthy {
@@ -29,8 +30,9 @@ func containsWorkload(all []record.Unhealthy, name string) bool {
 	return slices.ContainsFunc(all, func(u record.Unhealthy) bool { return u.Name == name })
 }
 
-// listMoves tells of what is sent that users may notice, or that is written for them not to.
-func listMoves(sent []nodegroup.Action) []Event {
+// listNoticeableActions returns an event for each sent action that users may notice: the eviction of a last
+// ready pod, or a restart.
+func listNoticeableActions(sent []nodegroup.Action) []Event {
 	var events []Event
 	for _, action := range sent {
 		switch a := action.(type) {

@@ -12,7 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestWorkloadEvents tells once of a workload that does not recover and once that it has, and of what is sent that users may notice.
+// An event is sent once if a workload does not recover, once if it has recovered, and for each action that
+// users may notice.
 func TestWorkloadEvents(t *testing.T) {
 	web := record.Unhealthy{Name: "shop/Deployment/web", Pod: "web-2", Node: "n2", Why: "container app is in CrashLoopBackOff", Ready: 1, Before: 2}
 	sick := report.Moment{Status: record.Status{Group: "workers", Phase: record.PhaseUpgrade, Unhealthy: []record.Unhealthy{web}}}

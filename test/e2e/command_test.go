@@ -250,10 +250,10 @@ func run(t *testing.T, s *fixture.Fixture, args ...string) fixture.Result {
 
 // phase returns a condition for the event that a phase has begun.
 func phase(name string) func(event) bool {
-	return func(e event) bool { return e.Type == report.PhaseEvent && e.State == report.Word(name) }
+	return func(e event) bool { return e.Type == report.PhaseEvent && e.State == report.KebabCase(name) }
 }
 
 // nodeState returns a condition for the event that any node has reached a state.
 func nodeState(state string) func(event) bool {
-	return func(e event) bool { return e.Type == report.NodeEvent && e.State == report.Word(state) }
+	return func(e event) bool { return e.Type == report.NodeEvent && e.State == report.KebabCase(state) }
 }

@@ -190,8 +190,8 @@ func (c publicCase) code() int {
 
 func (c publicCase) check(s *testCase, command *command, ready *readyWatch) {
 	s.t.Helper()
-	if got := s.manualStatus().Result; got != report.Word(string(c.result)) {
-		s.t.Errorf("the result is %q, want %q", got, report.Word(string(c.result)))
+	if got := s.manualStatus().Result; got != report.KebabCase(string(c.result)) {
+		s.t.Errorf("the result is %q, want %q", got, report.KebabCase(string(c.result)))
 	}
 	if c.result != record.Succeeded {
 		message := command.errorLine()

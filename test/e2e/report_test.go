@@ -93,7 +93,7 @@ func (f reportFile) check(t *testing.T, group string, want record.Result) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Name != group || string(r.Result) != report.Word(string(want)) || r.About != report.AboutUpgrade || r.Run == "" || r.Ended.IsZero() || len(r.Log) == 0 {
+	if r.Name != group || string(r.Result) != report.KebabCase(string(want)) || r.About != report.AboutUpgrade || r.Run == "" || r.Ended.IsZero() || len(r.Log) == 0 {
 		t.Errorf("the report is about the %s of %s (run %s), which ended as %q at %s, with %d lines; want %s", r.About, r.Name, r.Run, r.Result, r.Ended, len(r.Log), want)
 	}
 	if err := os.Remove(string(f)); err != nil {
@@ -165,7 +165,7 @@ func (c *command) nodeEvents() (found []event) {
 func (c *command) finalStates() map[string]string {
 	states := map[string]string{}
 	for _, e := range c.nodeEvents() {
-		if _, known := states[e.Node]; known || e.State == report.Word(string(record.NodeDraining)) {
+		if _, known := states[e.Node]; known || e.State == report.KebabCase(string(record.NodeDraining)) {
 			states[e.Node] = e.State
 		}
 	}

@@ -111,7 +111,7 @@ func measure(ctx context.Context, s *fixture.Fixture, sc *scenario) (figures, er
 	if err != nil {
 		return figures{}, err
 	}
-	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: inOrder(startsIn(progress.String())), result: record.Result(report.Word(string(rec.Result)))}, nil
+	return figures{took: rec.Ended.Sub(rec.Started), evictions: evictions, order: inOrder(startsIn(progress.String())), result: record.Result(report.KebabCase(string(rec.Result)))}, nil
 }
 
 // countEvictions counts the evictions that the API server carried out: the plugin's, or EKS's where EKS upgrades the group.
@@ -140,7 +140,7 @@ func startsIn(progress string) []started {
 			Time time.Time `json:"time"`
 			report.Event
 		}
-		if json.Unmarshal([]byte(line), &e) != nil || e.Type != "node" || seen[e.Node] || e.State == report.Word(string(record.NodeGone)) {
+		if json.Unmarshal([]byte(line), &e) != nil || e.Type != "node" || seen[e.Node] || e.State == report.KebabCase(string(record.NodeGone)) {
 			continue
 		}
 		if first.IsZero() {

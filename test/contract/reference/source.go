@@ -90,7 +90,7 @@ func (s *source) addDeclaration(pkg string, declaration *ast.GenDecl) {
 					continue
 				}
 				if text, err := strconv.Unquote(literal.Value); err == nil && text != "" {
-					s.values[pkg+"."+named.Name] = append(s.values[pkg+"."+named.Name], report.Word(text))
+					s.values[pkg+"."+named.Name] = append(s.values[pkg+"."+named.Name], report.KebabCase(text))
 				}
 			}
 		}
