@@ -124,7 +124,7 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 	delegated := req.Strategy.Traits().ByCloud
 	looks := time.Duration(0)
 	if delegated {
-		if looks = p.group.Managed.Looks; p.group.Managed.DrawsNodes {
+		if looks = p.group.Managed.PollInterval; p.group.Managed.DrawsNodes {
 			spec.Draws = drawnOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
@@ -188,7 +188,7 @@ func (p *planning) makeSpec() simulate.Spec {
 	}
 	if len(p.refusals) > 0 {
 		spec.Refused = func(pod *corev1.Pod, beside bool) string {
-			if r := p.refusals[nameWorkload(pod)]; beside || !r.Beside {
+			if r := p.refusals[nameWorkload(pod)]; beside || !r.WhileOldExists {
 				return r.Why
 			}
 			return ""

@@ -200,7 +200,7 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	case !s.podsOfGroupOnly:
 		facts.Pods = eachPod(g.cluster.view.Pods)
 		if known := g.cluster.objects; known != nil {
-			facts.Scales, facts.Counted = preflight.ScalesOf(known), preflight.CountedIn(known)
+			facts.Scales, facts.ReportedPods = preflight.ScalesOf(known), preflight.ReportedPodCounts(known)
 		}
 	}
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {

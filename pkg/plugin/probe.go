@@ -107,7 +107,7 @@ func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool)
 		probe.Answer = "unverified: " + answer.Unverified
 	case answer.Refused == "":
 		probe.Answer = "may be created now"
-	case preflight.IsCreatedLater(answer.Refused, comesFirst):
+	case preflight.IsRefusedTemporarily(answer.Refused, comesFirst):
 		probe.Answer = "may be created after an old one has ended: " + answer.Refused
 	default:
 		probe.Refused, probe.Answer = true, "refused: "+answer.Refused+": "+preflight.RemedyOfRefusal(answer.Refused)

@@ -33,9 +33,9 @@ func adviseNarrower(w *upgrade.World) string {
 	return "drain fewer nodes at a time"
 }
 
-// obeysFlags reports whether the flags about drains have an effect. A cloud that drains nodes itself uses its own rules, and
+// obeysDrainFlags reports whether the flags about drains have an effect. A cloud that drains nodes itself uses its own rules, and
 // short-lived nodes are not drained.
-func obeysFlags(r *record.Request) bool {
+func obeysDrainFlags(r *record.Request) bool {
 	return r.Strategy.Traits().Drains
 }
 
@@ -44,7 +44,7 @@ const waitCompleted = drain.Label + "=wait-completed"
 
 // adviseWaiting returns advice to wait for pods that end by themselves.
 func adviseWaiting(r *record.Request, pods, them string) string {
-	if !obeysFlags(r) {
+	if !obeysDrainFlags(r) {
 		return "start the upgrade after its work has finished"
 	}
 	return fmt.Sprintf("label %s %s: the drain then waits for %s, up to --drain-timeout", pods, waitCompleted, them)
@@ -53,14 +53,14 @@ func adviseWaiting(r *record.Request, pods, them string) string {
 // adviseEnoughTime returns advice to check the time limit of a node's drain.
 func adviseEnoughTime(r *record.Request) string {
 	remedy := fmt.Sprintf("check that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
-	if obeysFlags(r) {
+	if obeysDrainFlags(r) {
 		remedy += " (--drain-timeout)"
 	}
 	return remedy
 }
 
-// either joins two remedies with "or". The first may be empty.
-func either(first, second string) string {
+// joinAlternatives joins two remedies with "or". The first may be empty.
+func joinAlternatives(first, second string) string {
 	if first == "" {
 		return second
 	}

@@ -29,8 +29,8 @@ import (
 
 var shared = map[string]string{"app": "web"}
 
-// draw returns three random objects of a kind that are related to each other.
-func draw[T any, P interface {
+// drawObjects returns three random objects of a kind that are related to each other.
+func drawObjects[T any, P interface {
 	*T
 	metav1.Object
 }](fill *randfill.Filler) []P {
@@ -51,14 +51,14 @@ func TestRulesTakeAnyObjects(t *testing.T) {
 	for seed := range int64(400) {
 		fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(seed), serializer.NewCodecFactory(scheme.Scheme))
 		o := &inventory.Objects{
-			Pods: draw[corev1.Pod](fill), Namespaces: draw[corev1.Namespace](fill), Budgets: draw[policyv1.PodDisruptionBudget](fill),
-			Deployments: draw[appsv1.Deployment](fill), ReplicaSets: draw[appsv1.ReplicaSet](fill), StatefulSets: draw[appsv1.StatefulSet](fill),
-			DaemonSets: draw[appsv1.DaemonSet](fill), Jobs: draw[batchv1.Job](fill), Claims: draw[corev1.PersistentVolumeClaim](fill),
-			Volumes: draw[corev1.PersistentVolume](fill), Services: draw[corev1.Service](fill), Ingresses: draw[networkingv1.Ingress](fill),
-			Scalers: draw[autoscalingv2.HorizontalPodAutoscaler](fill), Mutating: draw[admissionv1.MutatingWebhookConfiguration](fill),
-			Validating: draw[admissionv1.ValidatingWebhookConfiguration](fill), ConfigMaps: draw[corev1.ConfigMap](fill), Nodes: draw[corev1.Node](fill),
+			Pods: drawObjects[corev1.Pod](fill), Namespaces: drawObjects[corev1.Namespace](fill), Budgets: drawObjects[policyv1.PodDisruptionBudget](fill),
+			Deployments: drawObjects[appsv1.Deployment](fill), ReplicaSets: drawObjects[appsv1.ReplicaSet](fill), StatefulSets: drawObjects[appsv1.StatefulSet](fill),
+			DaemonSets: drawObjects[appsv1.DaemonSet](fill), Jobs: drawObjects[batchv1.Job](fill), Claims: drawObjects[corev1.PersistentVolumeClaim](fill),
+			Volumes: drawObjects[corev1.PersistentVolume](fill), Services: drawObjects[corev1.Service](fill), Ingresses: drawObjects[networkingv1.Ingress](fill),
+			Scalers: drawObjects[autoscalingv2.HorizontalPodAutoscaler](fill), Mutating: drawObjects[admissionv1.MutatingWebhookConfiguration](fill),
+			Validating: drawObjects[admissionv1.ValidatingWebhookConfiguration](fill), ConfigMaps: drawObjects[corev1.ConfigMap](fill), Nodes: drawObjects[corev1.Node](fill),
 		}
-		relate(o)
+		relateObjects(o)
 		trimAll(o)
 		w := &upgrade.World{Snapshot: drain.Snapshot{Budgets: drain.NewBudgets(o.Budgets)}, Members: []nodegroup.Member{{Node: o.Nodes[0], Outdated: true, Pods: o.Pods}}}
 		fill.Fill(&w.Request)
@@ -72,8 +72,8 @@ func TestRulesTakeAnyObjects(t *testing.T) {
 	}
 }
 
-// relate makes the objects select, own and use each other.
-func relate(o *inventory.Objects) {
+// relateObjects makes the objects select, own and use each other.
+func relateObjects(o *inventory.Objects) {
 	deployment, replicaSet := appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 	for i, pod := range o.Pods {
 		pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp = o.Nodes[0].Name, corev1.PodRunning, nil

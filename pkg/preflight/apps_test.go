@@ -12,11 +12,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// TestRulesAreNotNoisy applies the catalogue to testdata/apps, the default output of widely used charts. If a rule has findings
+// TestRulesRarelyFireOnCommonCharts applies the catalogue to testdata/apps, the default output of widely used charts. If a rule has findings
 // above Note for more than half of them, the user does not know where to start. Then its condition is too wide or its severity
 // too high. In these files the claims of a StatefulSet are in the pod template, where a real controller puts them, so all pods of
 // one set have the same claim.
-func TestRulesAreNotNoisy(t *testing.T) {
+func TestRulesRarelyFireOnCommonCharts(t *testing.T) {
 	files, err := filepath.Glob("testdata/apps/*.yaml")
 	if err != nil || len(files) != 20 {
 		t.Fatalf("testdata/apps has %d files: %v", len(files), err)

@@ -30,7 +30,7 @@ const (
 func balancerRules() []Rule {
 	return []Rule{
 		{
-			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findUngated),
+			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findPodsWithoutGate),
 			Text:   "An AWS load balancer sends requests to the IP addresses of pods, and some of these pods have no readiness gate. Kubernetes then counts a new pod as ready before the load balancer sends to it, so a drain may evict the last pod that the load balancer sends to. The finding is a warning if the namespace has the label that adds readiness gates.",
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Pod readiness gate\"; aws-load-balancer-controller#1719",
 		},
@@ -45,12 +45,12 @@ func balancerRules() []Rule {
 			Source: "KEP-580; kubernetes.io, \"Pod Lifecycle\"",
 		},
 		{
-			ID: "LB004", Severity: Warn, Reads: []string{"services", "mutatingwebhookconfigurations"}, find: findGateGap,
+			ID: "LB004", Severity: Warn, Reads: []string{"services", "mutatingwebhookconfigurations"}, find: findGateWebhookOutage,
 			Text:   "The webhook that adds readiness gates to pods has failurePolicy Ignore, and a drain may evict all pods of the AWS Load Balancer Controller at the same time. Pods that are created during that time get no gate. With failurePolicy Fail such pods would be refused: see WH001.",
 			Source: "aws-load-balancer-controller, helm/…/webhook.yaml (Ignore since v2.11.1)",
 		},
 		{
-			ID: "LB005", Severity: Note, Reads: []string{"services", "mutatingwebhookconfigurations"}, More: balancerKinds(), find: perTemplate(findLeftOut),
+			ID: "LB005", Severity: Note, Reads: []string{"services", "mutatingwebhookconfigurations"}, More: balancerKinds(), find: perTemplate(findPodsExcludedFromGates),
 			Text:   "A namespace has the label that adds readiness gates, but the webhook's objectSelector excludes some of its pods. An AWS load balancer sends requests to the IP addresses of these pods.",
 			Source: "aws-load-balancer-controller, helm/…/values.yaml (objectSelector)",
 		},
@@ -60,7 +60,7 @@ func balancerRules() []Rule {
 			Source: "kubernetes.io, \"Deprecated API Migration Guide\" (v1.22)",
 		},
 		{
-			ID: "LB008", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: findHastyNodes,
+			ID: "LB008", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: findShortSettle,
 			Text:   "A load balancer sends requests to nodes, and an annotation sets a deregistration delay that is longer than --settle. The node is terminated before the delay is over, so connections through it to pods on other nodes are cut off. The rule checks neither the default delay nor target groups that the upgrade watches.",
 			Source: "kubernetes#90823, #111691; docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
@@ -74,11 +74,11 @@ func hasGate(pod *corev1.Pod, prefix string) bool {
 	})
 }
 
-// findUngated implements rule LB001. It checks all pods, because some may be older than the gate.
-func findUngated(s *Scene, w *Workload) *Finding {
+// findPodsWithoutGate implements rule LB001. It checks all pods, because some may be older than the gate.
+func findPodsWithoutGate(s *Scene, w *Workload) *Finding {
 	target, ungated := findAddressTarget(w), 0
 	for _, pod := range w.Pods {
-		if !hasGate(pod, gatePrefix) && !hasGate(pod, oldGatePrefix) && !isLeftOut(s, pod) {
+		if !hasGate(pod, gatePrefix) && !hasGate(pod, oldGatePrefix) && !isExcludedFromGates(s, pod) {
 			ungated++
 		}
 	}
@@ -102,7 +102,7 @@ func findUngated(s *Scene, w *Workload) *Finding {
 	return &Finding{
 		Message: message,
 		Remedy:  fmt.Sprintf("label the namespace %s=enabled: pods that are created after that have the gate, also those that the upgrade moves", gateLabel),
-		Mend:    patchCommand(mergePatch, "namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
+		Fix:     patchCommand(mergePatch, "namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
 	}
 }
 
@@ -168,31 +168,31 @@ func describeGateRemedy(gate string) string {
 	}
 }
 
-// findGateGap implements rule LB004.
-func findGateGap(s *Scene) []Finding {
+// findGateWebhookOutage implements rule LB004.
+func findGateWebhookOutage(s *Scene) []Finding {
 	isGated := slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hasGate(w.Model(), gatePrefix) })
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
-		w := hook.backing(s)
-		if hook.Name != gateHook || hook.isFailing() || w == nil || !isGated {
+		w := hook.servingWorkload(s)
+		if hook.Name != gateHook || hook.refusesOnFailure() || w == nil || !isGated {
 			continue
 		}
-		if lonely := describeLoneliness(s, w); lonely != "" {
+		if lonely := describeOutageRisk(s, w); lonely != "" {
 			found = append(found, Finding{
 				Workload: w.String(), Object: hook.config,
 				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are created while it has no ready pod get no readiness gate", lonely, hook.Name),
 				Remedy:  "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1",
-				Mend:    mendLoneliness(w),
+				Fix:     secondPodCommand(w),
 			})
 		}
 	}
 	return found
 }
 
-// findLeftOut implements rule LB005.
-func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findPodsExcludedFromGates implements rule LB005.
+func findPodsExcludedFromGates(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
-	if target == "" || hasGate(pod, gatePrefix) || !isLeftOut(s, pod) {
+	if target == "" || hasGate(pod, gatePrefix) || !isExcludedFromGates(s, pod) {
 		return nil
 	}
 	return &Finding{
@@ -201,8 +201,8 @@ func findLeftOut(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 }
 
-// isLeftOut reports whether only its labels keep the webhook from adding a gate to the pod.
-func isLeftOut(s *Scene, pod *corev1.Pod) bool {
+// isExcludedFromGates reports whether only its labels keep the webhook from adding a gate to the pod.
+func isExcludedFromGates(s *Scene, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
 		return hook.Name == gateHook && hookSelects(hook.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.ObjectSelector, pod.Labels)
 	})
@@ -239,15 +239,15 @@ func appliedVersion(object metav1.Object) string {
 	return applied.APIVersion
 }
 
-// findHastyNodes implements rule LB008. Every node is a target, even without pods of the service.
-func findHastyNodes(s *Scene) []Finding {
+// findShortSettle implements rule LB008. Every node is a target, even without pods of the service.
+func findShortSettle(s *Scene) []Finding {
 	if len(s.outdated) == 0 || s.World.Request.Strategy.Traits().Expires {
 		return nil
 	}
 	var found []Finding
 	add := func(kind string, object metav1.Object) {
 		delay, settle := deregistrationDelay(object.GetAnnotations()), s.World.Request.Settle.Duration
-		if !isNodeBalanced(object) || delay <= settle || isFollowed(s, object) {
+		if !sendsToNodes(object) || delay <= settle || isWatched(s, object) {
 			return
 		}
 		found = append(found, Finding{
@@ -268,10 +268,10 @@ func findHastyNodes(s *Scene) []Finding {
 // adviseSettle returns advice to keep nodes as long as their load balancer waits.
 func adviseSettle(r *record.Request, delay time.Duration) string {
 	longer := ""
-	if obeysFlags(r) {
+	if obeysDrainFlags(r) {
 		longer = fmt.Sprintf("pass --settle=%ds", wholeSeconds(delay))
 	}
-	return either(longer, "set a shorter deregistration delay")
+	return joinAlternatives(longer, "set a shorter deregistration delay")
 }
 
 // workloadBehind returns the name of a workload behind the service or ingress whose pods must move,

@@ -38,7 +38,7 @@ func findAddressTarget(w *Workload) string {
 		}
 	}
 	for _, service := range w.Services {
-		if isAddressService(service) {
+		if sendsToPodAddresses(service) {
 			return nameObject("Service", service)
 		}
 	}
@@ -62,7 +62,7 @@ func targetTypeOf(w *Workload, ingress *networkingv1.Ingress) string {
 	return ingress.Annotations[ingressTargetType]
 }
 
-func isAddressService(service *corev1.Service) bool {
+func sendsToPodAddresses(service *corev1.Service) bool {
 	return service.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		(service.Annotations[serviceTargetType] == "ip" || service.Annotations[serviceType] == "nlb-ip")
 }
@@ -72,9 +72,9 @@ func nameObject(kind string, object metav1.Object) string {
 	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
-// statedDelay returns the deregistration delay that a service or ingress of the workload sets, and
+// annotatedDelay returns the deregistration delay that a service or ingress of the workload sets, and
 // the name of that object. It returns 0 if none does.
-func statedDelay(w *Workload) (where string, delay time.Duration) {
+func annotatedDelay(w *Workload) (where string, delay time.Duration) {
 	for _, service := range w.Services {
 		if delay := deregistrationDelay(service.Annotations); delay > 0 {
 			return nameObject("Service", service), delay
@@ -88,15 +88,15 @@ func statedDelay(w *Workload) (where string, delay time.Duration) {
 	return "", 0
 }
 
-// usualDelay is the default deregistration delay of a target group.
-const usualDelay = 300 * time.Second
+// defaultDelay is the default deregistration delay of a target group.
+const defaultDelay = 300 * time.Second
 
 // readDelay returns the deregistration delay that the cloud reports for a target group of the
 // workload's pods, and the binding that names the group. It returns 0 if the cloud reports none or
 // the default.
 func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	for _, binding := range w.Bindings {
-		if delay := s.Facts.Delays[binding.Spec.TargetGroup]; binding.Spec.TargetType == "ip" && delay > 0 && delay != usualDelay {
+		if delay := s.Facts.Delays[binding.Spec.TargetGroup]; binding.Spec.TargetType == "ip" && delay > 0 && delay != defaultDelay {
 			return fmt.Sprintf("the target group of TargetGroupBinding %s/%s", binding.Namespace, binding.Name), delay
 		}
 	}
@@ -111,9 +111,9 @@ func isDelayRead(s *Scene, w *Workload) bool {
 	})
 }
 
-// isFollowed reports whether the upgrade watches a target group of the service or ingress. If so,
+// isWatched reports whether the upgrade watches a target group of the service or ingress. If so,
 // it waits until the load balancer has deregistered a node.
-func isFollowed(s *Scene, object metav1.Object) bool {
+func isWatched(s *Scene, object metav1.Object) bool {
 	services := []string{object.GetName()}
 	if ingress, ok := object.(*networkingv1.Ingress); ok {
 		services = backendServices(ingress)
@@ -135,11 +135,11 @@ func deregistrationDelay(annotations map[string]string) time.Duration {
 	return 0
 }
 
-// isNodeBalanced reports whether a service or ingress has a load balancer that sends to nodes.
-func isNodeBalanced(object metav1.Object) bool {
+// sendsToNodes reports whether a service or ingress has a load balancer that sends to nodes.
+func sendsToNodes(object metav1.Object) bool {
 	switch o := object.(type) {
 	case *corev1.Service:
-		return o.Spec.Type == corev1.ServiceTypeLoadBalancer && !isAddressService(o)
+		return o.Spec.Type == corev1.ServiceTypeLoadBalancer && !sendsToPodAddresses(o)
 	case *networkingv1.Ingress:
 		class := o.Annotations[ingressClass]
 		if o.Spec.IngressClassName != nil {

@@ -20,7 +20,7 @@ const budgetKind = "poddisruptionbudgets"
 // something. They apply to every plan and every upgrade.
 func closedBudgetRules() []Rule {
 	rules := []Rule{
-		closedBudgetRule("PDB001", (*closedBudget).mendStrict,
+		closedBudgetRule("PDB001", (*closedBudget).setStrictRemedy,
 			"A budget needs every pod that it covers, so it never allows an eviction: minAvailable equals or exceeds the number of replicas, or maxUnavailable is 0.",
 			"pkg/controller/disruption/disruption.go"),
 		upgradeRule("PDB002", Block,
@@ -29,19 +29,19 @@ func closedBudgetRules() []Rule {
 		upgradeRule("PDB003", Block,
 			"The disruption controller cannot compute a budget (SyncFailed), most often because a pod that it covers belongs to a controller that was deleted. The budget allows no eviction until that is fixed.",
 			"disruption.go, getExpectedScale"),
-		closedBudgetRule("PDB004", (*closedBudget).mendUncounted,
+		closedBudgetRule("PDB004", (*closedBudget).setUncountedRemedy,
 			"A budget counts no pods, so it allows no eviction. With maxUnavailable or a percentage, a budget counts only pods that have a controller.",
 			"disruption.go, getExpectedPodCount"),
-		closedBudgetRule("PDB005", (*closedBudget).mendUncounted,
+		closedBudgetRule("PDB005", (*closedBudget).setUncountedRemedy,
 			"A budget with maxUnavailable or a percentage covers pods of a controller without the scale subresource: a Job, a DaemonSet or some custom resources. Kubernetes cannot compute such a budget, so it never allows an eviction.",
 			"disruption.go, getScaleController"),
 		upgradeRule("PDB006", Block,
 			"A budget allows no eviction, because one of its pods is faulty (its image cannot be pulled, its container crashes or no node fits it) or has not been ready for more than 5 min. That pod may be on any node. The healthy pods are not evicted until it is repaired. A pod that has been unready for less time, or that is not created yet, is only an info: the upgrade waits for it.",
 			"disruption.go; eviction.go, unhealthyPodEvictionPolicy"),
-		closedBudgetRule("PDB007", (*closedBudget).mendUnhealthy,
+		closedBudgetRule("PDB007", (*closedBudget).setUnhealthyPolicyFix,
 			"A budget needs no healthy pod, and no pod is healthy. Its unready pods are not evicted even so, unless unhealthyPodEvictionPolicy is AlwaysAllow.",
 			"eviction.go, unhealthyPodEvictionPolicy"),
-		closedBudgetRule("PDB009", (*closedBudget).mendSingle,
+		closedBudgetRule("PDB009", (*closedBudget).setSingleReplicaRemedy,
 			"A budget covers a workload with a single replica and needs that replica, so the pod can never be evicted. With --move=surge the only pod of a Deployment that can surge is moved without an eviction.",
 			"disruption.go; kubernetes#66811"),
 	}
@@ -60,7 +60,7 @@ func budgetRules() []Rule {
 			Source: "eviction.go, checkAndDecrement",
 		},
 		{
-			ID: "PDB010", Severity: Error, Reads: []string{"services", budgetKind}, find: perWorkload(findUnguarded),
+			ID: "PDB010", Severity: Error, Reads: []string{"services", budgetKind}, find: perWorkload(findMissingBudget),
 			Text:   "No budget covers a workload with several replicas behind a service, and more than half of its pods must leave their nodes. Each drain evicts all pods on its node, even if pods that were evicted earlier are not ready again. For a while no pod may be ready.",
 			Source: "kubernetes.io, Disruptions",
 		},
@@ -70,7 +70,7 @@ func budgetRules() []Rule {
 			Source: "kubernetes#48307",
 		},
 		{
-			ID: "PDB012", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findRoundedShare),
+			ID: "PDB012", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findRoundedPercentage),
 			Text:   "A budget's percentage is not a whole number of pods. Kubernetes rounds both minAvailable and maxUnavailable up: minAvailable then needs more pods, and maxUnavailable allows more pods to be missing, than the percentage suggests.",
 			Source: "disruption.go, getExpectedPodCount",
 		},
@@ -109,15 +109,15 @@ func perBudget(look func(*Scene, *drain.Budget) *Finding) func(*Scene) []Finding
 	}
 }
 
-// settledAfter is how long the disruption controller may take to process a new budget. A healthy
+// budgetProcessingTime is how long the disruption controller may take to process a new budget. A healthy
 // controller needs a moment.
-const settledAfter = time.Minute
+const budgetProcessingTime = time.Minute
 
 // findUnprocessedBudget implements rule PDB008. The time of a later change to a budget is not
 // known.
 func findUnprocessedBudget(s *Scene, budget *drain.Budget) *Finding {
 	st := &budget.Status
-	isOld := s.World.Now.Sub(budget.CreationTimestamp.Time) > settledAfter
+	isOld := s.World.Now.Sub(budget.CreationTimestamp.Time) > budgetProcessingTime
 	if st.ObservedGeneration >= budget.Generation || !isOld || drain.SyncFailure(st) != nil {
 		return nil
 	}
@@ -131,8 +131,8 @@ func findUnprocessedBudget(s *Scene, budget *drain.Budget) *Finding {
 	}
 }
 
-// findUnguarded implements rule PDB010.
-func findUnguarded(_ *Scene, w *Workload) *Finding {
+// findMissingBudget implements rule PDB010.
+func findMissingBudget(_ *Scene, w *Workload) *Finding {
 	if isDNS(w) { // SYS001 reports this
 		return nil
 	}
@@ -143,13 +143,13 @@ func findUnguarded(_ *Scene, w *Workload) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("no budget covers it, and %d of its %d pods behind Service %s/%s must leave their nodes", len(w.Leaving), len(w.Pods), service.Namespace, service.Name),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1",
-		Mend:    w.createBudget(),
+		Fix:     w.createBudgetCommand(),
 	}
 }
 
-// createBudget returns the command that creates a budget for the workload, "" if its selector was
+// createBudgetCommand returns the command that creates a budget for the workload, "" if its selector was
 // not read.
-func (w *Workload) createBudget() string {
+func (w *Workload) createBudgetCommand() string {
 	selector := w.podSelector()
 	if selector == nil {
 		return ""
@@ -157,8 +157,8 @@ func (w *Workload) createBudget() string {
 	return shell.Command("kubectl create pdb "+shell.Option("-n", w.Namespace)+" "+shell.Quote("--selector="+metav1.FormatLabelSelector(selector))+" --max-unavailable=1", w.Name)
 }
 
-// findRoundedShare implements rule PDB012.
-func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
+// findRoundedPercentage implements rule PDB012.
+func findRoundedPercentage(_ *Scene, budget *drain.Budget) *Finding {
 	share, what := budget.Spec.MaxUnavailable, "allows %d missing"
 	if share == nil {
 		share, what = budget.Spec.MinAvailable, "needs %d"
@@ -173,7 +173,7 @@ func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("of %s %s "+what+", because percentages are rounded up", countThings(pods, "pod"), describeLimit(budget), up),
+		Message: fmt.Sprintf("of %s %s "+what+", because percentages are rounded up", formatCount(pods, "pod"), describeLimit(budget), up),
 		Remedy:  fmt.Sprintf("write the number if %d was meant", down),
 	}
 }
@@ -213,16 +213,16 @@ func operatorOf(budget *drain.Budget) string {
 	return ""
 }
 
-// clearedAfter is how long after an eviction the disruption controller expects the pod's deletion.
+// disruptionTimeout is how long after an eviction the disruption controller expects the pod's deletion.
 // Then it counts the eviction as failed (disruption.go, DeletionTimeout).
-const clearedAfter = 2 * time.Minute
+const disruptionTimeout = 2 * time.Minute
 
 // findStaleDisruptions implements rule PDB014.
 func findStaleDisruptions(s *Scene, budget *drain.Budget) *Finding {
 	var stale []string
 	var oldest time.Duration
 	for pod, at := range budget.Status.DisruptedPods {
-		if age := s.World.Now.Sub(at.Time); age > clearedAfter {
+		if age := s.World.Now.Sub(at.Time); age > disruptionTimeout {
 			stale, oldest = append(stale, pod), max(oldest, age)
 		}
 	}

@@ -20,12 +20,12 @@ import (
 func capacityRules() []Rule {
 	return []Rule{
 		{
-			ID: "CAP001", Severity: Block, Tried: true, find: findLackOfRoom,
+			ID: "CAP001", Severity: Block, StartsAnyway: true, find: findLackOfRoom,
 			Text:   "The nodes that stay and the nodes that are added first have too little free CPU or memory, or too few free pod slots, for the pods of the nodes that are drained at the same time. Some of these pods will stay Pending. The rule adds up requests: pods that fit in total may still fit on no single node. The finding is a warning if an autoscaler serves the group, or if no node is added first. If only taints keep the pods from nodes with room, it names these taints.",
 			Source: "GKE node pool upgrade strategies; EKS phases",
 		},
 		{
-			ID: "CAP002", Severity: Error, find: findEmptyZones,
+			ID: "CAP002", Severity: Error, find: findZonesWithoutNodes,
 			Text:   "A zone has outdated nodes with pods and no other node that takes pods, and no node is added there before the drain. Pods that are bound to the zone, by a volume or by a spread constraint, stay Pending.",
 			Source: "EKS phases",
 		},
@@ -53,15 +53,15 @@ func findLackOfRoom(s *Scene) []Finding {
 		return nil // the nodes' allocatable resources are not known
 	}
 	rooms := roomCounter{}
-	needed, drained := s.sumLeaving(rooms)
-	free, staying := s.sumFree(rooms, placement.takes)
-	added := s.newNodes()
+	needed, drained := s.sumLeavingRequests(rooms)
+	free, staying := s.sumFreeResources(rooms, placement.canRunOn)
+	added := s.countNewNodes()
 	var more room
 	for range added {
 		more.add(s.roomOfNewNode(rooms))
 	}
 	free.add(more)
-	lacking := needed.describeLack(free)
+	lacking := needed.describeShortage(free)
 	if len(lacking) == 0 {
 		return nil
 	}
@@ -71,16 +71,16 @@ func findLackOfRoom(s *Scene) []Finding {
 	}
 	f := Finding{
 		Message: fmt.Sprintf("the pods of %s, %s, request %s; nodes that stay: %d, nodes added first: %d",
-			countThings(drained, "node"), which, strings.Join(lacking, " and "), staying, added),
+			formatCount(drained, "node"), which, strings.Join(lacking, " and "), staying, added),
 		Remedy: "add nodes first, drain fewer nodes at a time or lower the pods' requests",
 	}
 	if more := adviseSurge(s.World, added+1); more != "" {
 		f.Remedy = more + ", " + adviseNarrower(s.World) + " or lower the pods' requests"
 	}
-	if open, all := s.sumFree(rooms, placement.allows); all > staying {
+	if open, all := s.sumFreeResources(rooms, placement.selectsNode); all > staying {
 		taints := strings.Join(s.refusingTaints(), ", ")
-		if open.add(more); len(needed.describeLack(open)) == 0 {
-			f.Message = fmt.Sprintf("the pods of %s, %s, fit only on %s with taints that they do not tolerate: %s", countThings(drained, "node"), which, countThings(all-staying, "node"), taints)
+		if open.add(more); len(needed.describeShortage(open)) == 0 {
+			f.Message = fmt.Sprintf("the pods of %s, %s, fit only on %s with taints that they do not tolerate: %s", formatCount(drained, "node"), which, formatCount(all-staying, "node"), taints)
 			f.Remedy = "remove the taints, add tolerations to the pods, or " + f.Remedy
 		} else {
 			f.Message += fmt.Sprintf("; nodes with taints that the pods do not tolerate: %d (%s)", all-staying, taints)
@@ -96,17 +96,17 @@ func findLackOfRoom(s *Scene) []Finding {
 	return []Finding{f}
 }
 
-// newNodes returns how many nodes are added before the first one is drained.
-func (s *Scene) newNodes() int {
+// countNewNodes returns how many nodes are added before the first one is drained.
+func (s *Scene) countNewNodes() int {
 	if !s.World.Group.Can.Resize {
 		return 0
 	}
 	return s.World.Request.Surge
 }
 
-// sumLeaving returns the maximum requests of pods that leave together, and the number of their
+// sumLeavingRequests returns the maximum requests of pods that leave together, and the number of their
 // nodes. If only users add replacements, these are all nodes.
-func (s *Scene) sumLeaving(rooms roomCounter) (most room, nodes int) {
+func (s *Scene) sumLeavingRequests(rooms roomCounter) (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {
 		for _, pod := range w.Leaving {
@@ -135,9 +135,9 @@ func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
 	return sum
 }
 
-// sumFree returns the free resources on the nodes that stay and that take one of the workloads, and
+// sumFreeResources returns the free resources on the nodes that stay and that take one of the workloads, and
 // the number of these nodes. takes reports whether a node takes a workload.
-func (s *Scene) sumFree(rooms roomCounter, takes func(placement, *corev1.Node) bool) (free room, nodes int) {
+func (s *Scene) sumFreeResources(rooms roomCounter, takes func(placement, *corev1.Node) bool) (free room, nodes int) {
 	used, lowest := map[string]room{}, s.lowestLeavingPriority()
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != "" && !hasPodEnded(pod) && priorityOf(pod) >= lowest { // pods of lower priority are preempted
@@ -155,7 +155,7 @@ func (s *Scene) sumFree(rooms roomCounter, takes func(placement, *corev1.Node) b
 			continue
 		}
 		nodes++
-		left := roomOfList(node.Status.Allocatable)
+		left := roomOfResourceList(node.Status.Allocatable)
 		left.subtract(used[node.Name])
 		free.add(left)
 	}
@@ -168,7 +168,7 @@ func (s *Scene) refusingTaints() []string {
 	for _, w := range s.Workloads {
 		may := placementOf(w.Model())
 		for _, node := range s.staying {
-			if !nodegroup.IsNodeReady(node) || !may.allows(node) {
+			if !nodegroup.IsNodeReady(node) || !may.selectsNode(node) {
 				continue
 			}
 			for i := range node.Spec.Taints {
@@ -212,7 +212,7 @@ func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 		if !m.Outdated || m.Node == nil {
 			continue
 		}
-		free := roomOfList(m.Node.Status.Allocatable)
+		free := roomOfResourceList(m.Node.Status.Allocatable)
 		for _, pod := range m.Pods {
 			if drain.OwnerKind(pod) == "DaemonSet" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 				free.subtract(rooms.count(pod))
@@ -223,8 +223,8 @@ func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 	return room{}
 }
 
-// findEmptyZones implements rule CAP002.
-func findEmptyZones(s *Scene) []Finding {
+// findZonesWithoutNodes implements rule CAP002.
+func findZonesWithoutNodes(s *Scene) []Finding {
 	if traits := s.World.Request.Strategy.Traits(); traits.Expires || traits.ByAutoscaler {
 		return nil
 	}
@@ -244,7 +244,7 @@ func findEmptyZones(s *Scene) []Finding {
 	delete(moving, "") // clusters without zones
 	var found []Finding
 	for _, zone := range slices.Sorted(maps.Keys(moving)) {
-		why, remedy := s.tellWhyNoneIsAdded(zone)
+		why, remedy := s.explainNoNewNode(zone)
 		if why != "" {
 			found = append(found, Finding{
 				Object:  "zone " + zone,
@@ -256,9 +256,9 @@ func findEmptyZones(s *Scene) []Finding {
 	return found
 }
 
-// tellWhyNoneIsAdded returns why the zone gets no new node before its outdated nodes are drained,
+// explainNoNewNode returns why the zone gets no new node before its outdated nodes are drained,
 // "" if it gets one.
-func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
+func (s *Scene) explainNoNewNode(zone string) (why, remedy string) {
 	g := &s.World.Group
 	switch {
 	case !g.Can.Resize:
@@ -266,7 +266,7 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
 		return "the group launches nodes only in " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
 	case s.World.Request.Surge == 0:
-		return "none is added before they are drained", either(adviseSurge(s.World, 1), "add a node there before the upgrade")
+		return "none is added before they are drained", joinAlternatives(adviseSurge(s.World, 1), "add a node there before the upgrade")
 	default:
 		return "", ""
 	}
@@ -327,7 +327,7 @@ func findUnusableMembers(s *Scene) []Finding {
 		case node.Spec.Unschedulable && !isOurs:
 			f.Message = "a user or another process cordoned it, so it takes no pods and counts as unavailable"
 			f.Remedy = "find out why, and uncordon it if the reason no longer holds"
-			f.Mend = shell.Command("kubectl uncordon", node.Name)
+			f.Fix = shell.Command("kubectl uncordon", node.Name)
 		default:
 			continue
 		}

@@ -71,9 +71,9 @@ func TestEveryRuleHasManifests(t *testing.T) {
 	}
 }
 
-// TestRulesReadKindsOfTheTable checks that a check reads every kind that a rule names. A misspelled kind would otherwise count as
+// TestRulesReadKnownKinds checks that a check reads every kind that a rule names. A misspelled kind would otherwise count as
 // read.
-func TestRulesReadKindsOfTheTable(t *testing.T) {
+func TestRulesReadKnownKinds(t *testing.T) {
 	for _, rule := range preflight.Catalogue() {
 		for _, resource := range slices.Concat(rule.Reads, rule.More) {
 			if kind := inventory.FindKind(resource); !kind.IsReadFor(inventory.ForChecks) {
@@ -87,8 +87,8 @@ func describeFindings(found []preflight.Finding) []string {
 	var lines []string
 	for _, f := range found {
 		line := fmt.Sprintf("%s [%s] %s", f.Severity, f.Workload, f)
-		if f.Mend != "" {
-			line += " => " + f.Mend
+		if f.Fix != "" {
+			line += " => " + f.Fix
 		}
 		if f.Skipped != "" {
 			line += " (skipped: " + f.Skipped + ")"

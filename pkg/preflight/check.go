@@ -71,12 +71,12 @@ type Finding struct {
 	// Message is the problem, and Remedy is what to do about it.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Mend is a kubectl command that fixes the problem, if there is one.
-	Mend string `json:"mend,omitempty"`
+	// Fix is a kubectl command that fixes the problem, if there is one.
+	Fix string `json:"mend,omitempty"`
 	// Skipped is the reason in an annotation because of which the finding does not count.
 	Skipped string `json:"skipped,omitempty"`
-	// beside becomes Refusal.Beside.
-	beside bool
+	// whileOldExists is the value of Refusal.WhileOldExists for this finding.
+	whileOldExists bool
 }
 
 // String returns the finding in one line, with its remedy.
@@ -85,7 +85,7 @@ func (f Finding) String() string {
 	return strings.Join(said, ": ")
 }
 
-// Facts is what rules need besides the World.
+// Facts has the data that rules need in addition to the World.
 type Facts struct {
 	// ServerVersion is the API server's version, e.g. "v1.33.4"; empty if unknown.
 	ServerVersion string
@@ -94,7 +94,7 @@ type Facts struct {
 	// MissingReads are the read permissions that plans and checks need and the user lacks: "list jobs".
 	MissingReads []string
 	// DeniedActions are the cloud actions that the upgrade needs and the user may not do, as the cloud's policies name them.
-	// UnverifiedActions are those that the cloud does not answer for in advance.
+	// UnverifiedActions are needed actions for which the cloud cannot tell in advance whether they are allowed.
 	DeniedActions, UnverifiedActions []string
 	// DeniedReads are cloud reads that the user may not do. The upgrade continues without them but does not watch load balancers.
 	DeniedReads []string
@@ -104,8 +104,8 @@ type Facts struct {
 	Pods iter.Seq[*corev1.Pod]
 	// Scales is how many pods each controller should have, by its UID. It has only the controllers that were read.
 	Scales map[types.UID]int
-	// Counted is how many pods the controllers in a dump report, by UID; nil for a cluster.
-	Counted map[types.UID]int
+	// ReportedPods is how many pods the controllers in a dump report, by UID; nil for a cluster.
+	ReportedPods map[types.UID]int
 }
 
 // NeedsAllObjects reports whether the outdated nodes and their pods are not enough to tell whether a node can be drained. That is
@@ -123,17 +123,17 @@ func NeedsAllObjects(w *upgrade.World) bool {
 
 func isBudgetClosed(w *upgrade.World, pod *corev1.Pod) bool {
 	closed := []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever}
-	return slices.Contains(closed, foreseeObstacle(w, pod).Kind)
+	return slices.Contains(closed, predictObstacle(w, pod).Kind)
 }
 
 // CheckUpgrade applies every rule of the upgrade itself to the upgrade that would start from the World.
 func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
-	return omitForce(w, findOfUpgrade(w, facts))
+	return omitForceAdvice(w, listUpgradeFindings(w, facts))
 }
 
-// omitForce removes the advice to force a drain from the remedies, if the drain is forced already or the strategy deletes the
+// omitForceAdvice removes the advice to force a drain from the remedies, if the drain is forced already or the strategy deletes the
 // remaining pods at the end.
-func omitForce(w *upgrade.World, found []Finding) []Finding {
+func omitForceAdvice(w *upgrade.World, found []Finding) []Finding {
 	if w.Request.Strategy.Traits().DeletesRest || w.Request.OnTimeout == record.Force {
 		for i := range found {
 			found[i].Remedy = drain.OmitForce(found[i].Remedy)
@@ -142,7 +142,7 @@ func omitForce(w *upgrade.World, found []Finding) []Finding {
 	return found
 }
 
-func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
+func listUpgradeFindings(w *upgrade.World, facts Facts) []Finding {
 	found := checkOwner(w)
 	if len(found) == 0 && w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
@@ -158,7 +158,7 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 			continue
 		}
 		found = append(found, checkNode(w, m, covers)...)
-		findIntolerant(w, m, daemons)
+		addIntolerantDaemonSets(w, m, daemons)
 	}
 	fence := nodegroup.FenceTaint(w.Group.Provider)
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
@@ -234,23 +234,23 @@ func checkMachines(w *upgrade.World) []Finding {
 	return nil
 }
 
-// checkNode returns what keeps pods of a node from leaving until a person changes something.
+// checkNode returns a finding for each obstacle that keeps a pod on the node until a user changes something.
 func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
-		found = append(found, checkWish(w, pod, m.Name())...)
+		found = append(found, checkOwnerWish(w, pod, m.Name())...)
 		found = append(found, checkForeignJob(w, pod, m.Name())...)
-		for _, obstacle := range foreseeObstacles(w, pod) {
+		for _, obstacle := range predictObstacles(w, pod) {
 			if obstacle.Kind == drain.NoObstacle {
 				continue
 			}
-			obstacle = covers.reconsider(pod, obstacle)
+			obstacle = covers.obstacleAfterCreation(pod, obstacle)
 			object := nameObject("pod", pod)
 			f := Finding{
-				Rule: ruleOf(obstacle.Kind), Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
+				Rule: ruleOfObstacle(obstacle.Kind), Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
 				Message: describeObstacle(obstacle), Remedy: obstacle.Remedy(),
 			}
-			tellWhyClosed(covers, pod, obstacle, &f)
+			explainClosedBudget(covers, pod, obstacle, &f)
 			if f.Rule != "" {
 				found = append(found, f)
 			}
@@ -260,42 +260,42 @@ func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Findin
 	return found
 }
 
-// foreseeObstacles returns the pod's first obstacle and the one behind it. A budget that counts no pods (PDB004) often covers
+// predictObstacles returns the pod's first obstacle and the one behind it. A budget that counts no pods (PDB004) often covers
 // pods without a controller, and stays closed for them even if the user allows their eviction.
-func foreseeObstacles(w *upgrade.World, pod *corev1.Pod) []drain.Obstacle {
-	first := foreseeObstacle(w, pod)
+func predictObstacles(w *upgrade.World, pod *corev1.Pod) []drain.Obstacle {
+	first := predictObstacle(w, pod)
 	if first.Kind != drain.Unmanaged {
 		return []drain.Obstacle{first}
 	}
 	next := drain.Predict(pod, w.Budgets, nil, false).Obstacle
-	if next.Kind != drain.BudgetNever || !isCountingNone(w.Budgets.Covering(pod)[0]) {
+	if next.Kind != drain.BudgetNever || !countsNoPods(w.Budgets.Covering(pod)[0]) {
 		return []drain.Obstacle{first}
 	}
 	return []drain.Obstacle{first, next}
 }
 
-// foreseeObstacle returns the pod's first obstacle, none if the pod need not leave.
-func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
+// predictObstacle returns the pod's first obstacle, none if the pod need not leave.
+func predictObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	verdict := drain.Judge(pod, w.Request.Policy(), false)
-	if verdict.Fate == drain.Go && isReturning(pod, w.Group.Provider) {
+	if verdict.Fate == drain.Go && canReturnToDrainedNode(pod, w.Group.Provider) {
 		return drain.Obstacle{Kind: drain.Returns}
 	}
 	obstacle := drain.FindObstacle(pod, verdict, w.Budgets, w.EndingNamespaces)
-	if obstacle.Budget.Name != "" && isMovedFirst(w, pod) {
+	if obstacle.Budget.Name != "" && isMovedBySurge(w, pod) {
 		return drain.Obstacle{}
 	}
 	return obstacle
 }
 
-// isMovedFirst reports whether the upgrade moves the pod by a restart of its Deployment. The restart does not depend on budgets
+// isMovedBySurge reports whether the upgrade moves the pod by a restart of its Deployment. The restart does not depend on budgets
 // and leaves no gap.
-func isMovedFirst(w *upgrade.World, pod *corev1.Pod) bool {
+func isMovedBySurge(w *upgrade.World, pod *corev1.Pod) bool {
 	return w.Request.Move == record.MoveBySurge && w.Movable.MovesOnly(pod)
 }
 
-// checkWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A wait for
+// checkOwnerWish implements rule POD008: a pod's owner asks for a special drain. The finding says what the upgrade does. A wait for
 // completion is not a block, because it ends by itself.
-func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
+func checkOwnerWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil
 	}
@@ -349,8 +349,8 @@ func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 		Message: fmt.Sprintf("it runs to completion (restartPolicy %s), and its controller of kind %s may not create it again: an eviction may lose its work for good", pod.Spec.RestartPolicy, drain.OwnerKind(pod)),
 		Remedy:  adviseWaiting(&w.Request, "it", "it"),
 	}
-	if obeysFlags(&w.Request) {
-		f.Mend = labelCommand(pod, waitCompleted)
+	if obeysDrainFlags(&w.Request) {
+		f.Fix = labelCommand(pod, waitCompleted)
 	}
 	return []Finding{f}
 }
@@ -367,22 +367,22 @@ func describeObstacle(obstacle drain.Obstacle) string {
 	return obstacle.String()
 }
 
-func ruleOf(kind drain.ObstacleKind) string {
+func ruleOfObstacle(kind drain.ObstacleKind) string {
 	return map[drain.ObstacleKind]string{
 		drain.BudgetNever: "PDB001", drain.TwoBudgets: "PDB002", drain.BudgetUnhealthy: "PDB006",
 		drain.Unmanaged: "POD001", drain.Returns: "POD005", drain.NamespaceEnding: "POD007",
 	}[kind]
 }
 
-// isReturning reports whether rule POD005 applies: a pod that tolerates the whole fence may be created on the drained node again
+// canReturnToDrainedNode reports whether rule POD005 applies: a pod that tolerates the whole fence may be created on the drained node again
 // (EKS E51), if it has a controller.
-func isReturning(pod *corev1.Pod, provider string) bool {
+func canReturnToDrainedNode(pod *corev1.Pod, provider string) bool {
 	return metav1.GetControllerOfNoCopy(pod) != nil && drain.ToleratesTaint(pod, nodemark.CordonTaint()) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
 }
 
-// findIntolerant adds the DaemonSets whose pods on the node do not tolerate the fence's taint, so that they would not be created
+// addIntolerantDaemonSets adds the DaemonSets whose pods on the node do not tolerate the fence's taint, so that they would not be created
 // again.
-func findIntolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
+func addIntolerantDaemonSets(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true

@@ -40,8 +40,8 @@ func on(w *upgrade.World, name string, pods ...*corev1.Pod) *upgrade.World {
 	return w
 }
 
-// codes returns the findings as "rule severity node object".
-func codes(found []preflight.Finding) []string {
+// formatFindings returns the findings as "rule severity node object".
+func formatFindings(found []preflight.Finding) []string {
 	var all []string
 	for _, f := range found {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", f.Rule, f.Severity, f.Node, f.Object)))
@@ -80,7 +80,7 @@ func TestVersion(t *testing.T) {
 				want = []string{"VER001 refuse"}
 			}
 			found := preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: c.server})
-			if got := codes(found); !slices.Equal(got, want) {
+			if got := formatFindings(found); !slices.Equal(got, want) {
 				t.Fatalf("got %q, want %q", got, want)
 			}
 			if c.refused && (!strings.Contains(found[0].Message, c.target) || !strings.Contains(found[0].Message, c.server)) {
@@ -145,7 +145,7 @@ func TestOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := group("aws")
 			c.change(w)
-			if got := codes(preflight.CheckUpgrade(w, preflight.Facts{})); !slices.Equal(got, c.want) {
+			if got := formatFindings(preflight.CheckUpgrade(w, preflight.Facts{})); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -271,9 +271,9 @@ func annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
-// TestWishesSayWhatHappens checks that the finding says what happens to the pod, and names the pod as the blocker only if the
+// TestOwnerWishFindings checks that the finding says what happens to the pod, and names the pod as the blocker only if the
 // drain waits for it.
-func TestWishesSayWhatHappens(t *testing.T) {
+func TestOwnerWishFindings(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
 		"skip":           {"stays and is terminated with its node", ""},
 		"wait-completed": {"waits until it has finished", "pod shop/web-0 (completion)"},
@@ -303,9 +303,9 @@ func TestCloudDrainsIgnoreWishes(t *testing.T) {
 	}
 }
 
-// TestProtectionSaysWhatHappens checks the finding about a pod whose owner asks autoscalers not to disrupt it. It names the
+// TestDoNotDisruptFindings checks the finding about a pod whose owner asks autoscalers not to disrupt it. It names the
 // annotation, and the pod as the blocker only if the drain waits for it.
-func TestProtectionSaysWhatHappens(t *testing.T) {
+func TestDoNotDisruptFindings(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},
 		true:  {"waits until it has finished", "pod shop/web-0 (do-not-disrupt)"},
@@ -339,7 +339,7 @@ func static(pod *corev1.Pod) {
 func TestPods(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
-			if got := codes(preflight.CheckUpgrade(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {
+			if got := formatFindings(preflight.CheckUpgrade(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -351,7 +351,7 @@ func TestPods(t *testing.T) {
 func TestCurrentNodesAreNotChecked(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
-			if got := codes(preflight.CheckUpgrade(c.world("new"), preflight.Facts{})); len(got) > 0 {
+			if got := formatFindings(preflight.CheckUpgrade(c.world("new"), preflight.Facts{})); len(got) > 0 {
 				t.Errorf("got %q, want nothing", got)
 			}
 		})
@@ -376,7 +376,7 @@ func TestFindingsNameObjectAndRemedy(t *testing.T) {
 	}
 }
 
-func TestFindingsHaveAnOrder(t *testing.T) {
+func TestFindingsAreSorted(t *testing.T) {
 	w := group("aws")
 	w.Group.Refusal, w.Group.Wanted.Kubernetes = "no", "v1.99.0"
 	w.Members = append(w.Members, nodegroup.Member{Node: build.Node("old-2", "a"), Outdated: true})
@@ -387,7 +387,7 @@ func TestFindingsHaveAnOrder(t *testing.T) {
 		"POD001 block old pod shop/web-1", "POD001 block old pod shop/web-2", "POD001 block old-2 pod shop/web-0",
 		"POD012 warning  DaemonSet shop/a", "POD012 warning  DaemonSet shop/z",
 	}
-	if got := codes(preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
+	if got := formatFindings(preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

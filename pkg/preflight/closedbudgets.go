@@ -13,9 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// tellWhyClosed sets a finding's rule and remedy by the reason why the budget is closed. Otherwise
+// explainClosedBudget sets a finding's rule and remedy by the reason why the budget is closed. Otherwise
 // the finding keeps the rule of its obstacle: PDB001 or PDB002.
-func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f *Finding) {
+func explainClosedBudget(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f *Finding) {
 	w := covers.world
 	covering := w.Budgets.Covering(pod)
 	if len(covering) != 1 {
@@ -27,28 +27,28 @@ func tellWhyClosed(covers *coverage, pod *corev1.Pod, obstacle drain.Obstacle, f
 	// The disruption controller never processes a budget whose first computation fails.
 	case failure != nil && (isNever || obstacle.Kind == drain.BudgetPending):
 		f.Message = fmt.Sprintf("PDB %s allows no eviction, because the disruption controller cannot compute it: %s", obstacle.Budget, failure.Message)
-		f.Rule, f.Remedy = tellSyncFailure(failure.Message, pod)
-	case isNever && isCountingNone(budget):
+		f.Rule, f.Remedy = explainSyncFailure(failure.Message, pod)
+	case isNever && countsNoPods(budget):
 		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods that have a controller"
 	case isNever && budget.Status.ExpectedPods == 1:
-		f.Rule, f.Remedy = "PDB009", offerMove(w, pod)+"run 2 replicas and set maxUnavailable: 1 in the budget, or pass --on-timeout=force"
+		f.Rule, f.Remedy = "PDB009", adviseMoveBySurge(w, pod)+"run 2 replicas and set maxUnavailable: 1 in the budget, or pass --on-timeout=force"
 		if _, why := w.Movable.FindDeployment(pod); w.Request.Move == record.MoveBySurge && why != "" {
 			f.Message += "; --move=surge cannot move it, because " + why
 		}
 	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
-		covers.tellUnready(budget, pod, f)
+		covers.explainUnreadyPods(budget, pod, f)
 		f.Rule = "PDB007"
 		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, but it does not allow the eviction of unready pods while no pod is healthy", obstacle.Budget)
 		f.Remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow, repair its pods or pass --on-timeout=force"
 	case obstacle.Kind == drain.BudgetUnhealthy || obstacle.Kind == drain.BudgetSpent:
-		covers.tellUnready(budget, pod, f)
+		covers.explainUnreadyPods(budget, pod, f)
 	}
 }
 
-// offerMove returns advice to pass --move=surge for the only pod of a Deployment. It returns "" if
+// adviseMoveBySurge returns advice to pass --move=surge for the only pod of a Deployment. It returns "" if
 // the flag was passed or does not help. If Deployments were not read, it advises it for every
 // Deployment.
-func offerMove(w *upgrade.World, pod *corev1.Pod) string {
+func adviseMoveBySurge(w *upgrade.World, pod *corev1.Pod) string {
 	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
 	if !isMovable || w.Request.Move == record.MoveBySurge || w.Request.Strategy.Traits().ByCloud {
 		return ""
@@ -56,9 +56,9 @@ func offerMove(w *upgrade.World, pod *corev1.Pod) string {
 	return "pass --move=surge to start another pod first, "
 }
 
-// tellSyncFailure returns rule PDB003 or PDB005 by the message of the disruption controller
+// explainSyncFailure returns rule PDB003 or PDB005 by the message of the disruption controller
 // (disruption.go, getExpectedScale, getScaleController).
-func tellSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
+func explainSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
 	switch {
 	case strings.Contains(message, "does not implement the scale subresource"), drain.OwnerKind(pod) == "Job":
 		return "PDB005", "write minAvailable as a number of pods: percentages and maxUnavailable need the scale of the pods' controller, and this kind has none"
@@ -69,8 +69,8 @@ func tellSyncFailure(message string, pod *corev1.Pod) (rule, remedy string) {
 	}
 }
 
-// isCountingNone reports whether the budget was computed and counts no pods.
-func isCountingNone(budget *drain.Budget) bool {
+// countsNoPods reports whether the budget was computed and counts no pods.
+func countsNoPods(budget *drain.Budget) bool {
 	st := &budget.Status
 	return st.ObservedGeneration > 0 && st.ExpectedPods == 0 && drain.SyncFailure(st) == nil
 }
@@ -82,26 +82,26 @@ type closedBudget struct {
 	budget   *drain.Budget
 }
 
-// closedBudgetRule returns a rule of CheckUpgrade about budgets, with severity Block. mend sets the
+// closedBudgetRule returns a rule of CheckUpgrade about budgets, with severity Block. setRemedy sets the
 // remedy with the numbers of the budget and the workload.
-func closedBudgetRule(id string, mend func(*closedBudget, *Finding), text, source string) Rule {
+func closedBudgetRule(id string, setRemedy func(*closedBudget, *Finding), text, source string) Rule {
 	rule := upgradeRule(id, Block, text, source)
 	find := rule.find
 	rule.find = func(s *Scene) []Finding {
 		found := find(s)
-		mended := map[string]Finding{} // all pods of one workload get the same remedy
+		fixed := map[string]Finding{} // all pods of one workload get the same remedy
 		for i := range found {
 			f := &found[i]
 			key := f.Workload + " " + f.Blocker
-			first, ok := mended[key]
+			first, ok := fixed[key]
 			if !ok {
 				if closed := s.closedBudgetOf(f); closed != nil {
-					mend(closed, f)
+					setRemedy(closed, f)
 				}
 				first = *f
-				mended[key] = first
+				fixed[key] = first
 			}
-			f.Remedy, f.Mend = first.Remedy, first.Mend
+			f.Remedy, f.Fix = first.Remedy, first.Fix
 		}
 		return found
 	}
@@ -123,19 +123,19 @@ func (s *Scene) closedBudgetOf(f *Finding) *closedBudget {
 	return nil
 }
 
-// patch returns the command that changes the budget's spec.
-func (c *closedBudget) patch(spec fields) string {
+// patchCommand returns the command that changes the budget's spec.
+func (c *closedBudget) patchCommand(spec fields) string {
 	return patchCommand(mergePatch, "pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
 }
 
-// spareOne returns the command that lets the budget spare one pod.
-func (c *closedBudget) spareOne() string {
-	return c.patch(fields{"minAvailable": nil, "maxUnavailable": 1})
+// allowOneUnavailable returns the command that lets the budget spare one pod.
+func (c *closedBudget) allowOneUnavailable() string {
+	return c.patchCommand(fields{"minAvailable": nil, "maxUnavailable": 1})
 }
 
-// mendStrict sets the remedy of PDB001: a budget that needs all of several pods.
-func (c *closedBudget) mendStrict(f *Finding) {
-	if c.mendElsewhere(f) {
+// setStrictRemedy sets the remedy of PDB001: a budget that needs all of several pods.
+func (c *closedBudget) setStrictRemedy(f *Finding) {
+	if c.setOtherRemedy(f) {
 		return
 	}
 	more := ""
@@ -143,18 +143,18 @@ func (c *closedBudget) mendStrict(f *Finding) {
 		more = fmt.Sprintf(", run %d replicas", least.IntVal+1)
 	}
 	f.Remedy = fmt.Sprintf("write maxUnavailable: 1 in place of %s%s or pass --on-timeout=force", describeLimit(c.budget), more)
-	f.Mend = c.spareOne()
+	f.Fix = c.allowOneUnavailable()
 }
 
-// mendElsewhere sets the remedy of PDB001 and PDB009 if changing the number of replicas does not
+// setOtherRemedy sets the remedy of PDB001 and PDB009 if changing the number of replicas does not
 // help. Only the operator can change an operator's budget, and a controller without a scale needs a
 // minAvailable that is a number. It reports whether it set a remedy.
-func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
+func (c *closedBudget) setOtherRemedy(f *Finding) (done bool) {
 	switch operator := operatorOf(c.budget); {
 	case operator != "":
 		f.Remedy = "change the settings of " + operator + ", which manages the budget, or wait until it allows an eviction"
 	case !c.workload.IsScaled():
-		f.Remedy, f.Mend = c.needOneLess()
+		f.Remedy, f.Fix = c.adviseOneLess()
 		f.Remedy += " or pass --on-timeout=force"
 	default:
 		return false
@@ -162,21 +162,21 @@ func (c *closedBudget) mendElsewhere(f *Finding) (done bool) {
 	return true
 }
 
-// mendUncounted sets the remedy of PDB004 and PDB005. Only minAvailable as a number works without a
+// setUncountedRemedy sets the remedy of PDB004 and PDB005. Only minAvailable as a number works without a
 // controller that has a scale.
-func (c *closedBudget) mendUncounted(f *Finding) {
+func (c *closedBudget) setUncountedRemedy(f *Finding) {
 	if operator := operatorOf(c.budget); operator != "" {
 		return
 	}
-	f.Remedy, f.Mend = c.needOneLess()
+	f.Remedy, f.Fix = c.adviseOneLess()
 	f.Remedy += ", because only a number counts pods whose controller has no scale"
 }
 
-// needOneLess returns the remedy that makes the budget need one pod fewer than it covers, as a
+// adviseOneLess returns the remedy that makes the budget need one pod fewer than it covers, as a
 // number.
-func (c *closedBudget) needOneLess() (remedy, mend string) {
+func (c *closedBudget) adviseOneLess() (remedy, fix string) {
 	least := max(0, c.countCovered()-1)
-	return fmt.Sprintf("write minAvailable: %d in place of %s", least, describeLimit(c.budget)), c.patch(fields{"maxUnavailable": nil, "minAvailable": least})
+	return fmt.Sprintf("write minAvailable: %d in place of %s", least, describeLimit(c.budget)), c.patchCommand(fields{"maxUnavailable": nil, "minAvailable": least})
 }
 
 // countCovered counts the pods that the budget covers and that have not ended.
@@ -194,39 +194,39 @@ func (c *closedBudget) countCovered() (n int) {
 	return n
 }
 
-// mendUnhealthy sets the command for PDB007: the policy that allows the eviction of unready pods.
-func (c *closedBudget) mendUnhealthy(f *Finding) {
+// setUnhealthyPolicyFix sets the command for PDB007: the policy that allows the eviction of unready pods.
+func (c *closedBudget) setUnhealthyPolicyFix(f *Finding) {
 	if operatorOf(c.budget) == "" {
-		f.Mend = c.patch(fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow})
+		f.Fix = c.patchCommand(fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow})
 	}
 }
 
-// mendSingle sets the remedy of PDB009: a second replica, and a budget that spares one of two.
-func (c *closedBudget) mendSingle(f *Finding) {
-	if c.mendElsewhere(f) {
+// setSingleReplicaRemedy sets the remedy of PDB009: a second replica, and a budget that spares one of two.
+func (c *closedBudget) setSingleReplicaRemedy(f *Finding) {
+	if c.setOtherRemedy(f) {
 		return
 	}
 	w := c.workload
-	grown, second := w.String()+" to 2 replicas", w.patchSecondReplica()
+	grown, second := w.String()+" to 2 replicas", w.secondReplicaCommand()
 	if scaler := w.Scaler; scaler != nil {
 		grown = fmt.Sprintf("minReplicas of HorizontalPodAutoscaler %s/%s to 2", scaler.Namespace, scaler.Name)
 		if scaler.Spec.MaxReplicas < 2 {
 			grown += ", and maxReplicas to no less"
 		}
 	}
-	f.Remedy, f.Mend = offerMove(c.scene.World, w.Model())+"raise "+grown, second
-	if isClosedAt(c.budget, 2) {
+	f.Remedy, f.Fix = adviseMoveBySurge(c.scene.World, w.Model())+"raise "+grown, second
+	if isClosedWithPods(c.budget, 2) {
 		f.Remedy += " and write maxUnavailable: 1 in place of " + describeLimit(c.budget)
 		if second != "" {
-			f.Mend += " && " + c.spareOne()
+			f.Fix += " && " + c.allowOneUnavailable()
 		}
 	}
 	f.Remedy += ", or pass --on-timeout=force"
 }
 
-// isClosedAt reports whether the budget would be closed with this many pods, all of them healthy.
+// isClosedWithPods reports whether the budget would be closed with this many pods, all of them healthy.
 // Percentages are rounded up (disruption.go, getExpectedPodCount).
-func isClosedAt(budget *drain.Budget, pods int) bool {
+func isClosedWithPods(budget *drain.Budget, pods int) bool {
 	if most := budget.Spec.MaxUnavailable; most != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(most, pods, true)
 		return err == nil && n == 0

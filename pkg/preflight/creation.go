@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// IsCreatedLater reports whether the API server refuses a pod only until the pod that it replaces has ended: the quota has room
+// IsRefusedTemporarily reports whether the API server refuses a pod only until the pod that it replaces has ended: the quota has room
 // for the current number of pods but not for one more. If the new pod must come first (comesFirst), the old pod never ends.
-func IsCreatedLater(refusal string, comesFirst bool) bool {
+func IsRefusedTemporarily(refusal string, comesFirst bool) bool {
 	used := exceededQuota.FindStringSubmatch(refusal)
-	return used != nil && !comesFirst && !isOverdrawn(used[2], used[3])
+	return used != nil && !comesFirst && !isOverQuota(used[2], used[3])
 }
 
 // exceededQuota matches the API server's refusal of a pod for which a ResourceQuota has no room. Its groups are the quota's name,
 // the used and the allowed amounts, as "pods=3,requests.cpu=2" (resourcequota/controller.go, checkQuotas).
 var exceededQuota = regexp.MustCompile(`exceeded quota: (\S+), requested: \S+, used: (\S+), limited: (\S+)`)
 
-// isOverdrawn reports whether more of a resource is used than allowed. Values that cannot be read count as overdrawn.
-func isOverdrawn(used, limited string) bool {
+// isOverQuota reports whether more of a resource is used than allowed. Values that cannot be read count as overdrawn.
+func isOverQuota(used, limited string) bool {
 	limits := map[string]string{}
 	for pair := range strings.SplitSeq(limited, ",") {
 		name, limit, _ := strings.Cut(pair, "=")

@@ -32,7 +32,7 @@ func TestRefusedCreations(t *testing.T) {
 		"another reason":         {refusal: `pods "web-x" is forbidden: no`, remedy: "of the pod template"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := preflight.IsCreatedLater(c.refusal, c.first); got != c.later {
+			if got := preflight.IsRefusedTemporarily(c.refusal, c.first); got != c.later {
 				t.Errorf("created later: %t, want %t", got, c.later)
 			}
 			if got := preflight.RemedyOfRefusal(c.refusal); !strings.Contains(got, c.remedy) {

@@ -43,7 +43,7 @@ type deschedulerProfile struct {
 // spreadPlugin is the plugin that evicts pods which violate a spread constraint.
 const spreadPlugin = "RemovePodsViolatingTopologySpreadConstraint"
 
-func findPolicies(s *Scene) []Finding {
+func findDeschedulerPolicies(s *Scene) []Finding {
 	var found []Finding
 	for _, holder := range s.ConfigMaps {
 		for _, key := range slices.Sorted(maps.Keys(holder.Data)) {
@@ -51,7 +51,7 @@ func findPolicies(s *Scene) []Finding {
 			if !strings.Contains(holder.Data[key], "DeschedulerPolicy") || yaml.Unmarshal([]byte(holder.Data[key]), &policy) != nil || policy.Kind != "DeschedulerPolicy" {
 				continue
 			}
-			for _, f := range judgePolicy(&policy, s.hasSoftConstraints()) {
+			for _, f := range checkDeschedulerPolicy(&policy, s.hasSoftConstraints()) {
 				f.Object = "ConfigMap " + holder.Namespace + "/" + holder.Name
 				found = append(found, f)
 			}
@@ -68,7 +68,7 @@ func (s *Scene) hasSoftConstraints() bool {
 	})
 }
 
-func judgePolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
+func checkDeschedulerPolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
 	var found []Finding
 	if len(policy.Strategies) > 0 || strings.HasSuffix(policy.APIVersion, "/v1alpha1") {
 		found = append(found, Finding{
@@ -76,7 +76,7 @@ func judgePolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
 			Remedy:  "write its strategies as profiles with pluginConfig, in descheduler/v1alpha2",
 		})
 	}
-	unfit, hard := policy.listUnfit(), policy.listHardOnly()
+	unfit, hard := policy.listWithoutNodeFit(), policy.listIgnoringSoftConstraints()
 	if len(unfit) > 0 {
 		found = append(found, Finding{
 			Message: strings.Join(unfit, ", ") + " evicts pods without checking that another node fits them, and fenced nodes take no pods",
@@ -92,8 +92,8 @@ func judgePolicy(policy *deschedulerPolicy, isSoft bool) []Finding {
 	return found
 }
 
-// listUnfit returns the strategies and profiles that evict without nodeFit.
-func (p *deschedulerPolicy) listUnfit() []string {
+// listWithoutNodeFit returns the strategies and profiles that evict without nodeFit.
+func (p *deschedulerPolicy) listWithoutNodeFit() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(p.Strategies)) {
 		if strategy := p.Strategies[name]; strategy.Enabled && !strategy.Params.NodeFit {
@@ -101,20 +101,20 @@ func (p *deschedulerPolicy) listUnfit() []string {
 		}
 	}
 	for i := range p.Profiles {
-		if p.Profiles[i].isEvicting() && !p.Profiles[i].isFit() {
+		if p.Profiles[i].evictsPods() && !p.Profiles[i].checksNodeFit() {
 			names = append(names, "profile "+p.Profiles[i].Name)
 		}
 	}
 	return names
 }
 
-// isEvicting reports whether a plugin of the profile evicts pods.
-func (p *deschedulerProfile) isEvicting() bool {
+// evictsPods reports whether a plugin of the profile evicts pods.
+func (p *deschedulerProfile) evictsPods() bool {
 	return len(p.Plugins["deschedule"].Enabled)+len(p.Plugins["balance"].Enabled) > 0
 }
 
-// isFit reports whether the profile checks that another node takes the pod before it evicts it.
-func (p *deschedulerProfile) isFit() bool {
+// checksNodeFit reports whether the profile checks that another node takes the pod before it evicts it.
+func (p *deschedulerProfile) checksNodeFit() bool {
 	for i := range p.PluginConfig {
 		if p.PluginConfig[i].Name == "DefaultEvictor" {
 			return p.PluginConfig[i].Args.NodeFit
@@ -123,8 +123,8 @@ func (p *deschedulerProfile) isFit() bool {
 	return false
 }
 
-// listHardOnly returns the strategies and profiles that balance only hard spread constraints.
-func (p *deschedulerPolicy) listHardOnly() []string {
+// listIgnoringSoftConstraints returns the strategies and profiles that balance only hard spread constraints.
+func (p *deschedulerPolicy) listIgnoringSoftConstraints() []string {
 	var names []string
 	if strategy := p.Strategies[spreadPlugin]; strategy.Enabled && !strategy.Params.IncludeSoftConstraints {
 		names = append(names, "strategy "+spreadPlugin)

@@ -26,7 +26,7 @@ func findSharedDevice(s *Scene, w *Workload) *Finding {
 	for _, pod := range w.Leaving {
 		for _, name := range fit.DeviceClaims(pod) {
 			claim := s.findResourceClaim(pod.Namespace, name)
-			if claim == nil || s.isWithinReach(claim) {
+			if claim == nil || s.isClaimReachable(claim) {
 				continue
 			}
 			users := 0
@@ -55,9 +55,9 @@ func (s *Scene) findResourceClaim(namespace, name string) *resourcev1.ResourceCl
 	return s.ResourceClaims[i]
 }
 
-// isWithinReach reports whether a node that stays reaches the claim's devices. It also returns true
+// isClaimReachable reports whether a node that stays reaches the claim's devices. It also returns true
 // if their place is not known.
-func (s *Scene) isWithinReach(claim *resourcev1.ResourceClaim) bool {
+func (s *Scene) isClaimReachable(claim *resourcev1.ResourceClaim) bool {
 	if claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
 		return true
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// longestSurge is the longest shutdown of a pod for which a surge upgrade is suitable (GKE G07, G15).
-const longestSurge = time.Hour
+// maxSurgeShutdown is the longest shutdown of a pod for which a surge upgrade is suitable (GKE G07, G15).
+const maxSurgeShutdown = time.Hour
 
 // checkStrategy implements rule NG005: another strategy suits the pods better than the requested one. It never advises a surge,
 // because the user may have chosen another strategy for reasons that no pod shows, such as a quick rollback.
@@ -50,7 +50,7 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 	}
 	if len(moving) > 0 {
 		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(drain.GracePeriod(a), drain.GracePeriod(b)) })
-		if grace := drain.GracePeriod(slowest); grace > longestSurge {
+		if grace := drain.GracePeriod(slowest); grace > maxSurgeShutdown {
 			return record.BlueGreen, fmt.Sprintf(
 				"pod %s/%s may take %s to shut down, and a surge upgrade suits pods that need at most an hour. The old nodes stay for a quick rollback, and cost money until they are deleted",
 				slowest.Namespace, slowest.Name, describeSpan(grace))
@@ -92,6 +92,6 @@ func isOfJob(pod *corev1.Pod) bool { return drain.OwnerKind(pod) == "Job" || dra
 // isLongJob reports whether the pod belongs to a job that has run for more than an hour, whose work an eviction would lose, or
 // whose owner asks that it is not disrupted.
 func isLongJob(pod *corev1.Pod, now time.Time) bool {
-	longRunning := pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge
+	longRunning := pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > maxSurgeShutdown
 	return isOfJob(pod) && (longRunning || drain.Protection(pod) != "")
 }

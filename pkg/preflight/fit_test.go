@@ -63,9 +63,9 @@ func TestFitStrategy(t *testing.T) {
 	}
 }
 
-// TestPlanNamesTheStrategyThatFits checks that a plan names a better strategy if the requested one does not suit the pods. It
+// TestPlanNamesBetterStrategy checks that a plan names a better strategy if the requested one does not suit the pods. It
 // names none if the group does not support the better one, or if the better one is surge.
-func TestPlanNamesTheStrategyThatFits(t *testing.T) {
+func TestPlanNamesBetterStrategy(t *testing.T) {
 	twoHours := int64(7200)
 	slow := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &twoHours }
 	protected := func(p *corev1.Pod) { p.Annotations = map[string]string{drain.AnnotationDoNotDisrupt: "true"} }

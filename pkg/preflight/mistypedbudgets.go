@@ -27,43 +27,43 @@ func findMistypedBudgets(s *Scene) []Finding {
 			if w.Namespace != budget.Namespace || len(w.Budgets) > 0 || !w.IsScaled() {
 				continue
 			}
-			if slips := findSlips(budget.Spec.Selector.MatchLabels, w.Model().Labels); len(slips) > 0 {
-				found = append(found, describeSlips(budget, w, slips))
+			if typos := findLabelTypos(budget.Spec.Selector.MatchLabels, w.Model().Labels); len(typos) > 0 {
+				found = append(found, describeLabelTypos(budget, w, typos))
 			}
 		}
 	}
 	return found
 }
 
-// slip is a label of a selector that has a typing error.
-type slip struct{ key, value, meantKey, meantValue string }
+// labelTypo is a label of a selector that has a typing error.
+type labelTypo struct{ key, value, meantKey, meantValue string }
 
-// findSlips returns the typing errors in a selector, compared with the labels of pods. It returns
+// findLabelTypos returns the typing errors in a selector, compared with the labels of pods. It returns
 // nil if all labels match, or if a label differs by more than a typing error.
-func findSlips(selector, labels map[string]string) []slip {
-	var slips []slip
+func findLabelTypos(selector, labels map[string]string) []labelTypo {
+	var typos []labelTypo
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		value := selector[key]
 		has, ok := labels[key]
 		switch {
 		case ok && has == value:
 		case ok && isMistyped(value, has):
-			slips = append(slips, slip{key, value, key, has})
+			typos = append(typos, labelTypo{key, value, key, has})
 		case ok:
 			return nil // another app's
 		default:
-			meant := keyOf(labels, value)
+			meant := keyOfValue(labels, value)
 			if meant == "" {
 				return nil
 			}
-			slips = append(slips, slip{key, value, meant, value})
+			typos = append(typos, labelTypo{key, value, meant, value})
 		}
 	}
-	return slips
+	return typos
 }
 
-// keyOf returns the key of the label with the value, "" if there is none.
-func keyOf(labels map[string]string, value string) string {
+// keyOfValue returns the key of the label with the value, "" if there is none.
+func keyOfValue(labels map[string]string, value string) string {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if labels[key] == value {
 			return key
@@ -72,9 +72,9 @@ func keyOf(labels map[string]string, value string) string {
 	return ""
 }
 
-// fewestLetters is the minimum length of a value in which a missing letter counts as a typing
+// minTypoLength is the minimum length of a value in which a missing letter counts as a typing
 // error. Shorter values are more often different names.
-const fewestLetters = 5
+const minTypoLength = 5
 
 // isMistyped reports whether the values differ only in case, in separators, or by one added,
 // missing or swapped letter. A digit or a single character after a separator counts as a different
@@ -89,7 +89,7 @@ func isMistyped(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
 	}
-	if len(a) < fewestLetters {
+	if len(a) < minTypoLength {
 		return false
 	}
 	same := 0
@@ -104,10 +104,10 @@ func isMistyped(a, b string) bool {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-func describeSlips(budget *policyv1.PodDisruptionBudget, w *Workload, slips []slip) Finding {
+func describeLabelTypos(budget *policyv1.PodDisruptionBudget, w *Workload, typos []labelTypo) Finding {
 	labels, meant := fields{}, []string{}
 	typed := []string{}
-	for _, s := range slips {
+	for _, s := range typos {
 		typed, meant = append(typed, s.key+"="+s.value), append(meant, s.meantKey+"="+s.meantValue)
 		if s.key != s.meantKey {
 			labels[s.key] = nil
@@ -118,6 +118,6 @@ func describeSlips(budget *policyv1.PodDisruptionBudget, w *Workload, slips []sl
 		Object: fmt.Sprintf("PDB %s/%s", budget.Namespace, budget.Name), Workload: w.String(),
 		Message: fmt.Sprintf("it covers no pod: it selects %s, but the pods of %s have the labels %s and no budget", strings.Join(typed, ","), w, strings.Join(meant, ",")),
 		Remedy:  "select " + strings.Join(meant, ","),
-		Mend:    patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
+		Fix:     patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
 	}
 }

@@ -38,8 +38,8 @@ func namespaceRules() []Rule {
 // Refusal is why the API server would refuse new pods of a workload.
 type Refusal struct {
 	Why string
-	// Beside is true if the API server refuses a new pod only as long as the old one exists.
-	Beside bool
+	// WhileOldExists is true if the API server refuses a new pod only as long as the old one exists.
+	WhileOldExists bool
 }
 
 // ListRefusals returns the workloads whose new pods the API server would refuse according to the findings, by the workload's name
@@ -51,8 +51,8 @@ func ListRefusals(findings []Finding) map[string]Refusal {
 		if f.Skipped != "" || !slices.ContainsFunc(namespaceRules(), func(r Rule) bool { return r.ID == f.Rule }) {
 			continue
 		}
-		if known, is := refusals[f.Workload]; !is || (known.Beside && !f.beside) {
-			refusals[f.Workload] = Refusal{Why: f.Message, Beside: f.beside}
+		if known, is := refusals[f.Workload]; !is || (known.WhileOldExists && !f.whileOldExists) {
+			refusals[f.Workload] = Refusal{Why: f.Message, WhileOldExists: f.whileOldExists}
 		}
 	}
 	return refusals
@@ -70,7 +70,7 @@ func findRefusingQuotas(s *Scene) []Finding {
 			if quota.Namespace != w.Namespace || !isInScope(quota, model) {
 				continue
 			}
-			if f := cmp.Or(s.findExceeded(quota, model), findUnstated(quota, model)); f != nil {
+			if f := cmp.Or(s.findExceededResources(quota, model), findUnsetResources(quota, model)); f != nil {
 				f.Workload, f.Object = w.String(), w.String()
 				found = append(found, *f)
 			}
@@ -79,10 +79,10 @@ func findRefusingQuotas(s *Scene) []Finding {
 	return found
 }
 
-// findExceeded finds the resources of which the quota allows less than the usage. If the new pod comes before the old one leaves,
+// findExceededResources finds the resources of which the quota allows less than the usage. If the new pod comes before the old one leaves,
 // the usage includes both. Pods that are being deleted do not count, because their resources become free when they end.
-func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
-	usage, ending := quotaUsage(pod), s.sumEnding(quota)
+func (s *Scene) findExceededResources(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
+	usage, ending := quotaUsage(pod), s.sumTerminatingPods(quota)
 	var exceeded, raised, full []string
 	change := fields{}
 	for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
@@ -96,7 +96,7 @@ func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Find
 		}
 		used.Sub(ending[name])
 		needed := used.DeepCopy()
-		if isMovedFirst(s.World, pod) {
+		if isMovedBySurge(s.World, pod) {
 			needed.Add(asked)
 		}
 		if needed.Cmp(hard) <= 0 {
@@ -114,20 +114,20 @@ func (s *Scene) findExceeded(quota *corev1.ResourceQuota, pod *corev1.Pod) *Find
 		return nil
 	}
 	f := &Finding{
-		Message: fmt.Sprintf("%s is exceeded: the replacement of an evicted pod is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; ")),
-		Remedy:  fmt.Sprintf("raise its %s or more before the upgrade", strings.Join(raised, ", its ")),
-		Mend:    patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": change}}),
-		beside:  len(full) == len(exceeded),
+		Message:        fmt.Sprintf("%s is exceeded: the replacement of an evicted pod is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; ")),
+		Remedy:         fmt.Sprintf("raise its %s or more before the upgrade", strings.Join(raised, ", its ")),
+		Fix:            patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": change}}),
+		whileOldExists: len(full) == len(exceeded),
 	}
-	if f.beside {
+	if f.whileOldExists {
 		f.Message = fmt.Sprintf("%s has no room for another pod: --move=surge creates the new pod before the old one leaves, and it is refused, with %s", nameObject("ResourceQuota", quota), strings.Join(exceeded, "; "))
 		f.Remedy += ", or remove --move=surge"
 	}
 	return f
 }
 
-// sumEnding returns the resources of pods that are being deleted, as the quota counts them.
-func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
+// sumTerminatingPods returns the resources of pods that are being deleted, as the quota counts them.
+func (s *Scene) sumTerminatingPods(quota *corev1.ResourceQuota) corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, pod := range s.Pods {
 		if pod.Namespace != quota.Namespace || pod.DeletionTimestamp == nil || hasPodEnded(pod) || !isInScope(quota, pod) {
@@ -142,9 +142,9 @@ func (s *Scene) sumEnding(quota *corev1.ResourceQuota) corev1.ResourceList {
 	return sum
 }
 
-// findUnstated finds the resources that the quota counts and that containers of the pod do not set. It accepts pods with
+// findUnsetResources finds the resources that the quota counts and that containers of the pod do not set. It accepts pods with
 // pod-level resources.
-func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
+func findUnsetResources(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	if helpers.IsPodLevelResourcesSet(pod) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
 		var names []string
 		for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
-			if !statesQuantity(&c, name) {
+			if !setsResource(&c, name) {
 				names = append(names, string(name))
 			}
 		}
@@ -170,9 +170,9 @@ func findUnstated(quota *corev1.ResourceQuota, pod *corev1.Pod) *Finding {
 	}
 }
 
-// statesQuantity reports whether a container sets the resource that the quota counts under this name. Quotas require that only
+// setsResource reports whether a container sets the resource that the quota counts under this name. Quotas require that only
 // for CPU and memory.
-func statesQuantity(c *corev1.Container, name corev1.ResourceName) bool {
+func setsResource(c *corev1.Container, name corev1.ResourceName) bool {
 	asked := map[corev1.ResourceName]bool{}
 	for _, of := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		_, requested := c.Resources.Requests[of]
@@ -221,17 +221,17 @@ func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) 
 	case corev1.ResourceQuotaScopeNotBestEffort:
 		return qos.GetPodQOS(pod) != corev1.PodQOSBestEffort
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
-		return looksAcrossNamespaces(pod)
+		return hasCrossNamespaceAffinity(pod)
 	case corev1.ResourceQuotaScopePriorityClass:
-		return matchesClass(r, pod.Spec.PriorityClassName)
+		return matchesPriorityClass(r, pod.Spec.PriorityClassName)
 	default:
 		return false
 	}
 }
 
-// looksAcrossNamespaces reports whether a pod affinity or anti-affinity term of the pod names namespaces (pods.go,
+// hasCrossNamespaceAffinity reports whether a pod affinity or anti-affinity term of the pod names namespaces (pods.go,
 // usesCrossNamespacePodAffinity).
-func looksAcrossNamespaces(pod *corev1.Pod) bool {
+func hasCrossNamespaceAffinity(pod *corev1.Pod) bool {
 	affinity := pod.Spec.Affinity
 	if affinity == nil {
 		return false
@@ -252,7 +252,7 @@ func looksAcrossNamespaces(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }
 
-func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) bool {
+func matchesPriorityClass(r *corev1.ScopedResourceSelectorRequirement, class string) bool {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
 		corev1.ScopeSelectorOpExists: selection.Exists, corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,

@@ -22,22 +22,22 @@ func placementOf(pod *corev1.Pod) placement {
 	return placement{pod: pod, required: nodeaffinity.GetRequiredNodeAffinity(pod)}
 }
 
-// allows reports whether the node selector and the required affinity match the node.
-func (p placement) allows(node *corev1.Node) bool {
+// selectsNode reports whether the node selector and the required affinity match the node.
+func (p placement) selectsNode(node *corev1.Node) bool {
 	matches, err := p.required.Match(node)
 	return err == nil && matches
 }
 
-// takes reports whether allows is true and the pod tolerates the node's taints.
-func (p placement) takes(node *corev1.Node) bool {
+// canRunOn reports whether selectsNode is true and the pod tolerates the node's taints.
+func (p placement) canRunOn(node *corev1.Node) bool {
 	refuses := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.ToleratesTaint(p.pod, taint)
 	})
-	return !refuses && p.allows(node)
+	return !refuses && p.selectsNode(node)
 }
 
-// requiredNodesOf returns the pod's required node affinity, nil if it has none.
-func requiredNodesOf(pod *corev1.Pod) *corev1.NodeSelector {
+// requiredNodeAffinity returns the pod's required node affinity, nil if it has none.
+func requiredNodeAffinity(pod *corev1.Pod) *corev1.NodeSelector {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil
 	}

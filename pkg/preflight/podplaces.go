@@ -27,10 +27,10 @@ func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
 	return index
 }
 
-// termsOf returns the node selector terms of the volume that a pod claims, nil if any node may use
+// volumeTermsOf returns the node selector terms of the volume that a pod claims, nil if any node may use
 // it. An ephemeral claim is deleted with its pod, and the next pod gets a new volume, so it has no
 // terms.
-func (s *Scene) termsOf(pod *corev1.Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
+func (s *Scene) volumeTermsOf(pod *corev1.Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
 	if volume.PersistentVolumeClaim == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func findLocalVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	var paths []string
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
-		if terms := s.termsOf(pod, volume); s.isOfOutdatedHost(terms) && !s.isReachable(terms, pod) {
+		if terms := s.volumeTermsOf(pod, volume); s.isBoundToOutdatedHosts(terms) && !s.isReachable(terms, pod) {
 			return &Finding{
 				Message: "its volume " + volume.Name + " is on its node's disk, so its replacement stays Pending",
 				Remedy:  "copy its data elsewhere; after its node is fenced, delete its claim and then the pod, so that it gets a new volume",
@@ -79,9 +79,9 @@ func isDataPath(source *corev1.HostPathVolumeSource) bool {
 	return path != "/" && !slices.ContainsFunc(system, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
-// isOfOutdatedHost reports whether each of a volume's terms names only outdated hosts, by any key
+// isBoundToOutdatedHosts reports whether each of a volume's terms names only outdated hosts, by any key
 // that its driver uses.
-func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
+func (s *Scene) isBoundToOutdatedHosts(terms []corev1.NodeSelectorTerm) bool {
 	isHost := func(value string) bool {
 		return slices.ContainsFunc(s.Nodes, func(node *corev1.Node) bool {
 			return s.outdated[node.Name] && (node.Name == value || node.Labels[corev1.LabelHostname] == value)
@@ -102,14 +102,14 @@ func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *corev1.Pod) bo
 		return false
 	}
 	may := placementOf(pod)
-	return slices.ContainsFunc(s.staying, func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
+	return slices.ContainsFunc(s.staying, func(node *corev1.Node) bool { return usable.Match(node) && may.canRunOn(node) })
 }
 
 func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
-		terms := s.termsOf(pod, &pod.Spec.Volumes[i])
+		terms := s.volumeTermsOf(pod, &pod.Spec.Volumes[i])
 		zones := zonesOf(terms)
-		if len(zones) == 0 || s.isOfOutdatedHost(terms) || s.isGrowingIn(zones) || s.isReachable(terms, pod) {
+		if len(zones) == 0 || s.isBoundToOutdatedHosts(terms) || s.canAddNodesIn(zones) || s.isReachable(terms, pod) {
 			continue
 		}
 		return &Finding{
@@ -121,8 +121,8 @@ func findZonedVolume(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// findLostClaim implements rule POD015.
-func findLostClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findMissingClaim implements rule POD015.
+func findMissingClaim(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Volumes {
 		source := pod.Spec.Volumes[i].PersistentVolumeClaim
 		if source == nil {
@@ -177,9 +177,9 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(zones)
 }
 
-// isGrowingIn reports whether the group may add nodes in one of the zones. It returns true if the
+// canAddNodesIn reports whether the group may add nodes in one of the zones. It returns true if the
 // group's zones are not known.
-func (s *Scene) isGrowingIn(zones []string) bool {
+func (s *Scene) canAddNodesIn(zones []string) bool {
 	known := s.World.Group.Zones
 	if s.World.Group.Can.Refill == nodegroup.RefillByUser {
 		return false
@@ -187,23 +187,23 @@ func (s *Scene) isGrowingIn(zones []string) bool {
 	return len(known) == 0 || slices.ContainsFunc(zones, func(zone string) bool { return slices.Contains(known, zone) })
 }
 
-func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
-	if name := w.namedNode(); s.outdated[name] {
+func findSelectorOfOldNodes(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
+	if name := w.templateNodeName(); s.outdated[name] {
 		return &Finding{
 			Message: "its pod template names node " + name + ", which is outdated: its pods bypass the scheduler and the fence, and start there again until the node is gone",
-			Remedy:  "remove spec.nodeName from the pod template", Mend: w.patchTemplate(fields{"nodeName": nil}),
+			Remedy:  "remove spec.nodeName from the pod template", Fix: w.patchTemplateCommand(fields{"nodeName": nil}),
 		}
 	}
 	pod := w.Leaving[0]
-	old, required := s.nodes[pod.Spec.NodeName], requiredNodesOf(pod)
+	old, required := s.nodes[pod.Spec.NodeName], requiredNodeAffinity(pod)
 	if old == nil || len(pod.Spec.NodeSelector) == 0 && required == nil {
 		return nil
 	}
-	after := slices.Concat(s.successorsOf(old), s.staying)
-	if slices.ContainsFunc(after, placementOf(pod).allows) {
+	after := slices.Concat(s.sampleReplacementsOf(old), s.staying)
+	if slices.ContainsFunc(after, placementOf(pod).selectsNode) {
 		return nil
 	}
-	if len(w.Budgets) == 0 && slices.ContainsFunc(after, placementOf(withoutHost(pod)).allows) {
+	if len(w.Budgets) == 0 && slices.ContainsFunc(after, placementOf(withoutHostSelection(pod)).selectsNode) {
 		return &Finding{
 			Severity: Warn,
 			Message:  "it is pinned to outdated hosts by name: the drain goes on, and its replacement stays Pending",
@@ -221,7 +221,7 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	if len(unmet) > 0 {
 		return &Finding{
 			Message: "its node selector " + strings.Join(unmet, ", ") + " matches outdated nodes only, so its replacement stays Pending",
-			Remedy:  "select by a label that new nodes have too", Mend: w.patchTemplate(fields{"nodeSelector": change}),
+			Remedy:  "select by a label that new nodes have too", Fix: w.patchTemplateCommand(fields{"nodeSelector": change}),
 		}
 	}
 	what, match := "required node affinity", "matches"
@@ -234,11 +234,11 @@ func findOldSelection(s *Scene, w *Workload, _ *corev1.Pod) *Finding {
 	}
 }
 
-// withoutHost returns a copy of the pod that does not select a node by its name.
-func withoutHost(pod *corev1.Pod) *corev1.Pod {
+// withoutHostSelection returns a copy of the pod that does not select a node by its name.
+func withoutHostSelection(pod *corev1.Pod) *corev1.Pod {
 	free := pod.DeepCopy()
 	delete(free.Spec.NodeSelector, corev1.LabelHostname)
-	required := requiredNodesOf(free)
+	required := requiredNodeAffinity(free)
 	if required == nil {
 		return free
 	}
@@ -271,17 +271,17 @@ func keysOf(pod *corev1.Pod, required *corev1.NodeSelector) []string {
 	return slices.Compact(keys)
 }
 
-// successorsOf returns examples of nodes that may replace an outdated one. They are like the
+// sampleReplacementsOf returns examples of nodes that may replace an outdated one. They are like the
 // group's current nodes, in its zone. If there are none yet, the example is like the outdated node
 // without the labels of its host and version.
-func (s *Scene) successorsOf(old *corev1.Node) []*corev1.Node {
+func (s *Scene) sampleReplacementsOf(old *corev1.Node) []*corev1.Node {
 	var all []*corev1.Node
 	for i := range s.World.Members {
 		member := &s.World.Members[i]
 		if member.Outdated || member.Node == nil {
 			continue
 		}
-		next := withLabels(member.Node.Labels)
+		next := nodeWithLabels(member.Node.Labels)
 		for _, key := range zoneKeys() {
 			if zone, has := old.Labels[key]; has {
 				next.Labels[key] = zone
@@ -293,7 +293,7 @@ func (s *Scene) successorsOf(old *corev1.Node) []*corev1.Node {
 	if len(all) > 0 {
 		return all
 	}
-	next := withLabels(old.Labels)
+	next := nodeWithLabels(old.Labels)
 	for _, key := range versionLabels() {
 		delete(next.Labels, key)
 	}
@@ -303,7 +303,7 @@ func (s *Scene) successorsOf(old *corev1.Node) []*corev1.Node {
 	return []*corev1.Node{next}
 }
 
-func withLabels(labels map[string]string) *corev1.Node {
+func nodeWithLabels(labels map[string]string) *corev1.Node {
 	node := &corev1.Node{}
 	node.Labels = map[string]string{}
 	maps.Copy(node.Labels, labels)

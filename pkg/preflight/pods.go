@@ -17,7 +17,7 @@ import (
 func podRules() []Rule {
 	return []Rule{
 		{
-			ID: "POD002", Severity: Note, find: perTemplate(findScratch),
+			ID: "POD002", Severity: Note, find: perTemplate(findEmptyDirData),
 			Text:   "Pods have emptyDir volumes, whose content is lost when the pods leave their node. The finding is a warning for a StatefulSet without any claim, which probably keeps its data there. Volumes with medium: Memory and pods of Jobs do not count.",
 			Source: "filters.go: kubectl drain refuses such pods without --delete-emptydir-data; cluster-api#12920",
 		},
@@ -32,7 +32,7 @@ func podRules() []Rule {
 			Source: "courtlistener#3245",
 		},
 		{
-			ID: "POD015", Severity: Block, Reads: []string{"persistentvolumeclaims"}, find: perPod(leavingPods, findLostClaim),
+			ID: "POD015", Severity: Block, Reads: []string{"persistentvolumeclaims"}, find: perPod(leavingPods, findMissingClaim),
 			Text:   "A pod's PersistentVolumeClaim is gone, is being deleted or has lost its volume, and only the running pod still keeps the volume. Its replacement stays Pending or gets an empty volume. If the reclaim policy is Delete, the volume's data is lost.",
 			Source: "kubernetes.io, Persistent Volumes, Storage Object in Use Protection; pkg/controller/volume/pvcprotection",
 		},
@@ -47,19 +47,19 @@ func podRules() []Rule {
 			Source: "kubernetes.io, Handling retriable and non-retriable pod failures; k8s.io#5538",
 		},
 		{
-			ID: "POD010", Severity: Block, Tried: true, More: []string{"deployments", "statefulsets"}, find: perTemplate(findOldSelection),
+			ID: "POD010", Severity: Block, StartsAnyway: true, More: []string{"deployments", "statefulsets"}, find: perTemplate(findSelectorOfOldNodes),
 			Text:   "A pod's node selector or required node affinity matches outdated nodes only, for example by hostname, image or launch template version. Its replacement stays Pending. Or the template of its Deployment or StatefulSet names an outdated node (spec.nodeName): its pods bypass the fence and start there again. The finding is a warning if the pod is pinned only by hostname and no budget covers it: the drain goes on, and an operator may create a pod for each new node. The rule assumes that new nodes have the labels of the group's current nodes or, if there are none, those of the outdated nodes without the labels of host and version.",
 			Source: "pkg/scheduler/framework/plugins/nodeaffinity",
 		},
 		{
-			ID: "POD011", Severity: Warn, find: perTemplate(findGang),
+			ID: "POD011", Severity: Warn, find: perTemplate(findPodGroup),
 			Text:   "Pods are scheduled as a group, all or none, by spec.schedulingGroup (alpha in 1.36). An eviction removes one of them, and the others cannot work until its replacement is scheduled.",
 			Source: "k8s.io/api/core/v1, PodSchedulingGroup",
 		},
 	}
 }
 
-func findScratch(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
+func findEmptyDirData(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if isOfJob(model) {
 		return nil
 	}
@@ -122,7 +122,7 @@ func findJobLoss(s *Scene, w *Workload) *Finding {
 			longest = max(longest, s.World.Now.Sub(pod.Status.StartTime.Time))
 		}
 	}
-	if f := findFailingJob(w, evicted); f != nil || evicted == 0 || longest <= longestSurge {
+	if f := findFailingJob(w, evicted); f != nil || evicted == 0 || longest <= maxSurgeShutdown {
 		return f
 	}
 	return &Finding{
@@ -158,9 +158,9 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("the eviction of %s makes it fail: its backoffLimit is %d, and %d failed before", countThings(evicted, "pod"), limit, failed),
+		Message: fmt.Sprintf("the eviction of %s makes it fail: its backoffLimit is %d, and %d failed before", formatCount(evicted, "pod"), limit, failed),
 		Remedy:  fmt.Sprintf("raise backoffLimit to %d, or create it again with a podFailurePolicy that ignores DisruptionTarget", limit+evicted),
-		Mend:    patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
+		Fix:     patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
 	}
 }
 
@@ -180,7 +180,7 @@ func ignoresDisruption(policy *batchv1.PodFailurePolicy) bool {
 	return false
 }
 
-func findGang(_ *Scene, _ *Workload, model *corev1.Pod) *Finding {
+func findPodGroup(_ *Scene, _ *Workload, model *corev1.Pod) *Finding {
 	if model.Spec.SchedulingGroup == nil {
 		return nil
 	}

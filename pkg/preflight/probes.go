@@ -24,12 +24,12 @@ const (
 func probeRules() []Rule {
 	return []Rule{
 		{
-			ID: "PRB001", Severity: Error, Reads: []string{"services"}, find: perTemplate(findUnprobed),
+			ID: "PRB001", Severity: Error, Reads: []string{"services"}, find: perTemplate(findMissingReadinessProbe),
 			Text:   "No container that a Service sends to has a readinessProbe or startupProbe, and the pod has no readiness gate. A new pod counts as ready as soon as it runs. It gets requests before it can answer, and budgets already allow the next eviction. Services whose ports are all for metrics do not count.",
 			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"; disruption.go, countHealthyPods",
 		},
 		{
-			ID: "PRB002", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findHastyRollout),
+			ID: "PRB002", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findRolloutBeforeBalancer),
 			Text:   "An AWS load balancer sends requests to the IP addresses of a Deployment's pods, which have no readiness gate, and minReadySeconds is 0. A rollout does not wait until the load balancer sends to new pods. In a drain minReadySeconds does not help, because budgets ignore it.",
 			Source: "disruption.go (no minReadySeconds); kubernetes.io, \"Deployments\"",
 		},
@@ -44,7 +44,7 @@ func probeRules() []Rule {
 			Source: "kubernetes.io, \"Pod Lifecycle\" (restart back-off is reset after 10 min without a restart)",
 		},
 		{
-			ID: "PRB005", Severity: Note, Reads: []string{"services"}, find: perTemplate(findOtherPort),
+			ID: "PRB005", Severity: Note, Reads: []string{"services"}, find: perTemplate(findProbeOnOtherPort),
 			Text:   "A container's readinessProbe checks a port that no Service sends to, so the pod may be ready before the Service's port answers. A port whose name shows that it is for checks (health, probe, ready, admin, management, status, metrics) does not count.",
 			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"",
 		},
@@ -95,9 +95,9 @@ func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.Conta
 	return ports
 }
 
-// serviceBefore returns a service that sends to the container, or else the first service of its
+// serviceOfContainer returns a service that sends to the container, or else the first service of its
 // pod.
-func serviceBefore(w *Workload, c *corev1.Container) *corev1.Service {
+func serviceOfContainer(w *Workload, c *corev1.Container) *corev1.Service {
 	for _, service := range w.Services {
 		if len(servedPorts([]*corev1.Service{service}, c)) > 0 {
 			return service
@@ -116,9 +116,9 @@ func findDeclaredPort(c *corev1.Container, wanted intstr.IntOrString) *corev1.Co
 	return nil
 }
 
-// findUnprobed implements rule PRB001.
-func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
-	if w.askedService() == nil || w.Kind == "Job" || len(pod.Spec.ReadinessGates) > 0 {
+// findMissingReadinessProbe implements rule PRB001.
+func findMissingReadinessProbe(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
+	if w.clientService() == nil || w.Kind == "Job" || len(pod.Spec.ReadinessGates) > 0 {
 		return nil
 	}
 	serving := servingContainers(w, pod)
@@ -127,21 +127,21 @@ func findUnprobed(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	}
 	c := serving[0]
 	f := &Finding{
-		Message: fmt.Sprintf("%s sends to container %s, which has no readinessProbe: a new pod gets requests before it can answer, and the drain counts it as ready", nameObject("Service", serviceBefore(w, c)), c.Name),
+		Message: fmt.Sprintf("%s sends to container %s, which has no readinessProbe: a new pod gets requests before it can answer, and the drain counts it as ready", nameObject("Service", serviceOfContainer(w, c)), c.Name),
 		Remedy:  "add a readinessProbe that succeeds when it can answer requests",
 	}
 	for _, port := range servedPorts(w.Services, c) {
 		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
 			f.Remedy = fmt.Sprintf("add a readinessProbe: httpGet of a page with the same dependencies as requests, or at least tcpSocket on port %d", port.ContainerPort)
-			f.Mend = w.patchTemplate(changeContainer(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
+			f.Fix = w.patchTemplateCommand(changeContainer(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
 			break
 		}
 	}
 	return f
 }
 
-// findHastyRollout implements rule PRB002.
-func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findRolloutBeforeBalancer implements rule PRB002.
+func findRolloutBeforeBalancer(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	if target == "" || w.Deployment == nil || w.Deployment.Spec.MinReadySeconds > 0 || len(pod.Spec.ReadinessGates) > 0 {
 		return nil
@@ -149,7 +149,7 @@ func findHastyRollout(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("minReadySeconds is 0 and there is no readiness gate: a rollout deletes old pods before the load balancer of %s sends to new ones", target),
 		Remedy:  fmt.Sprintf("add readiness gates (LB001), which also help in drains, or set minReadySeconds to %d, which helps in rollouts only", wholeSeconds(deregistrationLag)),
-		Mend:    patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
+		Fix:     patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
 	}
 }
 
@@ -158,15 +158,15 @@ func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
 		live, ready := c.LivenessProbe, c.ReadinessProbe
-		if live == nil || ready == nil || describeProbe(live) == "" || describeProbe(live) != describeProbe(ready) || patienceOf(live) >= patienceOf(ready) {
+		if live == nil || ready == nil || describeProbe(live) == "" || describeProbe(live) != describeProbe(ready) || timeToProbeFailure(live) >= timeToProbeFailure(ready) {
 			continue
 		}
-		failures := int(math.Ceil(2 * patienceOf(ready).Seconds() / float64(cmp.Or(live.PeriodSeconds, 10))))
+		failures := int(math.Ceil(2 * timeToProbeFailure(ready).Seconds() / float64(cmp.Or(live.PeriodSeconds, 10))))
 		return &Finding{
 			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s make the same check (%s): the first kills it after %s, and the second stops requests only after %s",
-				c.Name, describeProbe(live), describeSpan(patienceOf(live)), describeSpan(patienceOf(ready))),
+				c.Name, describeProbe(live), describeSpan(timeToProbeFailure(live)), describeSpan(timeToProbeFailure(ready))),
 			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or use a cheaper check", failures),
-			Mend:   w.patchTemplate(changeContainer(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
+			Fix:    w.patchTemplateCommand(changeContainer(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
 		}
 	}
 	return nil
@@ -186,8 +186,8 @@ func describeProbe(probe *corev1.Probe) string {
 	}
 }
 
-// patienceOf returns how long a probe may fail before the kubelet acts.
-func patienceOf(probe *corev1.Probe) time.Duration {
+// timeToProbeFailure returns how long a probe may fail before the kubelet acts.
+func timeToProbeFailure(probe *corev1.Probe) time.Duration {
 	return time.Duration(cmp.Or(probe.PeriodSeconds, 10)*cmp.Or(probe.FailureThreshold, 3)) * time.Second
 }
 
@@ -226,8 +226,8 @@ func isRestarting(c *corev1.ContainerStatus, age time.Duration) bool {
 	return isWaiting || c.RestartCount >= manyRestarts && time.Duration(c.RestartCount)*day >= age
 }
 
-// findOtherPort implements rule PRB005.
-func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findProbeOnOtherPort implements rule PRB005.
+func findProbeOnOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	for _, c := range servingContainers(w, pod) {
 		served := servedPorts(w.Services, c)
 		if c.ReadinessProbe == nil || len(served) == 0 {
@@ -240,7 +240,7 @@ func findOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		}
 		return &Finding{
 			Message: fmt.Sprintf("the readinessProbe of container %s checks port %d, but %s sends to port %d: the pod may be ready before that port answers",
-				c.Name, wanted, nameObject("Service", serviceBefore(w, c)), served[0].ContainerPort),
+				c.Name, wanted, nameObject("Service", serviceOfContainer(w, c)), served[0].ContainerPort),
 			Remedy: fmt.Sprintf("check port %d, or make sure that port %d answers only when that port does", served[0].ContainerPort, wanted),
 		}
 	}

@@ -22,12 +22,12 @@ func replicaRules() []Rule {
 			Source: "kubernetes#66811, kubernetes#114877",
 		},
 		{
-			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findOneNode),
+			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findAllOnOneNode),
 			Text:   "All ready replicas of a workload are on one outdated node, and no budget makes them leave one after the other. The drain of that node evicts all of them at the same time.",
 			Source: "kubernetes#31487, kubernetes#48307",
 		},
 		{
-			ID: "REP003", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findOneBatch),
+			ID: "REP003", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findAllInOneBatch),
 			Text:   "All ready replicas of a workload are on several outdated nodes of one zone, although the cluster has more zones. Or they have no budget and are on so few nodes that all of these may be drained at the same time. Pods with a nodeSelector for their zone do not count, nor do findings of TSC004.",
 			Source: "this project; kubernetes.io, Pod Topology Spread Constraints",
 		},
@@ -36,22 +36,22 @@ func replicaRules() []Rule {
 
 // findOnlyReplica implements rule REP001.
 func findOnlyReplica(s *Scene, w *Workload) *Finding {
-	service := w.askedService()
-	if !w.IsScaled() || w.Replicas() != 1 || service == nil || isMovedFirst(s.World, w.Model()) {
+	service := w.clientService()
+	if !w.IsScaled() || w.Replicas() != 1 || service == nil || isMovedBySurge(s.World, w.Model()) {
 		return nil
 	}
 	f := &Finding{Message: fmt.Sprintf("it has one replica: requests to %s fail from its eviction until the next pod is ready", nameObject("Service", service))}
-	if entrance := w.findEntrance(); entrance != "" {
+	if entrance := w.findExternalEntrance(); entrance != "" {
 		f.Severity = Error
 		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: requests fail from its eviction until the next pod is ready", entrance)
 	}
-	f.Remedy, f.Mend = w.addReplica()
+	f.Remedy, f.Fix = w.adviseSecondReplica()
 	return f
 }
 
-// askedService returns a service with more ports than those for metrics, nil if there is none. It
+// clientService returns a service with more ports than those for metrics, nil if there is none. It
 // prefers services that are not headless, because clients use these.
-func (w *Workload) askedService() (asked *corev1.Service) {
+func (w *Workload) clientService() (asked *corev1.Service) {
 	for _, service := range w.Services {
 		if isForMetrics(service) {
 			continue
@@ -64,9 +64,9 @@ func (w *Workload) askedService() (asked *corev1.Service) {
 	return asked
 }
 
-// findEntrance returns the name of an object through which clients outside the cluster reach the
+// findExternalEntrance returns the name of an object through which clients outside the cluster reach the
 // workload, "" if there is none.
-func (w *Workload) findEntrance() string {
+func (w *Workload) findExternalEntrance() string {
 	if len(w.Ingresses) > 0 {
 		return nameObject("Ingress", w.Ingresses[0])
 	}
@@ -82,10 +82,10 @@ func (w *Workload) findEntrance() string {
 	return ""
 }
 
-// addReplica returns how to give a workload of one pod a second one. It returns no command if that
+// adviseSecondReplica returns how to give a workload of one pod a second one. It returns no command if that
 // may be wrong: the second pod of a database is not a copy of the first, a volume can often be used
 // by only one node, and Recreate is for pods that cannot run together.
-func (w *Workload) addReplica() (remedy, mend string) {
+func (w *Workload) adviseSecondReplica() (remedy, fix string) {
 	const quiet = ", or upgrade when an interruption is acceptable"
 	budget := ""
 	if len(w.Budgets) == 0 {
@@ -96,27 +96,27 @@ func (w *Workload) addReplica() (remedy, mend string) {
 		return "run a second replica if it replicates its data" + budget + quiet, ""
 	case hasClaim(w.Model()):
 		return "run a second replica if its volume can be mounted twice" + budget + quiet, ""
-	case w.isRecreated():
+	case w.usesRecreate():
 		return "run a second replica if two may run side by side, although its strategy is Recreate" + budget + quiet, ""
 	}
-	mend = w.patchSecondReplica()
-	if create := w.createBudget(); mend != "" && budget != "" && create != "" {
-		mend += " && " + create
+	fix = w.secondReplicaCommand()
+	if create := w.createBudgetCommand(); fix != "" && budget != "" && create != "" {
+		fix += " && " + create
 	}
-	return "run 2 replicas" + budget, mend
+	return "run 2 replicas" + budget, fix
 }
 
-// patchSecondReplica returns the command that sets two replicas, "" if its strategy is Recreate or
+// secondReplicaCommand returns the command that sets two replicas, "" if its strategy is Recreate or
 // its autoscaler allows only one.
-func (w *Workload) patchSecondReplica() string {
-	if w.isRecreated() || (w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2) {
+func (w *Workload) secondReplicaCommand() string {
+	if w.usesRecreate() || (w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2) {
 		return "" // the user may have chosen Recreate because only one pod may run
 	}
-	return w.patchReplicas(2)
+	return w.patchReplicasCommand(2)
 }
 
-// isRecreated reports whether a rollout stops all old pods before it starts new ones.
-func (w *Workload) isRecreated() bool {
+// usesRecreate reports whether a rollout stops all old pods before it starts new ones.
+func (w *Workload) usesRecreate() bool {
 	return w.Deployment != nil && w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
@@ -131,16 +131,16 @@ func isForMetrics(service *corev1.Service) bool {
 	return len(ports) > 0 && !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return !strings.Contains(p.Name, "metrics") })
 }
 
-// readySpread is where the ready pods of a workload run.
-type readySpread struct {
+// readyLocations is where the ready pods of a workload run.
+type readyLocations struct {
 	pods         int
 	nodes, zones sets.Set[string]
 	// isLeaving is true if all of them are on outdated nodes.
 	isLeaving bool
 }
 
-func (s *Scene) spreadReady(w *Workload) readySpread {
-	at := readySpread{nodes: sets.Set[string]{}, zones: sets.Set[string]{}, isLeaving: true}
+func (s *Scene) locateReadyPods(w *Workload) readyLocations {
+	at := readyLocations{nodes: sets.Set[string]{}, zones: sets.Set[string]{}, isLeaving: true}
 	for _, pod := range w.Pods {
 		if !drain.Ready(pod) {
 			continue
@@ -155,9 +155,9 @@ func (s *Scene) spreadReady(w *Workload) readySpread {
 	return at
 }
 
-// findOneNode implements rule REP002.
-func findOneNode(s *Scene, w *Workload) *Finding {
-	at := s.spreadReady(w)
+// findAllOnOneNode implements rule REP002.
+func findAllOnOneNode(s *Scene, w *Workload) *Finding {
+	at := s.locateReadyPods(w)
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) != 1 || !at.isLeaving || len(w.Budgets) > 0 {
 		return nil
 	}
@@ -166,13 +166,13 @@ func findOneNode(s *Scene, w *Workload) *Finding {
 		Node:    node,
 		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain evicts them at the same time", at.pods, node),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
-		Mend:    w.createBudget(),
+		Fix:     w.createBudgetCommand(),
 	}
 }
 
-// findOneBatch implements rule REP003.
-func findOneBatch(s *Scene, w *Workload) *Finding {
-	at := s.spreadReady(w)
+// findAllInOneBatch implements rule REP003.
+func findAllInOneBatch(s *Scene, w *Workload) *Finding {
+	at := s.locateReadyPods(w)
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) < 2 || !at.isLeaving {
 		return nil
 	}
@@ -180,7 +180,7 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 		return &Finding{
 			Message: fmt.Sprintf("all of its %d ready pods are on %d nodes, %d nodes may be drained at the same time, and no budget covers it", at.pods, len(at.nodes), window),
 			Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, or drain one node at a time",
-			Mend:    w.createBudget(),
+			Fix:     w.createBudgetCommand(),
 		}
 	}
 	if len(at.zones) != 1 || at.zones.Has("") || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" {
@@ -194,7 +194,7 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, zone),
 		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
 	}
-	if asksForZones(w.Model()) {
+	if spreadsOverZones(w.Model()) {
 		f.Remedy = "delete all of them except one before the upgrade, one after the other: the scheduler spreads pods over zones only when it places them"
 	}
 	return f
@@ -207,13 +207,13 @@ func (s *Scene) isZoneSkewed(w *Workload) bool {
 	})
 }
 
-// asksForZones reports whether a spread constraint or an anti-affinity of the pod spreads it over
+// spreadsOverZones reports whether a spread constraint or an anti-affinity of the pod spreads it over
 // zones.
-func asksForZones(pod *corev1.Pod) bool {
+func spreadsOverZones(pod *corev1.Pod) bool {
 	isOfZones := func(key string) bool { return slices.Contains(zoneKeys(), key) }
 	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
 		return isOfZones(c.TopologyKey) && selects(c.LabelSelector, pod.Labels)
-	}) || slices.ContainsFunc(apartTerms(pod), func(term corev1.PodAffinityTerm) bool {
+	}) || slices.ContainsFunc(antiAffinityTerms(pod), func(term corev1.PodAffinityTerm) bool {
 		return isOfZones(term.TopologyKey) && selects(term.LabelSelector, pod.Labels)
 	})
 }

@@ -34,9 +34,9 @@ func rolloutRules() []Rule {
 	}
 }
 
-// rolloutNumbers returns how many pods a rollout may add, and how many it may remove concurrently.
+// rolloutLimits returns how many pods a rollout may add, and how many it may remove concurrently.
 // The controller rounds the first up and the second down, and uses 1 for the second if both are 0.
-func rolloutNumbers(d *appsv1.Deployment, replicas int) (surge, unavailable int) {
+func rolloutLimits(d *appsv1.Deployment, replicas int) (surge, unavailable int) {
 	quarter := intstr.FromString("25%")
 	rolling := cmp.Or(d.Spec.Strategy.RollingUpdate, &appsv1.RollingUpdateDeployment{})
 	most, least := intstr.ValueOrDefault(rolling.MaxSurge, quarter), intstr.ValueOrDefault(rolling.MaxUnavailable, quarter)
@@ -55,30 +55,30 @@ func findNoSurge(_ *Scene, w *Workload) *Finding {
 	if w.Deployment == nil || !w.IsServing() || w.Replicas() == 0 {
 		return nil
 	}
-	if w.isRecreated() {
+	if w.usesRecreate() {
 		return &Finding{
-			Message: fmt.Sprintf("its strategy Recreate stops %s before another one starts", nameShare(w.Replicas(), w.Replicas())),
+			Message: fmt.Sprintf("its strategy Recreate stops %s before another one starts", describeShare(w.Replicas(), w.Replicas())),
 			Remedy:  "use RollingUpdate with maxSurge 1 if an old and a new pod may run side by side, or announce the gap",
 		}
 	}
-	if surge, _ := rolloutNumbers(w.Deployment, w.Replicas()); surge > 0 || w.Replicas() > 1 {
+	if surge, _ := rolloutLimits(w.Deployment, w.Replicas()); surge > 0 || w.Replicas() > 1 {
 		return nil
 	}
 	return &Finding{
 		Message: "with maxSurge 0 its only pod stops before another one starts",
 		Remedy:  "set maxSurge 1 and maxUnavailable 0, and move it with kubectl rollout restart after its node is fenced",
-		Mend:    w.patchRollout(1, 0),
+		Fix:     w.patchRolloutCommand(1, 0),
 	}
 }
 
-// patchRollout returns the command that sets how many pods a rollout of a Deployment may add and
+// patchRolloutCommand returns the command that sets how many pods a rollout of a Deployment may add and
 // remove concurrently.
-func (w *Workload) patchRollout(surge, unavailable any) string {
+func (w *Workload) patchRolloutCommand(surge, unavailable any) string {
 	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": surge, "maxUnavailable": unavailable}}}})
 }
 
-// nameShare returns a part of a workload's pods in words.
-func nameShare(some, all int) string {
+// describeShare returns a part of a workload's pods in words.
+func describeShare(some, all int) string {
 	switch {
 	case all == 1:
 		return "its only pod"
@@ -98,7 +98,7 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 		return strings.Join([]string{"kubectl rollout", verb, shell.Option("-n", w.Namespace), shell.Quote("deployment/" + w.Name)}, " ")
 	}
 	old := max(0, int(status.Replicas-status.UpdatedReplicas))
-	progress := fmt.Sprintf("%d of %s new, %d old", status.UpdatedReplicas, countThings(replicas, "pod"), old)
+	progress := fmt.Sprintf("%d of %s new, %d old", status.UpdatedReplicas, formatCount(replicas, "pod"), old)
 	if status.ObservedGeneration < w.Deployment.Generation {
 		progress = "its controller has not processed the last change yet"
 	}
@@ -112,7 +112,7 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 	case w.Deployment.Spec.Paused:
 		f := &Finding{
 			Message: "its rollout is paused: " + progress, Remedy: "finish it with " + command("resume"),
-			Mend: patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
+			Fix: patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
 		}
 		if !isUnfinished {
 			f.Severity, f.Message = Note, "its rollouts are paused: if its pods need a change during the upgrade, it is not rolled out"
@@ -138,13 +138,13 @@ func findWideRollout(_ *Scene, w *Workload) *Finding {
 	if w.Deployment == nil || !w.IsServing() || replicas == 0 || w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return nil
 	}
-	surge, unavailable := rolloutNumbers(w.Deployment, replicas)
+	surge, unavailable := rolloutLimits(w.Deployment, replicas)
 	if 2*unavailable < replicas || replicas == 1 && surge == 0 { // STR001 reports this
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("a rollout may make %s unavailable", nameShare(unavailable, replicas)),
+		Message: fmt.Sprintf("a rollout may make %s unavailable", describeShare(unavailable, replicas)),
 		Remedy:  "set maxSurge and maxUnavailable to 25%, which adds a pod first and stops at most a quarter",
-		Mend:    w.patchRollout("25%", "25%"),
+		Fix:     w.patchRolloutCommand("25%", "25%"),
 	}
 }

@@ -21,12 +21,12 @@ func (r *room) subtract(other room) {
 	r.cpu, r.memory, r.pods = r.cpu-other.cpu, r.memory-other.memory, r.pods-other.pods
 }
 
-func roomOfList(list corev1.ResourceList) room {
+func roomOfResourceList(list corev1.ResourceList) room {
 	return room{cpu: fit.MilliCPU(list.Cpu()), memory: fit.Bytes(list.Memory()), pods: list.Pods().Value()}
 }
 
-// describeLack returns the resources of which there is too little, as "3 CPU (1 free)".
-func (r room) describeLack(free room) []string {
+// describeShortage returns the resources of which there is too little, as "3 CPU (1 free)".
+func (r room) describeShortage(free room) []string {
 	var lacking []string
 	if r.cpu > free.cpu {
 		lacking = append(lacking, fmt.Sprintf("%s CPU (%s free)", formatCPU(r.cpu), formatCPU(free.cpu)))
@@ -35,7 +35,7 @@ func (r room) describeLack(free room) []string {
 		lacking = append(lacking, fmt.Sprintf("%s of memory (%s free)", formatMemory(r.memory), formatMemory(free.memory)))
 	}
 	if r.pods > free.pods {
-		lacking = append(lacking, fmt.Sprintf("room for %s (%d free)", countThings(int(r.pods), "pod"), max(0, free.pods)))
+		lacking = append(lacking, fmt.Sprintf("room for %s (%d free)", formatCount(int(r.pods), "pod"), max(0, free.pods)))
 	}
 	return lacking
 }

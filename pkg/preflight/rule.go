@@ -20,9 +20,9 @@ type Rule struct {
 	Reads []string
 	// More are kinds with which the rule may find more. Its findings without them are valid.
 	More []string
-	// Tried is true if an upgrade starts in spite of a finding with severity block, because only its first nodes can show whether
+	// StartsAnyway is true if an upgrade starts in spite of a finding with severity block, because only its first nodes can show whether
 	// it is right.
-	Tried bool
+	StartsAnyway bool
 	// OfPlans is true if only plans check the rule, because it needs information that the provider gives only for a plan.
 	OfPlans bool
 
@@ -61,7 +61,7 @@ func StopsUpgrade(f *Finding) bool {
 		return false
 	}
 	rule, known := FindRule(f.Rule)
-	return !known || !rule.Tried
+	return !known || !rule.StartsAnyway
 }
 
 // FindRule returns the rule with the ID, in upper or lower case.
@@ -96,7 +96,7 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 		}
 	}
 	slices.SortStableFunc(found, compareFindings)
-	return omitForce(s.World, found)
+	return omitForceAdvice(s.World, found)
 }
 
 func compareFindings(a, b Finding) int {

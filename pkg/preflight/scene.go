@@ -39,7 +39,7 @@ type Scene struct {
 
 // NewScene indexes the objects for the upgrade that would start from the World.
 func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene {
-	facts.Pods, facts.Scales, facts.Counted = slices.Values(objects.Pods), ScalesOf(objects), CountedIn(objects)
+	facts.Pods, facts.Scales, facts.ReportedPods = slices.Values(objects.Pods), ScalesOf(objects), ReportedPodCounts(objects)
 	s := &Scene{
 		World: w, Facts: facts, Objects: objects, outdated: map[string]bool{},
 		nodes: indexBy(objects.Nodes, metav1.Object.GetName), namespaces: indexBy(objects.Namespaces, metav1.Object.GetName),
@@ -61,7 +61,7 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 		s.byName[w.String()] = w
 	}
 	s.ofUpgrade = CheckUpgrade(w, facts)
-	s.nameWorkloads(s.ofUpgrade)
+	s.setWorkloads(s.ofUpgrade)
 	return s
 }
 
@@ -76,8 +76,8 @@ func indexDaemons(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return index
 }
 
-// nameWorkloads sets the workloads of the findings about pods.
-func (s *Scene) nameWorkloads(found []Finding) {
+// setWorkloads sets the workloads of the findings about pods.
+func (s *Scene) setWorkloads(found []Finding) {
 	if len(found) == 0 {
 		return
 	}
@@ -98,7 +98,7 @@ const AnnotationSkip = "skip-check.kubectl-nodeupgrade/"
 
 // SkipAnnotated sets the workloads of findings about pods that must move, and sets Skipped if an annotation disables the rule.
 func (s *Scene) SkipAnnotated(found []Finding) {
-	s.nameWorkloads(found)
+	s.setWorkloads(found)
 	for i := range found {
 		found[i].Skipped = s.skipReason(&found[i])
 	}

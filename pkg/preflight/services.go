@@ -18,7 +18,7 @@ func CheckServices(members []nodegroup.Member, r *record.Request, services []*co
 	}
 	var found []Finding
 	for _, service := range services {
-		nodes := countServedFrom(members, service)
+		nodes := countNodesServing(members, service)
 		if nodes < 2 || service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 			continue
 		}
@@ -31,8 +31,8 @@ func CheckServices(members []nodegroup.Member, r *record.Request, services []*co
 	return found
 }
 
-// countServedFrom returns the number of outdated nodes with pods of the service.
-func countServedFrom(members []nodegroup.Member, service *corev1.Service) (n int) {
+// countNodesServing returns the number of outdated nodes with pods of the service.
+func countNodesServing(members []nodegroup.Member, service *corev1.Service) (n int) {
 	if len(service.Spec.Selector) == 0 {
 		return 0 // its endpoints were written by hand
 	}

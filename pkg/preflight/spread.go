@@ -18,7 +18,7 @@ import (
 func spreadRules() []Rule {
 	return []Rule{
 		{
-			ID: "TSC001", Severity: Warn, Reads: []string{"services"}, find: perTemplate(findUnspread),
+			ID: "TSC001", Severity: Warn, Reads: []string{"services"}, find: perTemplate(findMissingSpread),
 			Text:   "Two or more replicas behind a service have neither a topology spread constraint nor a pod anti-affinity. They may all be on one node or in one zone, so one drain may evict most of them. A constraint whose selector matches only other pods does not count.",
 			Source: "kubernetes.io, Pod Topology Spread Constraints; kubernetes#31487",
 		},
@@ -28,7 +28,7 @@ func spreadRules() []Rule {
 			Source: "podtopologyspread/common.go, filtering.go; kubernetes#106127, kubernetes#107464, karpenter#2257",
 		},
 		{
-			ID: "TSC003", Severity: Error, find: perTemplate(findTooFewApart),
+			ID: "TSC003", Severity: Error, find: perTemplate(findTooFewAntiAffinityDomains),
 			Text:   "A required pod anti-affinity allows one replica per node or zone. At some moment of the upgrade there are fewer nodes or zones than replicas, even with the nodes that are added first. Pods then stay Pending until another node comes up.",
 			Source: "kops#16417",
 		},
@@ -38,7 +38,7 @@ func spreadRules() []Rule {
 			Source: "kubernetes.io, Pod Topology Spread Constraints, known limitations; kubernetes#48307",
 		},
 		{
-			ID: "TSC005", Severity: Note, Reads: []string{"configmaps"}, find: findPolicies,
+			ID: "TSC005", Severity: Note, Reads: []string{"configmaps"}, find: findDeschedulerPolicies,
 			Text:   "A descheduler's policy has version v1alpha1, which v0.31 removed. Or it evicts pods without nodeFit, which first checks that another node fits the pod. Or it ignores the soft spread constraints that pods on outdated nodes have.",
 			Source: "descheduler#851, descheduler#1375; its README",
 		},
@@ -50,12 +50,12 @@ func spreadRules() []Rule {
 	}
 }
 
-func findUnspread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
+func findMissingSpread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if !w.IsScaled() || !w.IsServing() || w.Replicas() < 2 || isSpread(model) {
 		return nil
 	}
 	key := corev1.LabelTopologyZone
-	if d := s.findDomains(w, key); len(d.open)+len(d.fenced()) < 2 && len(s.World.Group.Zones) < 2 {
+	if d := s.findDomains(w, key); len(d.open)+len(d.closedDomains()) < 2 && len(s.World.Group.Zones) < 2 {
 		key = corev1.LabelHostname
 	}
 	f := &Finding{
@@ -70,7 +70,7 @@ func findUnspread(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 	if w.Kind == "Deployment" {
 		constraint["matchLabelKeys"] = []string{appsv1.DefaultDeploymentUniqueLabelKey}
 	}
-	f.Mend = w.patchTemplate(fields{"topologySpreadConstraints": []fields{constraint}})
+	f.Fix = w.patchTemplateCommand(fields{"topologySpreadConstraints": []fields{constraint}})
 	return f
 }
 
@@ -79,12 +79,12 @@ func isSpread(pod *corev1.Pod) bool {
 	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selects(c.LabelSelector, pod.Labels) }) {
 		return true
 	}
-	return slices.ContainsFunc(apartTerms(pod), func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
+	return slices.ContainsFunc(antiAffinityTerms(pod), func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
 }
 
-// apartTerms returns the terms of the pod's anti-affinity, required and preferred.
-func apartTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
-	terms := slices.Clone(requiredApart(pod))
+// antiAffinityTerms returns the terms of the pod's anti-affinity, required and preferred.
+func antiAffinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
+	terms := slices.Clone(requiredAntiAffinityTerms(pod))
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
 		for _, preferred := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
 			terms = append(terms, preferred.PodAffinityTerm)
@@ -93,8 +93,8 @@ func apartTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	return terms
 }
 
-// requiredApart returns the terms of the pod's required anti-affinity.
-func requiredApart(pod *corev1.Pod) []corev1.PodAffinityTerm {
+// requiredAntiAffinityTerms returns the terms of the pod's required anti-affinity.
+func requiredAntiAffinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
 		return nil
 	}
@@ -128,26 +128,26 @@ func findEmptyDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
 		if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
 			continue
 		}
-		crowd := s.findCrowding(w, c.TopologyKey, int(c.MaxSkew))
+		crowd := s.findWorstCrowding(w, c.TopologyKey, int(c.MaxSkew))
 		if crowd == nil {
 			continue
 		}
-		if crowd.isNowhere {
-			return s.describeNowhere(&c)
+		if crowd.hasNoNode {
+			return s.makeNoNodeFinding(&c)
 		}
 		return &Finding{
 			Message: fmt.Sprintf("its spread constraint on %s counts drained nodes as empty and allows only %s per %s: during the upgrade %s, so some stay Pending",
-				c.TopologyKey, countThings(int(c.MaxSkew), "pod"), nameDomain(c.TopologyKey), crowd.describe(c.TopologyKey)),
+				c.TopologyKey, formatCount(int(c.MaxSkew), "pod"), nameDomain(c.TopologyKey), crowd.describe(c.TopologyKey)),
 			Remedy: "set nodeTaintsPolicy: Honor in the constraint, so that fenced nodes do not count",
-			Mend:   w.patchConstraint(model, c.TopologyKey, fields{"nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
+			Fix:    w.patchConstraintCommand(model, c.TopologyKey, fields{"nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
 		}
 	}
 	return nil
 }
 
-// describeNowhere returns the finding that no node takes the pods at first. No change of the
+// makeNoNodeFinding returns the finding that no node takes the pods at first. No change of the
 // constraint alone can fix that.
-func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
+func (s *Scene) makeNoNodeFinding(c *corev1.TopologySpreadConstraint) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("no suitable node stays, and none is added before the first drain: its pods stay Pending until a node is added, and its spread constraint on %s keeps some of them from that node", c.TopologyKey),
 		Remedy:  cmp.Or(adviseSurge(s.World, 1), "add a node that takes them before the upgrade") + ", and set nodeTaintsPolicy: Honor in the constraint",
@@ -161,16 +161,16 @@ func findTooFewDomains(s *Scene, w *Workload, model *corev1.Pod, c *corev1.Topol
 		return nil
 	}
 	left := s.countDomainsLeft(w, c.TopologyKey)
-	crowd := s.findCrowding(w, c.TopologyKey, int(c.MaxSkew))
+	crowd := s.findWorstCrowding(w, c.TopologyKey, int(c.MaxSkew))
 	if left == 0 || left >= int(*c.MinDomains) || crowd == nil {
 		return nil
 	}
 	place := nameDomain(c.TopologyKey)
 	return &Finding{
 		Message: fmt.Sprintf("its spread constraint on %s has minDomains %d, but only %s will have nodes, so it allows only %s in each: during the upgrade %s, so some stay Pending",
-			c.TopologyKey, *c.MinDomains, countThings(left, place), countThings(int(c.MaxSkew), "pod"), crowd.describe(c.TopologyKey)),
+			c.TopologyKey, *c.MinDomains, formatCount(left, place), formatCount(int(c.MaxSkew), "pod"), crowd.describe(c.TopologyKey)),
 		Remedy: fmt.Sprintf("add a node in another %s first, or set minDomains: %d and nodeTaintsPolicy: Honor in the constraint", place, left),
-		Mend:   w.patchConstraint(model, c.TopologyKey, fields{"minDomains": left, "nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
+		Fix:    w.patchConstraintCommand(model, c.TopologyKey, fields{"minDomains": left, "nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
 	}
 }
 
@@ -188,9 +188,9 @@ func (s *Scene) countDomainsLeft(w *Workload, key string) int {
 	return len(left)
 }
 
-// patchConstraint returns the command that changes the spread constraint with the key. It returns
+// patchConstraintCommand returns the command that changes the spread constraint with the key. It returns
 // "" if several constraints have the key.
-func (w *Workload) patchConstraint(model *corev1.Pod, key string, change fields) string {
+func (w *Workload) patchConstraintCommand(model *corev1.Pod, key string, change fields) string {
 	same := 0
 	for i := range model.Spec.TopologySpreadConstraints {
 		if model.Spec.TopologySpreadConstraints[i].TopologyKey == key {
@@ -201,40 +201,40 @@ func (w *Workload) patchConstraint(model *corev1.Pod, key string, change fields)
 		return ""
 	}
 	change["topologyKey"] = key
-	return w.patchTemplate(fields{"topologySpreadConstraints": []fields{change}})
+	return w.patchTemplateCommand(fields{"topologySpreadConstraints": []fields{change}})
 }
 
-func findTooFewApart(s *Scene, w *Workload, model *corev1.Pod) *Finding {
-	for _, term := range requiredApart(model) {
+func findTooFewAntiAffinityDomains(s *Scene, w *Workload, model *corev1.Pod) *Finding {
+	for _, term := range requiredAntiAffinityTerms(model) {
 		if !selects(term.LabelSelector, model.Labels) {
 			continue
 		}
-		crowd := s.findCrowding(w, term.TopologyKey, 1)
+		crowd := s.findWorstCrowding(w, term.TopologyKey, 1)
 		if crowd == nil {
 			continue
 		}
 		f := &Finding{
 			Message: fmt.Sprintf("its required anti-affinity allows one pod per %s: during the upgrade %s, so some stay Pending", nameDomain(term.TopologyKey), crowd.describe(term.TopologyKey)),
 			Remedy:  "make it a preferred anti-affinity",
-			Mend:    w.preferApart(model),
+			Fix:     w.preferAntiAffinityCommand(model),
 		}
 		if surge := s.World.Request.Surge + crowd.missing; s.World.Group.Can.Resize && term.TopologyKey == corev1.LabelHostname {
-			f.Remedy = either(adviseSurge(s.World, surge), f.Remedy)
+			f.Remedy = joinAlternatives(adviseSurge(s.World, surge), f.Remedy)
 		}
 		return f
 	}
 	return nil
 }
 
-// preferApart returns the command that makes the only term of a required anti-affinity a preferred
+// preferAntiAffinityCommand returns the command that makes the only term of a required anti-affinity a preferred
 // one.
-func (w *Workload) preferApart(model *corev1.Pod) string {
+func (w *Workload) preferAntiAffinityCommand(model *corev1.Pod) string {
 	affinity := model.Spec.Affinity.PodAntiAffinity
 	if len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
 		return ""
 	}
 	term := affinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
-	return w.patchTemplate(fields{"affinity": fields{"podAntiAffinity": fields{
+	return w.patchTemplateCommand(fields{"affinity": fields{"podAntiAffinity": fields{
 		"requiredDuringSchedulingIgnoredDuringExecution":  nil,
 		"preferredDuringSchedulingIgnoredDuringExecution": []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: term}},
 	}}})
@@ -260,7 +260,7 @@ func (s *Scene) findSkewOf(w *Workload, c *corev1.TopologySpreadConstraint) *Fin
 	}
 	thing := nameDomain(c.TopologyKey)
 	return &Finding{
-		Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, countThings(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
+		Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, formatCount(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
 		Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or let the descheduler's %s do that", most, spreadPlugin),
 	}
 }
@@ -277,7 +277,7 @@ func findMixedVersions(_ *Scene, w *Workload, model *corev1.Pod) *Finding {
 		return &Finding{
 			Message: fmt.Sprintf("its spread constraint on %s also counts pods of the old version, so the new pods may be spread unevenly after a rollout", c.TopologyKey),
 			Remedy:  fmt.Sprintf("set matchLabelKeys: [%s] in the constraint", strings.Join(keys, ", ")),
-			Mend:    w.patchConstraint(model, c.TopologyKey, fields{"matchLabelKeys": keys}),
+			Fix:     w.patchConstraintCommand(model, c.TopologyKey, fields{"matchLabelKeys": keys}),
 		}
 	}
 	return nil

@@ -27,9 +27,9 @@ func (s *Scene) findDomains(w *Workload, key string) domains {
 		domain, has := node.Labels[key]
 		switch {
 		case !has:
-		case s.outdated[node.Name] && may.allows(node):
+		case s.outdated[node.Name] && may.selectsNode(node):
 			d.outdated[domain] = true
-		case !s.outdated[node.Name] && !node.Spec.Unschedulable && may.takes(node):
+		case !s.outdated[node.Name] && !node.Spec.Unschedulable && may.canRunOn(node):
 			d.open[domain] = true
 		}
 	}
@@ -51,8 +51,8 @@ func (s *Scene) countByDomain(w *Workload, key string) map[string]int {
 	return pods
 }
 
-// fenced returns the domains without a node that takes new pods, those with the most pods first.
-func (d *domains) fenced() []string {
+// closedDomains returns the domains without a node that takes new pods, those with the most pods first.
+func (d *domains) closedDomains() []string {
 	var fenced []string
 	for domain := range d.outdated {
 		if !d.open[domain] {
@@ -63,26 +63,26 @@ func (d *domains) fenced() []string {
 	return fenced
 }
 
-// crowding is a moment of an upgrade at which there are too few domains for the pods.
-type crowding struct {
+// crowdedMoment is a moment of an upgrade at which there are too few domains for the pods.
+type crowdedMoment struct {
 	pods, domains, missing int
-	// isNowhere is true if no node stays and none is added first, so that no pod finds a node at that moment.
-	isNowhere bool
+	// hasNoNode is true if no node stays and none is added first, so that no pod finds a node at that moment.
+	hasNoNode bool
 }
 
-// findCrowding returns the worst moment at which not all pods of the workload can be placed, nil if there is none. most is how
+// findWorstCrowding returns the worst moment at which not all pods of the workload can be placed, nil if there is none. most is how
 // many pods a domain may have. At that moment pods wait until a node is added, and if a budget counts them, the drain waits too.
 //
 // Counting is enough: if fewer than domains × most pods are placed, one of the domains has room. Nodes are drained in the worst
 // order, the ones with the most pods first. As many nodes as the window allows are drained concurrently. Each removed node is
 // replaced, unless the users have added all nodes already.
-func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
+func (s *Scene) findWorstCrowding(w *Workload, key string, most int) *crowdedMoment {
 	d := s.findDomains(w, key)
-	fenced, surge := d.fenced(), s.countSurged()
+	fenced, surge := d.closedDomains(), s.countAddedFirst()
 	if key != corev1.LabelHostname && (surge >= len(fenced) || s.World.Request.TakesTurns() && surge > 0) {
 		return nil // each of them gets a new node before its drain
 	}
-	placed, worst := 0, (*crowding)(nil)
+	placed, worst := 0, (*crowdedMoment)(nil)
 	for domain := range d.open {
 		placed += d.pods[domain]
 	}
@@ -97,7 +97,7 @@ func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 		}
 		room := len(d.open) + max(surge, min(surge+replaced, len(s.outdated)))
 		if missing := (placed - room*most + most - 1) / most; missing > 0 && (worst == nil || missing > worst.missing) {
-			worst = &crowding{pods: placed, domains: room, missing: missing, isNowhere: len(d.open) == 0 && surge == 0}
+			worst = &crowdedMoment{pods: placed, domains: room, missing: missing, hasNoNode: len(d.open) == 0 && surge == 0}
 		}
 	}
 	return worst
@@ -110,17 +110,17 @@ func (s *Scene) hasAllNodes() bool {
 	return s.World.Group.Can.Refill == nodegroup.RefillByUser && (!s.World.Request.WaitReplacement || slices.ContainsFunc(s.World.Members, isCurrent))
 }
 
-// countSurged returns how many nodes the upgrade adds before it drains the first one.
-func (s *Scene) countSurged() int {
+// countAddedFirst returns how many nodes the upgrade adds before it drains the first one.
+func (s *Scene) countAddedFirst() int {
 	if s.World.Request.Strategy.Traits().ByAutoscaler {
 		return len(s.outdated) // an autoscaler adds nodes for pods that wait
 	}
 	return s.World.Request.Surge
 }
 
-// describe describes the crowding: "5 pods would have to share 2 nodes".
-func (c *crowding) describe(key string) string {
-	return fmt.Sprintf("%s would have to share %s", countThings(c.pods, "pod"), countThings(c.domains, nameDomain(key)))
+// describe returns the moment in words: "5 pods would have to share 2 nodes".
+func (c *crowdedMoment) describe(key string) string {
+	return fmt.Sprintf("%s would have to share %s", formatCount(c.pods, "pod"), formatCount(c.domains, nameDomain(key)))
 }
 
 // nameDomain returns the word for a domain of the key.
@@ -135,8 +135,8 @@ func nameDomain(key string) string {
 	}
 }
 
-// countThings returns a number with its noun: "1 node", "2 nodes", "2 values of rack".
-func countThings(n int, thing string) string {
+// formatCount returns a number with its noun: "1 node", "2 nodes", "2 values of rack".
+func formatCount(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}

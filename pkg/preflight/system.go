@@ -37,7 +37,7 @@ func findWeakDNS(s *Scene, w *Workload) *Finding {
 	if !isDNS(w) {
 		return nil
 	}
-	f := s.findWeakness(w)
+	f := s.findOutageRisk(w)
 	if f != nil {
 		f.Message = "the cluster's DNS " + f.Message
 	}
@@ -50,7 +50,7 @@ func findWeakController(s *Scene, w *Workload) *Finding {
 	if name == "" {
 		return nil
 	}
-	f := s.findWeakness(w)
+	f := s.findOutageRisk(w)
 	if f != nil {
 		f.Message = fmt.Sprintf("%s %s; while it moves, %s", name, f.Message, work)
 		f.Remedy += ", or drain its node last"
@@ -87,28 +87,28 @@ func describeController(w *Workload) (name, work string) {
 	}
 }
 
-// findWeakness returns why a drain may leave the workload without a ready pod, and the remedy. It
+// findOutageRisk returns why a drain may leave the workload without a ready pod, and the remedy. It
 // returns nil if it cannot.
-func (s *Scene) findWeakness(w *Workload) *Finding {
-	var faults, remedies, mends []string
-	note := func(fault, remedy, mend string) {
+func (s *Scene) findOutageRisk(w *Workload) *Finding {
+	var faults, remedies, fixes []string
+	note := func(fault, remedy, fix string) {
 		faults, remedies = append(faults, fault), append(remedies, remedy)
-		if mend != "" {
-			mends = append(mends, mend)
+		if fix != "" {
+			fixes = append(fixes, fix)
 		}
 	}
-	at := s.spreadReady(w)
+	at := s.locateReadyPods(w)
 	switch {
-	case w.Replicas() < 2 && !isMovedFirst(s.World, w.Model()):
-		note("a single replica", "run 2 replicas", w.patchSecondReplica())
+	case w.Replicas() < 2 && !isMovedBySurge(s.World, w.Model()):
+		note("a single replica", "run 2 replicas", w.secondReplicaCommand())
 	case at.pods > 0 && len(at.nodes) == 1 && at.isLeaving:
 		note("all of its ready pods on node "+at.nodes.UnsortedList()[0], "spread it over nodes with topologySpreadConstraints", "")
 	}
 	if len(w.Budgets) == 0 {
-		note("no budget", "give it a PodDisruptionBudget with maxUnavailable: 1", w.createBudget())
+		note("no budget", "give it a PodDisruptionBudget with maxUnavailable: 1", w.createBudgetCommand())
 	}
 	if len(faults) == 0 {
 		return nil
 	}
-	return &Finding{Message: "has " + strings.Join(faults, " and "), Remedy: strings.Join(remedies, " and "), Mend: strings.Join(mends, " && ")}
+	return &Finding{Message: "has " + strings.Join(faults, " and "), Remedy: strings.Join(remedies, " and "), Fix: strings.Join(fixes, " && ")}
 }

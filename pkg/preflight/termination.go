@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// leastShutdown is the shortest time that an application should have between SIGTERM and
+	// minShutdown is the shortest time that an application should have between SIGTERM and
 	// SIGKILL.
-	leastShutdown = 5 * time.Second
-	// usualShutdown is the advised time for the shutdown. longStart is the shortest sleep in a
+	minShutdown = 5 * time.Second
+	// typicalShutdown is the advised time for the shutdown. longStart is the shortest sleep in a
 	// postStart hook that is reported.
-	usualShutdown, longStart = 30 * time.Second, 10 * time.Second
-	// deregistrationLag is how long load balancers may continue to send to a deleted pod. leastLag
+	typicalShutdown, longStart = 30 * time.Second, 10 * time.Second
+	// deregistrationLag is how long load balancers may continue to send to a deleted pod. minDeregistrationLag
 	// is how long they nearly always do, because a controller must first deregister the pod.
-	deregistrationLag, leastLag = 30 * time.Second, 10 * time.Second
+	deregistrationLag, minDeregistrationLag = 30 * time.Second, 10 * time.Second
 )
 
 // terminationRules returns the rules about how pods stop.
 func terminationRules() []Rule {
 	return []Rule{
 		{
-			ID: "TERM001", Severity: Error, find: perTemplate(findCutSleep),
+			ID: "TERM001", Severity: Error, find: perTemplate(findSleepBeyondGrace),
 			Text:   "A preStop hook sleeps as long as terminationGracePeriodSeconds or longer. The grace period starts with the deletion and includes the hook. The hook is cut off, and the application is killed 2 s after SIGTERM, together with its open requests.",
 			Source: "kuberuntime_container.go, killContainer; kubernetes.io, \"Container Lifecycle Hooks\"",
 		},
@@ -40,7 +40,7 @@ func terminationRules() []Rule {
 			Source: "kuberuntime_container.go, killContainer",
 		},
 		{
-			ID: "TERM003", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findEarlyEnd),
+			ID: "TERM003", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findEarlyStop),
 			Text:   "An AWS load balancer sends requests to the IP addresses of pods whose containers have no preStop hook, or a hook that lasts less than 10 s: a short sleep, or a command such as nginx -s quit that closes the port immediately. A pod that exits on SIGTERM is gone before the load balancer stops sending to it, and clients get 502 or 504. The rule assumes that hooks that run other programs last long enough.",
 			Source: "aws-load-balancer-controller#1719, #2366",
 		},
@@ -67,8 +67,8 @@ func terminationRules() []Rule {
 	}
 }
 
-// findCutSleep implements rule TERM001.
-func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findSleepBeyondGrace implements rule TERM001.
+func findSleepBeyondGrace(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	grace := drain.GracePeriod(pod)
 	if sleep == 0 || sleep < grace {
@@ -77,8 +77,8 @@ func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s, and terminationGracePeriodSeconds is %d: the hook is cut off, and the container is killed 2 s after SIGTERM",
 			container, describeSpan(sleep), wholeSeconds(grace)),
-		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d: the sleep and %s to shut down", wholeSeconds(graceAround(sleep)), describeSpan(usualShutdown)),
-		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d: the sleep and %s to shut down", wholeSeconds(graceForSleep(sleep)), describeSpan(typicalShutdown)),
+		Fix:    w.patchTemplateCommand(fields{"terminationGracePeriodSeconds": wholeSeconds(graceForSleep(sleep))}),
 	}
 }
 
@@ -86,14 +86,14 @@ func findCutSleep(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 func findShortShutdown(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	container, sleep := findSleepingHook(pod)
 	left := drain.GracePeriod(pod) - sleep
-	if sleep == 0 || left <= 0 || left >= leastShutdown {
+	if sleep == 0 || left <= 0 || left >= minShutdown {
 		return nil
 	}
 	return &Finding{
 		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s of the %s that terminationGracePeriodSeconds allows, which leaves %s to shut down",
 			container, describeSpan(sleep), describeSpan(drain.GracePeriod(pod)), describeSpan(left)),
-		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d", wholeSeconds(graceAround(sleep))),
-		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d", wholeSeconds(graceForSleep(sleep))),
+		Fix:    w.patchTemplateCommand(fields{"terminationGracePeriodSeconds": wholeSeconds(graceForSleep(sleep))}),
 	}
 }
 
@@ -116,16 +116,16 @@ func preStopOf(c *corev1.Container) *corev1.LifecycleHandler {
 	return c.Lifecycle.PreStop
 }
 
-// graceAround returns the grace period for a sleep and a usual shutdown, rounded up to 10 s.
-func graceAround(sleep time.Duration) time.Duration {
-	return (sleep + usualShutdown + 10*time.Second - 1).Truncate(10 * time.Second)
+// graceForSleep returns the grace period for a sleep and a usual shutdown, rounded up to 10 s.
+func graceForSleep(sleep time.Duration) time.Duration {
+	return (sleep + typicalShutdown + 10*time.Second - 1).Truncate(10 * time.Second)
 }
 
-// findEarlyEnd implements rule TERM003.
-func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
+// findEarlyStop implements rule TERM003.
+func findEarlyStop(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	target := findAddressTarget(w)
 	serving := servingContainers(w, pod)
-	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return describeEarlyEnd(c) != "" })
+	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return describeEarlyStop(c) != "" })
 	if target == "" || i < 0 {
 		return nil
 	}
@@ -133,27 +133,27 @@ func findEarlyEnd(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	if _, closer, _ := drain.ServingTime(hook); closer != "" {
 		longer += drain.SleepIn(hook)
 	}
-	grace := max(drain.GracePeriod(pod), graceAround(longer))
+	grace := max(drain.GracePeriod(pod), graceForSleep(longer))
 	change := changeContainer(pod, serving[i], fields{"lifecycle": fields{"preStop": lengthenHook(s, hook)}})
 	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
 	return &Finding{
-		Message: fmt.Sprintf("%s sends to the pods' addresses, and %s: it may end before the load balancer has stopped sending to it", target, describeEarlyEnd(serving[i])),
+		Message: fmt.Sprintf("%s sends to the pods' addresses, and %s: it may end before the load balancer has stopped sending to it", target, describeEarlyStop(serving[i])),
 		Remedy: fmt.Sprintf("use a preStop hook that sleeps %s and set terminationGracePeriodSeconds to %d, unless it already serves that long after SIGTERM",
 			describeSpan(deregistrationLag), wholeSeconds(grace)),
-		Mend: w.patchTemplate(change),
+		Fix: w.patchTemplateCommand(change),
 	}
 }
 
-// describeEarlyEnd returns why a container may stop serving before load balancers know. It returns
+// describeEarlyStop returns why a container may stop serving before load balancers know. It returns
 // "" if it does not, or if the duration of its hook is not known.
-func describeEarlyEnd(c *corev1.Container) string {
+func describeEarlyStop(c *corev1.Container) string {
 	hook := preStopOf(c)
 	if hook == nil {
 		return fmt.Sprintf("container %s has no preStop hook", c.Name)
 	}
 	lasts, closer, known := drain.ServingTime(hook)
 	switch {
-	case !known || lasts >= leastLag:
+	case !known || lasts >= minDeregistrationLag:
 		return ""
 	case closer != "" && lasts == 0:
 		return fmt.Sprintf("the preStop hook of container %s closes its port immediately (%s)", c.Name, closer)
@@ -167,7 +167,7 @@ func describeEarlyEnd(c *corev1.Container) string {
 // lengthenHook returns the change that makes a container sleep before its hook's other actions.
 func lengthenHook(s *Scene, hook *corev1.LifecycleHandler) fields {
 	if _, closer, _ := drain.ServingTime(hook); closer != "" {
-		return fields{"exec": fields{"command": sleepBefore(hook.Exec.Command)}}
+		return fields{"exec": fields{"command": prependSleep(hook.Exec.Command)}}
 	}
 	change := sleepHook(s, deregistrationLag)
 	if hook != nil && hook.Exec != nil && change["exec"] == nil {
@@ -176,8 +176,8 @@ func lengthenHook(s *Scene, hook *corev1.LifecycleHandler) fields {
 	return change
 }
 
-// sleepBefore returns a command that sleeps first. It uses the command's own shell, or /bin/sh.
-func sleepBefore(command []string) []string {
+// prependSleep returns a command that sleeps first. It uses the command's own shell, or /bin/sh.
+func prependSleep(command []string) []string {
 	sleep := fmt.Sprintf("sleep %d; ", wholeSeconds(deregistrationLag))
 	if i := drain.ScriptIn(command); i > 0 {
 		longer := slices.Clone(command)
@@ -218,16 +218,16 @@ func canSleep(s *Scene) bool {
 
 // findLongDeregistration implements rule TERM004.
 func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
-	where, delay := statedDelay(w)
+	where, delay := annotatedDelay(w)
 	if delay == 0 {
 		where, delay = readDelay(s, w)
 	}
 	target, grace := findAddressTarget(w), drain.GracePeriod(pod)
-	if target != "" && delay == 0 && !isDelayRead(s, w) && usualDelay > grace {
+	if target != "" && delay == 0 && !isDelayRead(s, w) && defaultDelay > grace {
 		return &Finding{
 			Severity: Note,
 			Message: fmt.Sprintf("the deregistration delay of %s is not known: no annotation sets it, and it was not read from the cloud. The default is %d s, but terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
-				target, wholeSeconds(usualDelay), wholeSeconds(grace)),
+				target, wholeSeconds(defaultDelay), wholeSeconds(grace)),
 			Remedy: fmt.Sprintf("set deregistration_delay.timeout_seconds to %d, if no request takes longer", wholeSeconds(grace)),
 		}
 	}
@@ -238,7 +238,7 @@ func findLongDeregistration(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		Message: fmt.Sprintf("%s has a deregistration delay of %d s, but terminationGracePeriodSeconds is only %d: a request that the load balancer still waits for is cut off when the pod is killed",
 			where, wholeSeconds(delay), wholeSeconds(grace)),
 		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, or the delay to %d", wholeSeconds(delay)+10, wholeSeconds(grace)),
-		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(delay) + 10}),
+		Fix:    w.patchTemplateCommand(fields{"terminationGracePeriodSeconds": wholeSeconds(delay) + 10}),
 	}
 }
 
@@ -259,7 +259,7 @@ func findLongGrace(s *Scene, _ *Workload, pod *corev1.Pod) *Finding {
 	}
 	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)
 	f.Remedy = fmt.Sprintf("set terminationGracePeriodSeconds to %d or less", wholeSeconds(limit))
-	if obeysFlags(request) {
+	if obeysDrainFlags(request) {
 		f.Remedy = fmt.Sprintf("pass --drain-timeout=%dm, or %s", wholeMinutes(grace+5*time.Minute), f.Remedy)
 	}
 	return f
@@ -287,7 +287,7 @@ func findSleepBinary(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return &Finding{
 		Message: "the preStop hook (container " + strings.Join(names, ", ") + ") runs the program sleep, and fails in an image without it",
 		Remedy:  "use preStop.sleep.seconds, which needs no program",
-		Mend:    w.patchTemplate(fields{"containers": changes}),
+		Fix:     w.patchTemplateCommand(fields{"containers": changes}),
 	}
 }
 

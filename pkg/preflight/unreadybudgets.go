@@ -34,9 +34,9 @@ func ScalesOf(o *inventory.Objects) map[types.UID]int {
 	return scales
 }
 
-// CountedIn returns how many pods the ReplicaSets and StatefulSets of a dump report, by UID. It returns nil for a cluster: its
+// ReportedPodCounts returns how many pods the ReplicaSets and StatefulSets of a dump report, by UID. It returns nil for a cluster: its
 // objects are read one after the other, so the numbers do not match the pods.
-func CountedIn(o *inventory.Objects) map[types.UID]int {
+func ReportedPodCounts(o *inventory.Objects) map[types.UID]int {
 	if !o.IsDump {
 		return nil
 	}
@@ -62,25 +62,25 @@ func replicasOf(replicas *int32) int {
 type coverage struct {
 	world *upgrade.World
 	facts *Facts
-	// budgets is filled at the first call of of.
-	budgets map[types.NamespacedName]*covered
+	// budgets is filled at the first call of podsOf.
+	budgets map[types.NamespacedName]*coveredPods
 }
 
-// covered describes the living pods of one budget.
-type covered struct {
+// coveredPods describes the living pods of one budget.
+type coveredPods struct {
 	pods    int
 	unready []*corev1.Pod
 	// byOwner is the number of these pods by the UID of their controller.
 	byOwner map[types.UID]int
 }
 
-// of returns the pods of the budget that were read.
-func (c *coverage) of(budget *drain.Budget) *covered {
+// podsOf returns the pods of the budget that were read.
+func (c *coverage) podsOf(budget *drain.Budget) *coveredPods {
 	if c.budgets == nil {
-		c.budgets = map[types.NamespacedName]*covered{}
-		c.eachPod(c.add)
+		c.budgets = map[types.NamespacedName]*coveredPods{}
+		c.eachPod(c.addPod)
 	}
-	return cmp.Or(c.budgets[budget.Key()], &covered{})
+	return cmp.Or(c.budgets[budget.Key()], &coveredPods{})
 }
 
 // eachPod calls visit for each pod of the cluster or, if these were not read, for each pod of the group.
@@ -99,14 +99,14 @@ func (c *coverage) eachPod(visit func(*corev1.Pod)) {
 	}
 }
 
-func (c *coverage) add(pod *corev1.Pod) {
+func (c *coverage) addPod(pod *corev1.Pod) {
 	if !drain.IsLiving(pod) {
 		return
 	}
 	for _, budget := range c.world.Budgets.Covering(pod) {
 		of := c.budgets[budget.Key()]
 		if of == nil {
-			of = &covered{byOwner: map[types.UID]int{}}
+			of = &coveredPods{byOwner: map[types.UID]int{}}
 			c.budgets[budget.Key()] = of
 		}
 		of.pods++
@@ -120,7 +120,7 @@ func (c *coverage) add(pod *corev1.Pod) {
 // countMissing returns how many pods of a budget its controllers have yet to create. If a controller was not read, it uses the
 // budget's status.
 func (c *coverage) countMissing(budget *drain.Budget) int {
-	of, missing, isKnown := c.of(budget), 0, true
+	of, missing, isKnown := c.podsOf(budget), 0, true
 	if c.facts.Pods == nil {
 		return 0 // the number of existing pods is not known
 	}
@@ -134,23 +134,23 @@ func (c *coverage) countMissing(budget *drain.Budget) int {
 	return max(missing, int(budget.Status.ExpectedPods)-of.pods)
 }
 
-// countUnseen returns how many pods of the budget's controllers the dump lacks. It returns 0 if the budget counts more healthy
+// countMissingInDump returns how many pods of the budget's controllers the dump lacks. It returns 0 if the budget counts more healthy
 // pods than the dump has.
-func (c *coverage) countUnseen(budget *drain.Budget) (unseen int) {
-	of := c.of(budget)
+func (c *coverage) countMissingInDump(budget *drain.Budget) (unseen int) {
+	of := c.podsOf(budget)
 	if int(budget.Status.CurrentHealthy) > of.pods-len(of.unready) {
 		return 0
 	}
 	for owner, pods := range of.byOwner {
-		unseen += max(0, c.facts.Counted[owner]-pods)
+		unseen += max(0, c.facts.ReportedPods[owner]-pods)
 	}
 	return unseen
 }
 
-// reconsider returns the obstacle that remains when the pod's controllers have created all of their pods. If minAvailable is a
+// obstacleAfterCreation returns the obstacle that remains when the pod's controllers have created all of their pods. If minAvailable is a
 // number, the disruption controller counts only existing pods (disruption.go, getExpectedPodCount). So the budget needs every one
 // of them while a pod is missing.
-func (c *coverage) reconsider(pod *corev1.Pod, obstacle drain.Obstacle) drain.Obstacle {
+func (c *coverage) obstacleAfterCreation(pod *corev1.Pod, obstacle drain.Obstacle) drain.Obstacle {
 	covering := c.world.Budgets.Covering(pod)
 	if obstacle.Kind != drain.BudgetNever || len(covering) != 1 {
 		return obstacle
@@ -160,32 +160,32 @@ func (c *coverage) reconsider(pod *corev1.Pod, obstacle drain.Obstacle) drain.Ob
 	if least == nil || least.Type != intstr.Int || expected == 0 || drain.SyncFailure(&budget.Status) != nil {
 		return obstacle
 	}
-	if int(least.IntVal) >= c.of(budget).pods+c.countMissing(budget) {
+	if int(least.IntVal) >= c.podsOf(budget).pods+c.countMissing(budget) {
 		return obstacle
 	}
 	obstacle.Kind, obstacle.Detail = drain.BudgetSpent, ""
 	return obstacle
 }
 
-// tellUnready describes which pods keep a budget closed that may open by itself (PDB006). It stays closed until a person repairs
+// explainUnreadyPods describes which pods keep a budget closed that may open by itself (PDB006). It stays closed until a person repairs
 // a pod that is faulty or has been unready for long. If no pod is missing or unready, it clears the finding's rule, because the
 // budget is closed only for the moment.
-func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
-	unready, missing, unseen := c.of(budget).unready, c.countMissing(budget), c.countUnseen(budget)
+func (c *coverage) explainUnreadyPods(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
+	unready, missing, unseen := c.podsOf(budget).unready, c.countMissing(budget), c.countMissingInDump(budget)
 	isSpent := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.CurrentHealthy > 0
 	f.Rule = "PDB006"
 	switch {
 	case len(unready) > 0:
-		c.tellWorst(unready, f)
+		c.explainWorstPod(unready, f)
 		if f.Severity == Block {
-			offerUnready(budget, pod, f)
+			addUnreadyRemedy(budget, pod, f)
 		}
 	case unseen > 0:
-		f.Message += fmt.Sprintf(": its controllers report %s that the dump lacks and that the budget does not count as healthy", countThings(unseen, "pod"))
+		f.Message += fmt.Sprintf(": its controllers report %s that the dump lacks and that the budget does not count as healthy", formatCount(unseen, "pod"))
 		f.Remedy = "repair these pods, or write the dump again"
 	case missing > 0:
 		f.Severity = Note
-		f.Message += fmt.Sprintf(": its controllers have still to create %s", countThings(missing, "pod"))
+		f.Message += fmt.Sprintf(": its controllers have still to create %s", formatCount(missing, "pod"))
 		f.Remedy = "do nothing if they are created soon: the upgrade waits for them"
 	case isSpent:
 		f.Rule = ""
@@ -199,9 +199,9 @@ func (c *coverage) tellUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding
 	}
 }
 
-// tellWorst describes the pod that keeps the budget closed: a faulty pod or, if there is none, the pod that has been unready for
+// explainWorstPod describes the pod that keeps the budget closed: a faulty pod or, if there is none, the pod that has been unready for
 // longest.
-func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
+func (c *coverage) explainWorstPod(unready []*corev1.Pod, f *Finding) {
 	oldest := func(pods []*corev1.Pod) *corev1.Pod {
 		return slices.MinFunc(pods, func(a, b *corev1.Pod) int {
 			return cmp.Or(drain.UnreadySince(a).Compare(drain.UnreadySince(b)), strings.Compare(a.Name, b.Name))
@@ -225,13 +225,13 @@ func (c *coverage) tellWorst(unready []*corev1.Pod, f *Finding) {
 	}
 }
 
-// offerUnready completes the remedy. Another unhealthyPodEvictionPolicy helps only if the pod itself is unready.
-func offerUnready(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
+// addUnreadyRemedy completes the remedy. Another unhealthyPodEvictionPolicy helps only if the pod itself is unready.
+func addUnreadyRemedy(budget *drain.Budget, pod *corev1.Pod, f *Finding) {
 	isAllowed := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
 	if !drain.Ready(pod) && !isAllowed {
 		f.Remedy += ", set unhealthyPodEvictionPolicy: AlwaysAllow"
 		if operatorOf(budget) == "" {
-			f.Mend = patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow}})
+			f.Fix = patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow}})
 		}
 	}
 	f.Remedy += " or pass --on-timeout=force"

@@ -106,7 +106,7 @@ func TestClosedBudgets(t *testing.T) {
 				pods = append(pods, build.Pod("other-"+string(rune('0'+i)), append([]func(*corev1.Pod){build.On("elsewhere")}, with...)...))
 			}
 			owner := w.Members[1].Pods[0].OwnerReferences[0].UID
-			facts := preflight.Facts{Pods: slices.Values(pods), Scales: map[types.UID]int{}, Counted: map[types.UID]int{owner: c.counted}}
+			facts := preflight.Facts{Pods: slices.Values(pods), Scales: map[types.UID]int{}, ReportedPods: map[types.UID]int{owner: c.counted}}
 			if c.scale > 0 {
 				facts.Scales[owner] = c.scale
 			}

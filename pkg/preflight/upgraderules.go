@@ -104,10 +104,10 @@ func findLocalTraffic(s *Scene) []Finding {
 // findMissingRights implements rule RBAC001.
 func findMissingRights(s *Scene) []Finding {
 	return slices.Concat(
-		nameLacking(s.Facts.MissingRights, Finding{
+		withMissingNames(s.Facts.MissingRights, Finding{
 			Message: "you may not %s", Remedy: "give the user who runs the upgrade the role in docs/permissions/kubernetes-operate.yaml",
 		}),
-		nameLacking(s.Facts.MissingReads, Finding{
+		withMissingNames(s.Facts.MissingReads, Finding{
 			Severity: Note, Message: "you may not %s",
 			Remedy: "ask for the role in docs/permissions/kubernetes-read.yaml; until then rules that need it are not checked",
 		}),
@@ -118,21 +118,21 @@ func findMissingRights(s *Scene) []Finding {
 func findDeniedActions(s *Scene) []Finding {
 	const policy = "docs/permissions/aws-operate.json"
 	return slices.Concat(
-		nameLacking(s.Facts.DeniedActions, Finding{
+		withMissingNames(s.Facts.DeniedActions, Finding{
 			Message: "your cloud credentials may not %s", Remedy: "give the user who runs the upgrade the policy in " + policy,
 		}),
-		nameLacking(s.Facts.DeniedReads, Finding{
+		withMissingNames(s.Facts.DeniedReads, Finding{
 			Message: "your cloud credentials may not %s: the upgrade does not watch load balancers, and relies on the node label and --settle",
 			Remedy:  "give the user who runs the upgrade the policy in docs/permissions/aws-read.json",
 		}),
-		nameLacking(s.Facts.UnverifiedActions, Finding{
+		withMissingNames(s.Facts.UnverifiedActions, Finding{
 			Severity: Note, Message: "the cloud cannot say in advance whether you may %s", Remedy: "compare your policy with " + policy,
 		}),
 	)
 }
 
-// nameLacking returns the finding with the missing names in its message, none if there is no name.
-func nameLacking(names []string, f Finding) []Finding {
+// withMissingNames returns the finding with the missing names in its message, none if there is no name.
+func withMissingNames(names []string, f Finding) []Finding {
 	if len(names) == 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ func webhookRules() []Rule {
 	kinds := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} // a cluster may have only one of them
 	return []Rule{
 		{
-			ID: "WH001", Severity: Block, Tried: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
+			ID: "WH001", Severity: Block, StartsAnyway: true, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
 			Text:   "A webhook with failurePolicy Fail is called for new pods or evictions, and its Service does not exist or has no ready pod, or a drain may evict all of its pods at the same time. Until it answers again, pods are neither created nor evicted. If it is also called for its own pods, they cannot come back. The finding is less severe if the webhook is not called for its own pods, or if it has matchConditions, which the rule does not evaluate.",
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},
@@ -60,14 +60,14 @@ func listAdmissionHooks(s *Scene) []*admissionHook {
 	return hooks
 }
 
-// isFailing reports whether requests are refused if the webhook does not answer. That is the
+// refusesOnFailure reports whether requests are refused if the webhook does not answer. That is the
 // default.
-func (h *admissionHook) isFailing() bool {
+func (h *admissionHook) refusesOnFailure() bool {
 	return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
 }
 
-// backing returns the workload that serves the webhook, nil if no workload that must move does.
-func (h *admissionHook) backing(s *Scene) *Workload {
+// servingWorkload returns the workload that serves the webhook, nil if no workload that must move does.
+func (h *admissionHook) servingWorkload(s *Scene) *Workload {
 	for _, w := range s.Workloads {
 		for _, service := range w.Services {
 			if h.ClientConfig.Service != nil && service.Namespace == h.ClientConfig.Service.Namespace && service.Name == h.ClientConfig.Service.Name {
@@ -78,9 +78,9 @@ func (h *admissionHook) backing(s *Scene) *Workload {
 	return nil
 }
 
-// isAskedAbout reports whether the webhook is called when the resource is created for a pod of the
+// isCalledFor reports whether the webhook is called when the resource is created for a pod of the
 // workload.
-func (h *admissionHook) isAskedAbout(s *Scene, w *Workload, resource string) bool {
+func (h *admissionHook) isCalledFor(s *Scene, w *Workload, resource string) bool {
 	object := w.Model().Labels
 	if resource == ofEvictions {
 		object = nil // an eviction does not have the pod's labels
@@ -95,11 +95,11 @@ func (h *admissionHook) covers(resource string) bool {
 		names = []string{ofEvictions, "pods/*", "*/eviction", "*/*"}
 	}
 	return slices.ContainsFunc(h.Rules, func(r admissionv1.RuleWithOperations) bool {
-		return listsOneOf(r.APIGroups, "", "*") && listsOneOf(r.Resources, names...) && listsOneOf(r.Operations, admissionv1.Create, admissionv1.OperationAll)
+		return containsAny(r.APIGroups, "", "*") && containsAny(r.Resources, names...) && containsAny(r.Operations, admissionv1.Create, admissionv1.OperationAll)
 	})
 }
 
-func listsOneOf[T comparable](all []T, wanted ...T) bool {
+func containsAny[T comparable](all []T, wanted ...T) bool {
 	return slices.ContainsFunc(all, func(one T) bool { return slices.Contains(wanted, one) })
 }
 
@@ -121,22 +121,22 @@ func namespaceLabels(s *Scene, name string) map[string]string {
 func findFailingWebhooks(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
-		if !hook.isFailing() {
+		if !hook.refusesOnFailure() {
 			continue
 		}
-		if why, severity := hook.describeSilence(s); why != "" {
-			if f := judgeSilentHook(s, hook, why, severity); f != nil {
+		if why, severity := hook.describeMissingAnswer(s); why != "" {
+			if f := describeUnansweredHook(s, hook, why, severity); f != nil {
 				f.Object = hook.config
 				found = append(found, *f)
 			}
 			continue
 		}
-		w := hook.backing(s)
+		w := hook.servingWorkload(s)
 		if w == nil {
 			continue
 		}
-		if lonely := describeLoneliness(s, w); lonely != "" {
-			if f := judgeLonelyHook(s, hook, w, lonely); f != nil {
+		if lonely := describeOutageRisk(s, w); lonely != "" {
+			if f := describeMovingHook(s, hook, w, lonely); f != nil {
 				f.Object, f.Workload = hook.config, w.String()
 				found = append(found, *f)
 			}
@@ -145,9 +145,9 @@ func findFailingWebhooks(s *Scene) []Finding {
 	return found
 }
 
-// describeSilence returns why a webhook does not answer in the cluster's current state, "" if it
+// describeMissingAnswer returns why a webhook does not answer in the cluster's current state, "" if it
 // may. If one of its pods has just been started, the severity is lower than Block.
-func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity) {
+func (h *admissionHook) describeMissingAnswer(s *Scene) (why string, severity Severity) {
 	ref := h.ClientConfig.Service
 	if ref == nil {
 		return "", "" // it is outside the cluster
@@ -185,11 +185,11 @@ func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity
 	}
 }
 
-// judgeSilentHook returns what a webhook without an answer prevents, nil if the upgrade does not
+// describeUnansweredHook returns what a webhook without an answer prevents, nil if the upgrade does not
 // need that.
-func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severity) *Finding {
+func describeUnansweredHook(s *Scene, hook *admissionHook, why string, severity Severity) *Finding {
 	isAsked := func(resource string) bool {
-		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
+		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isCalledFor(s, w, resource) })
 	}
 	what := ""
 	switch ofPods, ofEvictions := isAsked(ofPods), isAsked(ofEvictions); {
@@ -212,16 +212,16 @@ func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severit
 	}
 }
 
-// judgeLonelyHook returns what a webhook prevents while its pods are moving, nil if the upgrade
+// describeMovingHook returns what a webhook prevents while its pods are moving, nil if the upgrade
 // does not need that.
-func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely string) *Finding {
+func describeMovingHook(s *Scene, hook *admissionHook, backing *Workload, lonely string) *Finding {
 	isAsked := func(resource string) bool {
-		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
+		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isCalledFor(s, w, resource) })
 	}
-	f := &Finding{Remedy: "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1", Mend: mendLoneliness(backing)}
+	f := &Finding{Remedy: "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1", Fix: secondPodCommand(backing)}
 	what, end := "", ""
 	switch {
-	case hook.isAskedAbout(s, backing, ofPods):
+	case hook.isCalledFor(s, backing, ofPods):
 		what, end = "new pods, also its own", "when none is left, no pod can be created, not even its own"
 		f.Remedy += "; exclude namespace " + backing.Namespace + " with a namespaceSelector"
 	case isAsked(ofPods):
@@ -238,11 +238,11 @@ func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely st
 	return f
 }
 
-// describeLoneliness returns how a drain may remove all ready pods of a workload together, "" if it
+// describeOutageRisk returns how a drain may remove all ready pods of a workload together, "" if it
 // cannot.
-func describeLoneliness(s *Scene, w *Workload) string {
-	at := s.spreadReady(w)
-	if !at.isLeaving || isMovedFirst(s.World, w.Model()) {
+func describeOutageRisk(s *Scene, w *Workload) string {
+	at := s.locateReadyPods(w)
+	if !at.isLeaving || isMovedBySurge(s.World, w.Model()) {
 		return ""
 	}
 	for _, budget := range w.Budgets {
@@ -264,12 +264,12 @@ func describeLoneliness(s *Scene, w *Workload) string {
 	}
 }
 
-// mendLoneliness returns the command that gives a workload of one pod a second one.
-func mendLoneliness(w *Workload) string {
+// secondPodCommand returns the command that gives a workload of one pod a second one.
+func secondPodCommand(w *Workload) string {
 	if w.Replicas() > 1 {
 		return ""
 	}
-	return w.patchReplicas(2)
+	return w.patchReplicasCommand(2)
 }
 
 // findEvictionWebhooks implements rule WH002.
@@ -279,7 +279,7 @@ func findEvictionWebhooks(s *Scene) []Finding {
 		isOwn := slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
 			return len(r.Resources) == 1 && r.Resources[0] == ofEvictions
 		})
-		if !isOwn || !slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, ofEvictions) }) {
+		if !isOwn || !slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isCalledFor(s, w, ofEvictions) }) {
 			continue
 		}
 		found = append(found, Finding{

@@ -63,8 +63,8 @@ func (w *Workload) Replicas() int {
 	}
 }
 
-// namedNode returns spec.nodeName of the workload's pod template, or "".
-func (w *Workload) namedNode() string {
+// templateNodeName returns spec.nodeName of the workload's pod template, or "".
+func (w *Workload) templateNodeName() string {
 	switch {
 	case w.Deployment != nil:
 		return w.Deployment.Spec.Template.Spec.NodeName
@@ -140,7 +140,7 @@ func indexWorkloads(s *Scene) []*Workload {
 			w.Pods = append(w.Pods, pod)
 		}
 	}
-	x.addNeighbours(s)
+	x.addRelatedObjects(s)
 	return slices.SortedFunc(maps.Values(x.workloads), func(a, b *Workload) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})
@@ -192,8 +192,8 @@ func (x *workloadIndex) makeWorkload(pod *corev1.Pod, owner *metav1.OwnerReferen
 	return w
 }
 
-// addNeighbours adds to each workload the objects that cover, select or scale its pods.
-func (x *workloadIndex) addNeighbours(s *Scene) {
+// addRelatedObjects adds to each workload the objects that cover, select or scale its pods.
+func (x *workloadIndex) addRelatedObjects(s *Scene) {
 	services := map[string][]*corev1.Service{}
 	for _, service := range s.Services {
 		services[service.Namespace] = append(services[service.Namespace], service)
@@ -206,7 +206,7 @@ func (x *workloadIndex) addNeighbours(s *Scene) {
 				w.Services = append(w.Services, service)
 			}
 		}
-		w.addExposure(s)
+		w.addIngressesAndBindings(s)
 		for _, scaler := range s.Scalers {
 			target := scaler.Spec.ScaleTargetRef
 			if scaler.Namespace == w.Namespace && target.Kind == w.Kind && target.Name == w.Name {
@@ -220,8 +220,8 @@ func selectsPod(service *corev1.Service, pod *corev1.Pod) bool {
 	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// addExposure adds the ingresses and bindings that name one of the workload's services.
-func (w *Workload) addExposure(s *Scene) {
+// addIngressesAndBindings adds the ingresses and bindings that name one of the workload's services.
+func (w *Workload) addIngressesAndBindings(s *Scene) {
 	isOurs := func(name string) bool {
 		return slices.ContainsFunc(w.Services, func(service *corev1.Service) bool { return service.Name == name })
 	}

@@ -75,7 +75,7 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	}
 	columns := []column{{title: "WORKLOAD", wraps: true}, {title: "SEVERITY", alwaysShown: true, toneOf: toneOfSeverity}, {title: "RULE", alwaysShown: true}, {title: "OBJECT", wraps: true}, {title: "FINDING", wraps: true, alwaysShown: true}}
 	if o.Wide {
-		columns = append(columns, column{title: "MENDED-BY"})
+		columns = append(columns, column{title: "FIX"})
 	}
 	if rows := findingRows(r.Findings, o); len(rows) > 0 {
 		out.addLines("")
@@ -132,7 +132,7 @@ func describeOutdated(r *CheckReport) string {
 
 // hasFix reports whether a command fixes one of the findings.
 func hasFix(r *CheckReport) bool {
-	return slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" && f.Skipped == "" })
+	return slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Fix != "" && f.Skipped == "" })
 }
 
 // findingRows returns the findings by workload. Equal findings of one rule and workload share a row. Only the
@@ -158,7 +158,7 @@ func findingRows(all []preflight.Finding, o Options) [][]string {
 		}
 		row := []string{workload, string(f.Severity), f.Rule, object, describeFinding(&f)}
 		if o.Wide {
-			row = append(row, cmp.Or(f.Mend, "-"))
+			row = append(row, cmp.Or(f.Fix, "-"))
 		}
 		rows = append(rows, row)
 	}
@@ -266,8 +266,8 @@ func formatFindingCount(n int, s preflight.Severity) string {
 // the checked cluster; it is empty for the current context. WritePatches returns the writer's error.
 func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error {
 	out := newPage(w, Options{})
-	mendable := slices.ContainsFunc(reports, func(r CheckReport) bool { return hasFix(&r) })
-	if len(ofCluster) > 0 && mendable {
+	fixable := slices.ContainsFunc(reports, func(r CheckReport) bool { return hasFix(&r) })
+	if len(ofCluster) > 0 && fixable {
 		out.addLines("kubectl() { command kubectl " + shell.Join(ofCluster) + ` "$@"; }`)
 	}
 	for i := range reports {
@@ -275,7 +275,7 @@ func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error 
 			out.addLines(fmt.Sprintf("# Group %s was not checked: %s", r.Name, r.Unknown))
 		}
 	}
-	if mendable {
+	if fixable {
 		out.addPatches(reports)
 	} else {
 		out.addFindingsWithoutFix(reports)
@@ -291,18 +291,18 @@ func (p *page) addPatches(reports []CheckReport) {
 	for i := range reports {
 		refused := workloadsWithRefusedPods(reports[i].Findings)
 		for _, f := range mergeFindings(reports[i].Findings, findingKey) {
-			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
+			if f.Fix == "" || f.Skipped != "" || seen[f.Fix] {
 				continue
 			}
-			seen[f.Mend] = true
-			mend := f.Mend
-			if patchesPodTemplate(mend) {
+			seen[f.Fix] = true
+			fix := f.Fix
+			if patchesPodTemplate(fix) {
 				restarts = true
 				if refused[f.Workload] {
-					mend = "# after its pods are no longer refused: " + mend
+					fix = "# after its pods are no longer refused: " + fix
 				}
 			}
-			lines = append(lines, shellComment(&f), mend)
+			lines = append(lines, shellComment(&f), fix)
 		}
 	}
 	if restarts {

@@ -97,7 +97,7 @@ func TestGoldenCheck(t *testing.T) {
 // A finding that an annotation skips does not change the exit code, and its command is not printed.
 func TestSkippedFindings(t *testing.T) {
 	r := &CheckReport{Outdated: new(1), Findings: []preflight.Finding{
-		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Mend: "kubectl patch", Skipped: "it is scaled up on Sunday"},
+		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Fix: "kubectl patch", Skipped: "it is scaled up on Sunday"},
 		{Rule: "TSC001", Severity: preflight.Warn, Message: "nothing spreads its pods"},
 	}}
 	var text, patches strings.Builder
@@ -117,8 +117,8 @@ func TestPatchesOfRefusedPods(t *testing.T) {
 	const quota, template = `kubectl patch resourcequota q -p '{"spec":{"hard":{"pods":"2"}}}'`, `kubectl patch deployment web -p '{"spec":{"template":{"spec":{}}}}'`
 	for _, refusal := range []string{"NS001", "NS002", "WH001", ""} {
 		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{
-			{Rule: cmp.Or(refusal, "PRB001"), Severity: preflight.Error, Workload: "Deployment shop/web", Message: "first", Mend: quota},
-			{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/web", Message: "nothing spreads its pods", Mend: template},
+			{Rule: cmp.Or(refusal, "PRB001"), Severity: preflight.Error, Workload: "Deployment shop/web", Message: "first", Fix: quota},
+			{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/web", Message: "nothing spreads its pods", Fix: template},
 		}}
 		var patches strings.Builder
 		if err := WritePatches(&patches, []CheckReport{r}, nil); err != nil {
@@ -137,7 +137,7 @@ func TestPatchesWithoutACommand(t *testing.T) {
 		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-0", Message: "it is overdue\nrm -rf /"},
 		{Rule: "POD006", Severity: preflight.Error, Workload: "Deployment shop/web", Object: "pod shop/web-1", Message: "it is overdue\nrm -rf /"},
 		{Rule: "NG003", Severity: preflight.Warn, Node: "node-a", Message: "it has no zone"},
-		{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/api", Message: "nothing spreads its pods", Skipped: "on purpose", Mend: "kubectl patch"},
+		{Rule: "TSC001", Severity: preflight.Warn, Workload: "Deployment shop/api", Message: "nothing spreads its pods", Skipped: "on purpose", Fix: "kubectl patch"},
 	}}
 	unknown := CheckReport{Unknown: "pass --current KEY=VALUE"}
 	unknown.Name = "workers"
@@ -165,18 +165,18 @@ func TestPatchesWithoutACommand(t *testing.T) {
 
 // The line about rollouts is printed only if a command patches a pod template.
 func TestPatchesSayWhichAreRollouts(t *testing.T) {
-	for mend, want := range map[string]bool{
+	for fix, want := range map[string]bool{
 		`kubectl patch -n shop pdb web --type=merge -p '{"spec":{"maxUnavailable":1}}'`:                            false,
 		`kubectl create pdb -n shop --max-unavailable=1 web`:                                                       false,
 		`kubectl patch -n shop deployment web --type=strategic -p '{"spec":{"template":{"spec":{}}}}'`:             true,
 		`kubectl patch -n shop statefulset web -p '{"spec":{"replicas":2,"template":{"spec":{"priority":null}}}}'`: true,
 	} {
-		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/web", Message: "it needs every pod", Mend: mend}}}
+		r := CheckReport{Outdated: new(1), Findings: []preflight.Finding{{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/web", Message: "it needs every pod", Fix: fix}}}
 		var got strings.Builder
 		if err := WritePatches(&got, []CheckReport{r}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(got.String(), "starts a rollout") != want || !strings.Contains(got.String(), mend) {
+		if strings.Contains(got.String(), "starts a rollout") != want || !strings.Contains(got.String(), fix) {
 			t.Errorf("want a line about rollouts: %t, got\n%s", want, got.String())
 		}
 	}

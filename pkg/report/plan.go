@@ -199,9 +199,9 @@ func (p *Plan) describeOutcome() string {
 	switch {
 	case len(blockedStartLines(p)) > 0:
 		return ": it does not start until each Blocked line is fixed"
-	case p.Ends != nil && p.Ends.Fast.IsShort():
+	case p.Ends != nil && p.Ends.Fast.IsIncomplete():
 		return fmt.Sprintf(": it ends as %s after %s", p.Ends.Fast.Result, duration.HumanDuration(p.Ends.Fast.After.Duration))
-	case p.Ends != nil && p.Ends.Slow.IsShort():
+	case p.Ends != nil && p.Ends.Slow.IsIncomplete():
 		return fmt.Sprintf(": in the slow case it ends as %s after %s", p.Ends.Slow.Result, duration.HumanDuration(p.Ends.Slow.After.Duration))
 	case p.Duration.Latest.Duration > 0:
 		return ", takes " + FormatSpan(p.Duration) + p.describeAwaitedNodes() + p.describeStopRisk()
@@ -396,7 +396,7 @@ func forecastLines(p *Plan) []string {
 		text += fmt.Sprintf("; at most %s, %s", formatCount(p.Peak, "instance"), extra)
 	}
 	lines := []string{text}
-	if p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort()) {
+	if p.Ends != nil && (p.Ends.Fast.IsIncomplete() || p.Ends.Slow.IsIncomplete()) {
 		lines = append(lines, "Ends        "+describeEnds(p.Ends))
 	}
 	lines = append(lines, stuckLines(p.Nodes)...)

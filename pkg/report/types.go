@@ -198,7 +198,7 @@ func (p *Plan) NeedsAction() bool {
 	if slices.ContainsFunc(p.Findings, refuses) || slices.ContainsFunc(p.Probes, refused) {
 		return true
 	}
-	return p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort())
+	return p.Ends != nil && (p.Ends.Fast.IsIncomplete() || p.Ends.Slow.IsIncomplete())
 }
 
 // refusesBlocked reports whether the upgrade is refused if a node cannot be drained.

@@ -41,17 +41,17 @@ func labelCommand(pod *corev1.Pod, label string) string {
 // fields is a JSON object of a patch.
 type fields map[string]any
 
-// patchTemplate returns the command that changes the workload's pod template, "" if it has none.
-func (w *Workload) patchTemplate(podSpec fields) string {
+// patchTemplateCommand returns the command that changes the workload's pod template, "" if it has none.
+func (w *Workload) patchTemplateCommand(podSpec fields) string {
 	if w.Deployment == nil && w.StatefulSet == nil {
 		return ""
 	}
 	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"template": fields{"spec": podSpec}}})
 }
 
-// patchReplicas returns the command that changes the workload's replicas, or its autoscaler's
+// patchReplicasCommand returns the command that changes the workload's replicas, or its autoscaler's
 // minReplicas; "" if it has neither.
-func (w *Workload) patchReplicas(replicas int) string {
+func (w *Workload) patchReplicasCommand(replicas int) string {
 	switch {
 	case w.Scaler != nil:
 		return patchCommand(mergePatch, "hpa", w.Namespace, w.Scaler.Name, fields{"spec": fields{"minReplicas": replicas}})

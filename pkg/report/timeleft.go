@@ -29,13 +29,13 @@ type TimeLeft struct {
 // NewTimeLeft returns the forecast for an upgrade with this duration and these endings. If the upgrade fails,
 // the time left ends with the failure.
 func NewTimeLeft(span simulate.Span, fast, slow simulate.Ending) TimeLeft {
-	if !fast.IsShort() && !slow.IsShort() {
+	if !fast.IsIncomplete() && !slow.IsIncomplete() {
 		return TimeLeft{Remaining: span}
 	}
-	if fast.IsShort() {
+	if fast.IsIncomplete() {
 		span.Earliest = fast.After
 	}
-	if slow.IsShort() {
+	if slow.IsIncomplete() {
 		span.Latest = slow.After
 	}
 	if span.Latest.Duration < span.Earliest.Duration { // the upgrade fails earlier than it could succeed
