@@ -27,10 +27,10 @@ type collector struct {
 	// current is the name of the next object, if it is known.
 	current string
 	kinds   map[string]*inventory.Kind
-	// met contains the kinds, by apiVersion/kind, that have an object or a list in the dump.
-	met  map[string]bool
-	seen map[identity]bool
-	uids map[types.UID]identity
+	// present contains the kinds, by apiVersion/kind, that have an object or a list in the dump.
+	present map[string]bool
+	seen    map[identity]bool
+	uids    map[types.UID]identity
 }
 
 // identity identifies an object as the API server does.
@@ -46,7 +46,7 @@ func (i identity) String() string {
 func newCollector(limits Limits, trim func(object any)) *collector {
 	d := &Dump{Ignored: map[string]int{}}
 	d.OtherVersions = map[string]string{}
-	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsByType(), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
+	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsByType(), present: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
 // head is the part of an object that is decoded first.
@@ -60,20 +60,20 @@ type head struct {
 	Items json.RawMessage `json:"items"`
 }
 
-// nameNext returns the name of the next object for errors.
-func (c *collector) nameNext() string {
+// nextObjectName returns the name of the next object for errors.
+func (c *collector) nextObjectName() string {
 	if c.current == "" {
 		return fmt.Sprintf("object %d", c.count+1)
 	}
 	return fmt.Sprintf("object %d (%s)", c.count+1, c.current)
 }
 
-func (c *collector) refuseTruncated() error {
+func (c *collector) truncatedError() error {
 	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", countNoun(c.count, "whole object"), Command())
 }
 
-func (c *collector) refuseText() error {
-	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nameNext(), Command())
+func (c *collector) notTextError() error {
+	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nextObjectName(), Command())
 }
 
 // addObject adds an item of a list or, if list is nil, a single object. Items of a typed list, such
@@ -82,15 +82,15 @@ func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 	var h head
 	switch {
 	case len(raw) == 0 || raw[0] != '{':
-		return c.refuseText()
+		return c.notTextError()
 	case !utf8.Valid(raw):
-		return fmt.Errorf("%s is not UTF-8: write the file with %s", c.nameNext(), Command())
+		return fmt.Errorf("%s is not UTF-8: write the file with %s", c.nextObjectName(), Command())
 	}
 	if err := c.decodeObject(raw, &h); err != nil {
 		return err
 	}
 	if list != nil && isList(h.Kind) && (h.Kind == "List" || h.Items != nil) {
-		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nameNext(), clipText(h.Kind), Command())
+		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nextObjectName(), clipText(h.Kind), Command())
 	}
 	if list != nil && h.Kind == "" {
 		h.Kind, h.APIVersion = strings.TrimSuffix(list.Kind, "List"), list.APIVersion
@@ -104,11 +104,11 @@ func isList(kind string) bool { return strings.HasSuffix(kind, "List") }
 func (c *collector) endList(list metav1.TypeMeta) error {
 	switch {
 	case list.Kind == "":
-		return c.refuseTruncated() // kubectl writes kind last, so the text was cut short
+		return c.truncatedError() // kubectl writes kind last, so the text was cut short
 	case !isList(list.Kind):
 		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command())
 	default:
-		c.met[list.APIVersion+"/"+strings.TrimSuffix(list.Kind, "List")] = true
+		c.present[list.APIVersion+"/"+strings.TrimSuffix(list.Kind, "List")] = true
 		return nil
 	}
 }
@@ -124,17 +124,17 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		return fmt.Errorf("more than %d objects: leave out namespaces or kinds that the node group has nothing to do with", c.limits.Objects)
 	}
 	k, known := c.kinds[h.APIVersion+"/"+h.Kind]
-	c.met[h.APIVersion+"/"+h.Kind] = true
+	c.present[h.APIVersion+"/"+h.Kind] = true
 	switch {
 	case h.Kind == "":
-		return fmt.Errorf("%s has no kind: write the file with %s", c.nameNext(), Command())
+		return fmt.Errorf("%s has no kind: write the file with %s", c.nextObjectName(), Command())
 	case !known:
 		c.count++
 		c.dump.Ignored[h.Kind]++
-		c.noteVersion(&h)
+		c.recordOtherVersion(&h)
 		return nil
 	case h.Metadata.Name == "":
-		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.nameNext(), h.Kind)
+		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.nextObjectName(), h.Kind)
 	}
 	id := identity{kind: h.Kind, name: h.Metadata.Name}
 	if k.Namespaced {
@@ -144,12 +144,12 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		}
 	}
 	if c.seen[id] {
-		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.nameNext(), id)
+		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.nextObjectName(), id)
 	}
 	c.seen[id] = true
 	c.current = id.String()
 	if endlessNumber.Match(raw) {
-		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nameNext(), Command())
+		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nextObjectName(), Command())
 	}
 	if err := c.keepDecoded(k, raw, id); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (c *collector) keepObject(raw []byte, h head) error {
 // legacyGroup is the old API group of Deployments, Ingresses and others.
 const legacyGroup = "extensions"
 
-// noteVersion records the version of an object whose kind is supported only in another version.
-func (c *collector) noteVersion(h *head) {
+// recordOtherVersion records the version of an object whose kind is supported only in another version.
+func (c *collector) recordOtherVersion(h *head) {
 	group, _, _ := strings.Cut(h.APIVersion, "/")
 	for _, k := range c.kinds {
 		if k.Name == h.Kind && k.Group() != "" && (k.Group() == group || group == legacyGroup) {
@@ -177,7 +177,7 @@ func (c *collector) noteVersion(h *head) {
 // decodeObject decodes an object as the API server would. It ignores fields that it does not know.
 func (c *collector) decodeObject(raw []byte, into any) error {
 	if err := kjson.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("%s: %s: write the file with %s", c.nameNext(), clipText(err.Error()), Command())
+		return fmt.Errorf("%s: %s: write the file with %s", c.nextObjectName(), clipText(err.Error()), Command())
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	case c.count == 0:
 		return nil, fmt.Errorf("it is empty: write it with %s", Command())
 	case c.known == 0:
-		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", nameKinds(d.Ignored), Command())
+		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", formatKinds(d.Ignored), Command())
 	case len(d.Nodes) == 0:
 		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command())
 	}
@@ -209,7 +209,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	c.fillOwnerUIDs()
 	d.IsDump = true
 	for name, k := range c.kinds {
-		if !c.met[name] || d.OtherVersions[k.Resource] != "" { // a kind that was read only in part counts as unread
+		if !c.present[name] || d.OtherVersions[k.Resource] != "" { // a kind that was read only in part counts as unread
 			d.Unread = append(d.Unread, k.Resource)
 		}
 	}
@@ -217,8 +217,8 @@ func (c *collector) completeDump() (*Dump, error) {
 	return d, nil
 }
 
-// nameKinds lists the first few kinds with their numbers.
-func nameKinds(kinds map[string]int) string {
+// formatKinds lists the first few kinds with their numbers.
+func formatKinds(kinds map[string]int) string {
 	const most = 3
 	var parts []string
 	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -239,14 +239,14 @@ func countNoun(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// claimUID returns the object's UID, or a new one if it has none. It returns an error if another
+// reserveUID returns the object's UID, or a new one if it has none. It returns an error if another
 // object has the same UID.
-func (c *collector) claimUID(uid types.UID, id identity) (types.UID, error) {
+func (c *collector) reserveUID(uid types.UID, id identity) (types.UID, error) {
 	if uid == "" {
 		uid = makeUID(id)
 	}
 	if other, taken := c.uids[uid]; taken {
-		return "", fmt.Errorf("%s has the uid of %s: every object has its own; leave it out and one is made", c.nameNext(), other)
+		return "", fmt.Errorf("%s has the uid of %s: every object has its own; leave it out and one is made", c.nextObjectName(), other)
 	}
 	c.uids[uid] = id
 	return uid, nil

@@ -36,9 +36,9 @@ func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
 			return r.explainError(err)
 		case token == nil: // an empty document of YAML
 		case token == json.Delim('['):
-			return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", r.c.nameNext(), Command())
+			return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", r.c.nextObjectName(), Command())
 		case token != json.Delim('{'):
-			return r.c.refuseText()
+			return r.c.notTextError()
 		default:
 			if err := r.readObject(); err != nil {
 				return err
@@ -73,9 +73,9 @@ func (r *jsonReader) readObject() error {
 	raw, err := json.Marshal(fields)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", r.c.nameNext(), err)
+		return fmt.Errorf("%s: %w", r.c.nextObjectName(), err)
 	case isList:
-		return r.c.endList(typeOf(raw))
+		return r.c.endList(listTypeOf(raw))
 	case len(fields) == 0:
 		return nil
 	default:
@@ -92,10 +92,10 @@ func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 	case token == nil:
 		return nil
 	case token != json.Delim('['):
-		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nameNext(), Command())
+		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nextObjectName(), Command())
 	}
 	raw, _ := json.Marshal(fields) // these are valid, because they were decoded
-	list := typeOf(raw)
+	list := listTypeOf(raw)
 	list.Kind, list.APIVersion = cmp.Or(list.Kind, r.listType.Kind), cmp.Or(list.APIVersion, r.listType.APIVersion)
 	for r.dec.More() {
 		item, err := r.readValue()
@@ -126,16 +126,16 @@ func (r *jsonReader) explainError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return r.c.refuseTruncated()
+		return r.c.truncatedError()
 	case errors.As(err, &syntax):
-		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", r.c.nameNext(), r.dec.InputOffset(), err, Command())
+		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", r.c.nextObjectName(), r.dec.InputOffset(), err, Command())
 	default:
-		return fmt.Errorf("%s: %w", r.c.nameNext(), err)
+		return fmt.Errorf("%s: %w", r.c.nextObjectName(), err)
 	}
 }
 
-// typeOf returns the kind and apiVersion of a list.
-func typeOf(raw []byte) metav1.TypeMeta {
+// listTypeOf returns the kind and apiVersion of a list.
+func listTypeOf(raw []byte) metav1.TypeMeta {
 	var list metav1.TypeMeta
 	// A field of a wrong type is ignored here; endList reports that it is missing.
 	_ = kjson.Unmarshal(raw, &list)

@@ -26,17 +26,17 @@ func (c *collector) keepDecoded(kind *inventory.Kind, raw []byte, id identity) e
 	if err := c.decodeObject(raw, object); err != nil {
 		return err
 	}
-	c.noteTimes(object)
+	c.updateTaken(object)
 	c.trim(object)
-	uid, err := c.claimUID(object.GetUID(), id)
+	uid, err := c.reserveUID(object.GetUID(), id)
 	object.SetUID(uid)
 	object.SetNamespace(id.namespace)
 	kind.Keep(&c.dump.Objects, object)
 	return err
 }
 
-// noteTimes updates Taken from the times in an object, before it is trimmed.
-func (c *collector) noteTimes(object metav1.Object) {
+// updateTaken updates Taken from the times in an object, before it is trimmed.
+func (c *collector) updateTaken(object metav1.Object) {
 	times := []metav1.Time{object.GetCreationTimestamp()}
 	switch o := object.(type) {
 	case *corev1.Node:

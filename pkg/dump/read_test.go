@@ -57,7 +57,7 @@ func pack(text string, times int) string {
 	return text
 }
 
-func TestReadTakesEveryFormat(t *testing.T) {
+func TestReadAcceptsEveryFormat(t *testing.T) {
 	cases := map[string]string{
 		"a List in JSON":                 listJSON,
 		"a List in YAML":                 listYAML,
@@ -91,7 +91,7 @@ func TestReadTakesEveryFormat(t *testing.T) {
 	}
 }
 
-func TestReadKeepsWhatCounts(t *testing.T) {
+func TestReadKeepsRelevantObjects(t *testing.T) {
 	const text = `
 apiVersion: v1
 kind: Node
@@ -166,8 +166,8 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 	}
 }
 
-// TestScriptIsTheCommand checks that both print the same kinds.
-func TestScriptIsTheCommand(t *testing.T) {
+// TestScriptMatchesCommand checks that both print the same kinds.
+func TestScriptMatchesCommand(t *testing.T) {
 	lines := strings.Split(Script(), "\n")
 	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
 	second, _ := strings.CutPrefix(strings.TrimSpace(lines[1]), "KINDS=$KINDS")
@@ -178,8 +178,8 @@ func TestScriptIsTheCommand(t *testing.T) {
 	}
 }
 
-// TestReadKnowsWhichKindsThereAre checks that a kind without objects counts as unread unless the dump has an empty list of it.
-func TestReadKnowsWhichKindsThereAre(t *testing.T) {
+// TestReadListsUnreadKinds checks that a kind without objects counts as unread unless the dump has an empty list of it.
+func TestReadListsUnreadKinds(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
 		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
@@ -254,7 +254,7 @@ func (e endlessLine) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestReadRefuses(t *testing.T) {
+func TestReadErrors(t *testing.T) {
 	small := Limits{YAML: 300, Object: 200, Objects: 2}
 	node := func(name string) string { return strings.ReplaceAll(nodeJSON, `"a"`, `"`+name+`"`) }
 	cases := map[string]struct {
@@ -345,8 +345,8 @@ func before(text, mark string) string {
 	return head
 }
 
-// TestReadRefusesWhatGrows checks that a small file does not need much time or memory.
-func TestReadRefusesWhatGrows(t *testing.T) {
+// TestReadRefusesExpandingInput checks that a small file does not need much time or memory.
+func TestReadRefusesExpandingInput(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "YAML aliases expand"},
 		"an alias of itself": {"a: &a [*a]\n" + nodeYAML, "YAML aliases expand"},
@@ -365,8 +365,8 @@ func TestReadRefusesWhatGrows(t *testing.T) {
 	}
 }
 
-// TestReadTakesAliases checks that aliases of normal size are accepted.
-func TestReadTakesAliases(t *testing.T) {
+// TestReadAcceptsAliases checks that aliases of normal size are accepted.
+func TestReadAcceptsAliases(t *testing.T) {
 	d, err := Read(strings.NewReader("apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &l {pool: w}, annotations: *l}\n"), Limits{}, trim.Object)
 	if err != nil || d.Nodes[0].Labels["pool"] != "w" {
 		t.Errorf("got %v (%v), want a node with the labels", d, err)

@@ -39,7 +39,7 @@ func (c *collector) readYAML(in io.Reader) error {
 		if _, rest, ended := bytes.Cut(text, []byte("\n...\n")); ended && len(bytes.TrimSpace(rest)) > 0 {
 			return fmt.Errorf("document %d has text behind its end: put --- between documents", n)
 		}
-		if err := c.readJSON(bytes.NewReader(raw), typeOf(raw)); err != nil {
+		if err := c.readJSON(bytes.NewReader(raw), listTypeOf(raw)); err != nil {
 			return err
 		}
 	}

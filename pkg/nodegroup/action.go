@@ -108,8 +108,8 @@ func (a Terminate) String() string {
 	return "terminate instance " + a.Instance
 }
 
-// OfCloud reports whether the provider executes the action. All other actions change the cluster.
-func OfCloud(a Action) bool {
+// IsCloudAction reports whether the provider executes the action. All other actions change the cluster.
+func IsCloudAction(a Action) bool {
 	switch a.(type) {
 	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate, CancelOperation:
 		return true

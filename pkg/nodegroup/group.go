@@ -117,11 +117,11 @@ func (r Revision) Target() string {
 	return ""
 }
 
-// describeLag is how long a provider's answers may take to show a change.
-const describeLag = 30 * time.Second
+// visibilityLag is how long a provider's answers may take to show a change.
+const visibilityLag = 30 * time.Second
 
 // IsFreshAfter reports whether the group was read late enough to show a change that was made at the time.
-func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
+func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add(visibilityLag)) }
 
 // RequireLabels adds labels that the group's current nodes must have. They are added to labels that were required
 // before, and to what the cloud reports about machines. New nodes are usable only with these labels (EKS E27). A

@@ -32,8 +32,8 @@ type Managed struct {
 	DeletesRest bool
 	// DrawsNodes is true if the cloud replaces the nodes in a random order (EKS E40).
 	DrawsNodes bool
-	// Looks is how often the cloud checks a node that it drains.
-	Looks time.Duration
+	// PollInterval is how often the cloud checks a node that it drains.
+	PollInterval time.Duration
 	// Cancels is true if the cloud can cancel a running operation, no matter who began it. Such an upgrade can be
 	// paused.
 	Cancels bool

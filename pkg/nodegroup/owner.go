@@ -52,15 +52,15 @@ func owners() []Owner {
 			Does: "created this node for one pod and removes it with that pod", Remedy: "restart the workload with kubectl rollout restart, which gives its pods new nodes",
 		},
 		{
-			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", group: isOfKarpenter(computeType, "auto"),
+			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", group: groupOfKarpenter(computeType, "auto"),
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "EKS Auto Mode"),
 		},
 		{
-			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", group: isOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
+			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", group: groupOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "AKS"),
 		},
 		{
-			Name: "Karpenter", Kind: "Karpenter NodePool", group: hasLabel(karpenterPool, ""), keys: []string{karpenterPool},
+			Name: "Karpenter", Kind: "Karpenter NodePool", group: groupByLabel(karpenterPool, ""), keys: []string{karpenterPool},
 			Does: "created this node and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "Karpenter"),
 		},
 		{
@@ -120,23 +120,23 @@ func OwnerOfGroup(name string) (Owner, bool) {
 	return all[i], true
 }
 
-// IsNamedAfterOwner reports whether the name is one that OwnGroup returns.
+// IsNamedAfterOwner reports whether the name is one that GroupOfOwner returns.
 func IsNamedAfterOwner(name string) bool {
 	_, named := OwnerOfGroup(name)
 	return named
 }
 
-// OwnGroup returns the group of a node that has an owner, as KEY=VALUE. It returns "" for a node without an owner.
-func OwnGroup(node *corev1.Node) string {
+// GroupOfOwner returns the group of a node that has an owner, as KEY=VALUE. It returns "" for a node without an owner.
+func GroupOfOwner(node *corev1.Node) string {
 	if owner, owned := OwnerOf(node); owned {
 		return owner.group(node)
 	}
 	return ""
 }
 
-// hasLabel returns a group function for nodes that have the label with the value. The value "" stands for any value
+// groupByLabel returns a group function for nodes that have the label with the value. The value "" stands for any value
 // except "".
-func hasLabel(key, value string) func(*corev1.Node) string {
+func groupByLabel(key, value string) func(*corev1.Node) string {
 	return func(node *corev1.Node) string {
 		if got := node.Labels[key]; got == "" || value != "" && got != value {
 			return ""
@@ -145,14 +145,14 @@ func hasLabel(key, value string) func(*corev1.Node) string {
 	}
 }
 
-// isOfKarpenter returns a group function for nodes of a managed Karpenter, which have the label. Their group is their
+// groupOfKarpenter returns a group function for nodes of a managed Karpenter, which have the label. Their group is their
 // NodePool.
-func isOfKarpenter(key, value string) func(*corev1.Node) string {
+func groupOfKarpenter(key, value string) func(*corev1.Node) string {
 	return func(node *corev1.Node) string {
-		if hasLabel(key, value)(node) == "" {
+		if groupByLabel(key, value)(node) == "" {
 			return ""
 		}
-		return hasLabel(karpenterPool, "")(node)
+		return groupByLabel(karpenterPool, "")(node)
 	}
 }
 
@@ -166,7 +166,7 @@ func groupOfFargate(node *corev1.Node) string {
 
 // groupOfClusterAPI returns the group of a Cluster API node.
 func groupOfClusterAPI(node *corev1.Node) string {
-	if name := hasLabel(clusterAPIDeployment, "")(node); name != "" {
+	if name := groupByLabel(clusterAPIDeployment, "")(node); name != "" {
 		return name
 	}
 	for _, key := range clusterAPIAnnotations() {
@@ -196,9 +196,9 @@ func groupOfOpenShift(node *corev1.Node) string {
 // cluster.
 func groupOfAutopilot(node *corev1.Node) string {
 	named := strings.HasPrefix(node.Name, "gk3-") || node.Labels["cloud.google.com/gke-autopilot"] == "true"
-	provisioned := hasLabel("cloud.google.com/gke-provisioning", "standard")(node) != "" && !strings.HasPrefix(node.Name, "gke-")
+	provisioned := groupByLabel("cloud.google.com/gke-provisioning", "standard")(node) != "" && !strings.HasPrefix(node.Name, "gke-")
 	if named || provisioned {
-		return hasLabel(gkePool, "")(node)
+		return groupByLabel(gkePool, "")(node)
 	}
 	return ""
 }
@@ -209,7 +209,7 @@ func groupOfFlexStart(node *corev1.Node) string {
 	for _, key := range []string{"cloud.google.com/gke-flex-start", "cloud.google.com/gke-queued"} {
 		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Value == "true" })
 		if tainted || node.Labels[key] == "true" {
-			return hasLabel(gkePool, "")(node)
+			return groupByLabel(gkePool, "")(node)
 		}
 	}
 	return ""

@@ -59,7 +59,7 @@ func TestOwnerOf(t *testing.T) {
 			if owner.Name != c.owner || owned != (c.owner != "") {
 				t.Errorf("the owner is %q (%t), want %q", owner.Name, owned, c.owner)
 			}
-			if got := nodegroup.OwnGroup(node); got != c.group {
+			if got := nodegroup.GroupOfOwner(node); got != c.group {
 				t.Errorf("the group is %q, want %q", got, c.group)
 			}
 			if owned && (owner.Kind == "" || owner.Does == "" || owner.Remedy == "") {

@@ -108,9 +108,9 @@ func IsClosed(node *corev1.Node) bool {
 	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool { return nodemark.HasTaint(node, p.FenceTaint) })
 }
 
-// WhyNot returns why the service does not support the verb, and what the user can do instead. It returns "" if no
+// WhyUnsupported returns why the service does not support the verb, and what the user can do instead. It returns "" if no
 // reason is known.
-func (m Manager) WhyNot(verb string) string { return m.cannot[verb] }
+func (m Manager) WhyUnsupported(verb string) string { return m.cannot[verb] }
 
 // FenceTaint returns the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
 func FenceTaint(provider string) corev1.Taint { return InfoOf(provider).FenceTaint }

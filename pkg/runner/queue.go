@@ -24,7 +24,7 @@ type requestQueue struct {
 func (l *requestQueue) isEmpty() bool { return len(l.waiting)+l.inFlight == 0 }
 
 func (s *run) queueFor(action nodegroup.Action) *requestQueue {
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		return &s.cloudQueue
 	}
 	return &s.clusterQueue
@@ -64,7 +64,7 @@ func (s *run) carryOut(ctx context.Context, action nodegroup.Action) error {
 	if err := s.checkLease(); err != nil {
 		return err
 	}
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		return s.Cloud.Do(ctx, s.Request.Group, action)
 	}
 	return s.Writer.Do(ctx, action)

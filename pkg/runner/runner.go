@@ -414,7 +414,7 @@ func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail
 	attempt.NotBefore = now.Add(retryDelay(answer, attempt.Tries))
 	s.attempts[action.Key()] = attempt
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		s.cloudStale = true
 		s.requestPollBy(time.Now())
 		return

@@ -168,7 +168,7 @@ func (s *site) Save(ctx context.Context, rec record.Record) error {
 
 // Do implements Actor.
 func (s *site) Do(ctx context.Context, action nodegroup.Action) error {
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		s.t.Errorf("the cluster was asked to %s", action)
 	}
 	return s.do(ctx, action)
@@ -345,7 +345,7 @@ func (sky) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 
 // Do implements cloud.Provider.
 func (c sky) Do(ctx context.Context, group string, action nodegroup.Action) error {
-	if group != "workers" || !nodegroup.OfCloud(action) {
+	if group != "workers" || !nodegroup.IsCloudAction(action) {
 		c.t.Errorf("the cloud was asked to %s in group %q", action, group)
 	}
 	return c.do(ctx, action)

@@ -29,14 +29,14 @@ type autoscalerView struct{ pending, booting, desired, most int }
 
 // watchPending schedules a scan if pods are pending and the view has changed.
 func (a *autoscaler) watchPending() {
-	if a == nil || a.due || len(a.scheduler.pending) == 0 || a.observe() == a.last {
+	if a == nil || a.due || len(a.scheduler.pending) == 0 || a.currentView() == a.last {
 		return
 	}
 	a.due = true
 	a.clock.scheduleAfter(scanInterval, a.scaleUp)
 }
 
-func (a *autoscaler) observe() autoscalerView {
+func (a *autoscaler) currentView() autoscalerView {
 	view := autoscalerView{desired: a.cloud.group.Desired, most: a.cloud.group.Max}
 	if !a.cloud.group.Can.Bounds {
 		view.most = math.MaxInt
@@ -55,14 +55,14 @@ func (a *autoscaler) observe() autoscalerView {
 // scaleUp launches the nodes that pending pods need, minus those that are already booting.
 func (a *autoscaler) scaleUp() {
 	a.due = false
-	a.last = a.observe()
+	a.last = a.currentView()
 	missing := min(a.countNeeded()-a.last.booting, a.last.most-a.last.desired)
 	if missing <= 0 {
 		return
 	}
 	a.clock.changed = true
 	a.cloud.launchInstances(missing, "")
-	a.last = a.observe()
+	a.last = a.currentView()
 }
 
 // countNeeded returns how many empty nodes of the group the pending pods need, filled one after the other. It ignores

@@ -86,9 +86,9 @@ func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Ou
 	}
 }
 
-// countHealthy updates the status of the pod's budgets as the disruption controller does when a ready pod is added or
+// updateHealthy updates the status of the pod's budgets as the disruption controller does when a ready pod is added or
 // begins to leave.
-func (d *disruption) countHealthy(u *simPod, change int32) {
+func (d *disruption) updateHealthy(u *simPod, change int32) {
 	if change < 0 && !drain.Ready(u.pod) {
 		return
 	}
@@ -106,9 +106,9 @@ func (d *disruption) wakeForWorkload(u *simPod) {
 	}
 }
 
-// countExpected updates what the pod's budgets expect, if that is the number of existing pods: minAvailable is a
+// updateExpected updates what the pod's budgets expect, if that is the number of existing pods: minAvailable is a
 // number.
-func (d *disruption) countExpected(u *simPod, change int32) {
+func (d *disruption) updateExpected(u *simPod, change int32) {
 	for _, budget := range u.budgets {
 		if d.countsPods[budget.PodDisruptionBudget] {
 			budget.Status.ExpectedPods += change

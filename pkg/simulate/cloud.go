@@ -27,8 +27,8 @@ type cloud struct {
 	// model is the template of new nodes. tokens are those of the launches so far.
 	model  model
 	tokens map[string]bool
-	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond the requested nodes.
-	ownSurge int
+	// cloudSurge is how many nodes a cloud that upgrades the group itself adds beyond the requested nodes.
+	cloudSurge int
 }
 
 // actOnCloud carries out an action on the group or one of its instances.
@@ -81,8 +81,8 @@ func (c *cloud) addCapacity(a nodegroup.AddCapacity) (nodegroup.Outcome, string)
 	}
 	c.tokens[a.Token] = true
 	c.launchInstances(a.N, a.Zone)
-	own := c.ownSurge
-	c.ownSurge = 0
+	own := c.cloudSurge
+	c.cloudSurge = 0
 	c.group.Max += own
 	c.launchInstances(own, "")
 	return nodegroup.OutcomeDone, ""
@@ -99,7 +99,7 @@ func (c *cloud) launchInstances(n int, zone string) {
 }
 
 // launchInstance launches an instance with the group's current revision. Its node is Ready after the boot time.
-func (c *cloud) launchInstance(zone string) { c.bootInstance(c.addInstance(zone), c.times.Boot) }
+func (c *cloud) launchInstance(zone string) { c.scheduleBoot(c.addInstance(zone), c.times.Boot) }
 
 // addInstance adds an instance without a node.
 func (c *cloud) addInstance(zone string) *member {
@@ -109,12 +109,12 @@ func (c *cloud) addInstance(zone string) *member {
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
 	c.group.members[m.instance.ID] = m
-	c.group.showMember(m)
+	c.group.updateInRoster(m)
 	return m
 }
 
-// bootInstance makes the instance's node Ready after a time.
-func (c *cloud) bootInstance(m *member, after time.Duration) {
+// scheduleBoot makes the instance's node Ready after a time.
+func (c *cloud) scheduleBoot(m *member, after time.Duration) {
 	name := strings.TrimPrefix(m.instance.ID, "i-")
 	c.clock.scheduleAfter(after, func() {
 		if m.instance.State == nodegroup.InstanceLeaving {
@@ -160,12 +160,12 @@ func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, str
 	case c.group.Can.Resize:
 		c.launchInstance(c.group.smallestZone())
 	}
-	c.endInstance(m, c.times.Leave)
+	c.scheduleInstanceEnd(m, c.times.Leave)
 	return nodegroup.OutcomeDone, ""
 }
 
-// endInstance removes a terminating instance and its node after a time.
-func (c *cloud) endInstance(m *member, after time.Duration) {
+// scheduleInstanceEnd removes a terminating instance and its node after a time.
+func (c *cloud) scheduleInstanceEnd(m *member, after time.Duration) {
 	c.clock.scheduleAfter(after, func() {
 		if m.node != nil {
 			c.nodes.removeNode(m.node)

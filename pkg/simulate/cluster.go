@@ -89,13 +89,13 @@ func New(spec Spec) *Cluster {
 	for _, n := range c.index.nodes.sorted {
 		for _, pod := range n.pods {
 			if pod.DeletionTimestamp == nil && drain.Ready(pod) {
-				c.pods.outages.countReady(c.index.bound[pod.UID], +1)
+				c.pods.outages.updateReady(c.index.bound[pod.UID], +1)
 			}
 			c.pods.resumeLifecycle(c.index.bound[pod.UID])
 		}
 	}
 	if arriving := c.pods.findArrivals(pods); !arriving.isEmpty() {
-		clock.scheduleAfter(0, func() { c.pods.bringUp(arriving) })
+		clock.scheduleAfter(0, func() { c.pods.createArrivals(arriving) })
 	}
 	return c
 }
@@ -126,7 +126,7 @@ func (c *Cluster) addNodes(spec *Spec) {
 		c.nodes.addNode(node, nil)
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
-		c.group.showMember(members[id]) // instances without a node
+		c.group.updateInRoster(members[id]) // instances without a node
 	}
 	c.cloud.resumeMachines(spec)
 }

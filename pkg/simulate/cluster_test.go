@@ -167,7 +167,7 @@ func TestPodsWaitForANode(t *testing.T) {
 }
 
 // An eviction spends its budget at once. The budget recovers when the replacement is ready.
-func TestBudgetIsSpentAndPaidBack(t *testing.T) {
+func TestEvictionSpendsBudgetUntilReplacementIsReady(t *testing.T) {
 	spec := twoNodes(build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web")}
 	cluster := simulate.New(spec)

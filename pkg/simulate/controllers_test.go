@@ -177,7 +177,7 @@ func TestDaemonSetsRunOnNewNodes(t *testing.T) {
 	}
 }
 
-func TestPodsOfALostMachineComeBackElsewhere(t *testing.T) {
+func TestPodsOfTerminatedMachineAreReplacedElsewhere(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0"), build.Pod("bare", build.Bare)))
 	fence(cluster, "old-a-1")
 	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})

@@ -63,11 +63,11 @@ func (c *podCounts) addPodsOnNode(n *simNode, pods int) {
 	}
 }
 
-// countLivePods adds pods that are not deleted to the spread counts.
-func (c *podCounts) countLivePods(n *simNode, pods int) {
+// addLivePods adds pods that are not deleted to the spread counts.
+func (c *podCounts) addLivePods(n *simNode, pods int) {
 	for _, s := range c.spreads {
 		if s.over.nodes[n] {
-			s.shiftCount(n.node.Labels[s.label], pods)
+			s.addToPlace(n.node.Labels[s.label], pods)
 		}
 	}
 }
@@ -103,16 +103,16 @@ func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
 	return x
 }
 
-// countPod adds n pods like this one on its node to all counts. n may be negative. live is true if the pods also
+// addToCounts adds n pods like this one on its node to all counts. n may be negative. live is true if the pods also
 // count as pods that are not deleted.
-func countPod(u *simPod, n int, live bool) {
+func addToCounts(u *simPod, n int, live bool) {
 	if isFinished(u.pod) {
 		return // the scheduler ignores it
 	}
 	for _, c := range u.key.counts {
 		c.addPodsOnNode(u.node, n)
 		if live {
-			c.countLivePods(u.node, n)
+			c.addLivePods(u.node, n)
 		}
 	}
 	for _, x := range u.key.repels {
@@ -120,12 +120,12 @@ func countPod(u *simPod, n int, live bool) {
 	}
 }
 
-// countDeleted removes the pod from the counts of pods that are not deleted.
-func countDeleted(u *simPod) {
+// removeFromLiveCounts removes the pod from the counts of pods that are not deleted.
+func removeFromLiveCounts(u *simPod) {
 	if isFinished(u.pod) {
 		return
 	}
 	for _, c := range u.key.counts {
-		c.countLivePods(u.node, -1)
+		c.addLivePods(u.node, -1)
 	}
 }

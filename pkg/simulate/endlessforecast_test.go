@@ -32,7 +32,7 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 		t.Errorf("the forecast lacks the node that is drained first: %+v", f.Nodes)
 	}
 	ended := Forecast{Duration: newSpan(time.Hour)}
-	if ended.widenToLatest(&f); ended.Endless == "" || ended.Duration != (Span{}) {
+	if ended.mergeRun(&f); ended.Endless == "" || ended.Duration != (Span{}) {
 		t.Errorf("with one run that ends: endless %q, takes %v", ended.Endless, ended.Duration)
 	}
 }

@@ -26,40 +26,40 @@ func checkNodeFit(k *schedulingKey, n *simNode) fit.Reason {
 	if why := fit.Check(&k.needs, &n.room); why != fit.Fits {
 		return why
 	}
-	return checkOthers(k, n)
+	return checkOtherNodes(k, n)
 }
 
-// checkOthers checks what depends on other nodes, and then devices.
-func checkOthers(k *schedulingKey, n *simNode) fit.Reason {
+// checkOtherNodes checks what depends on other nodes, and then devices.
+func checkOtherNodes(k *schedulingKey, n *simNode) fit.Reason {
 	for i := range k.spread {
 		if why := k.spread[i].checkSpread(n); why != fit.Fits {
 			return why
 		}
 	}
-	if why := checkNeighbours(k, n); why != fit.Fits {
+	if why := checkPodAffinity(k, n); why != fit.Fits {
 		return why
 	}
 	return fit.CheckDevices(&k.needs, &n.room)
 }
 
-// explainNode returns all reasons of the first filter that refuses the pod. It returns none if the node takes the
+// explainNodeRefusal returns all reasons of the first filter that refuses the pod. It returns none if the node takes the
 // pod.
-func explainNode(k *schedulingKey, n *simNode) []fit.Reason {
+func explainNodeRefusal(k *schedulingKey, n *simNode) []fit.Reason {
 	if n.closed {
 		return []fit.Reason{fit.UntoleratedTaint}
 	}
 	if all := fit.Explain(&k.needs, &n.room); len(all) > 0 {
 		return all
 	}
-	if why := checkOthers(k, n); why != fit.Fits {
+	if why := checkOtherNodes(k, n); why != fit.Fits {
 		return []fit.Reason{why}
 	}
 	return nil
 }
 
-// checkNeighbours checks required inter-pod affinity and anti-affinity, of the pod and of other pods.
-func checkNeighbours(k *schedulingKey, n *simNode) fit.Reason {
-	if !hasNeighbours(k, n) {
+// checkPodAffinity checks required inter-pod affinity and anti-affinity, of the pod and of other pods.
+func checkPodAffinity(k *schedulingKey, n *simNode) fit.Reason {
+	if !satisfiesAffinity(k, n) {
 		return podAffinityUnmet
 	}
 	for i := range k.apart {
@@ -75,9 +75,9 @@ func checkNeighbours(k *schedulingKey, n *simNode) fit.Reason {
 	return fit.Fits
 }
 
-// hasNeighbours reports whether the node satisfies the pod's affinity to other pods: it has every
+// satisfiesAffinity reports whether the node satisfies the pod's affinity to other pods: it has every
 // topology key, and pods that match all terms, unless the pod is the first of its kind.
-func hasNeighbours(k *schedulingKey, n *simNode) bool {
+func satisfiesAffinity(k *schedulingKey, n *simNode) bool {
 	for i := range k.near {
 		if _, labelled := n.node.Labels[k.near[i].label]; !labelled {
 			return false
@@ -95,11 +95,11 @@ func isFirstOfKey(k *schedulingKey) bool {
 	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.countPlaced(t.label) > 0 || !t.pods.matchesPod(k.sample) })
 }
 
-// explainRefusal describes why none of the nodes takes a pod of the key, in the format of the scheduler's event.
-func explainRefusal(k *schedulingKey, nodes []*simNode) string {
+// describeRefusal describes why none of the nodes takes a pod of the key, in the format of the scheduler's event.
+func describeRefusal(k *schedulingKey, nodes []*simNode) string {
 	counts := map[fit.Reason]int{}
 	for _, n := range nodes {
-		for _, why := range explainNode(k, n) {
+		for _, why := range explainNodeRefusal(k, n) {
 			counts[why]++
 		}
 	}

@@ -125,8 +125,8 @@ type Room struct {
 	Added Amount `json:"added"`
 }
 
-// runsAtOnce limits how many runs of a forecast are made at the same time, because each needs a copy of the cluster.
-const runsAtOnce = 4
+// maxParallelRuns limits how many runs of a forecast are made at the same time, because each needs a copy of the cluster.
+const maxParallelRuns = 4
 
 // Predict runs the upgrade in a copy of the cluster in which pods end as soon as possible. If the Spec's Times have a
 // GoneLatest, it also makes a run in which pods take that long and faults last. It repeats each run for every drawn
@@ -135,13 +135,13 @@ const runsAtOnce = 4
 // returns an error if the upgrade would act without an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, error) {
 	spec, req = AssumeReplacements(spec, req)
-	runs := drawOrders(spec)
+	runs := makeRuns(spec)
 	if spec.Times.GoneLatest != nil {
 		spec.Times.Gone, spec.FaultsLast = spec.Times.GoneLatest, true
-		runs = append(runs, drawOrders(spec)...)
+		runs = append(runs, makeRuns(spec)...)
 	}
 	var work errgroup.Group
-	work.SetLimit(min(runsAtOnce, runtime.GOMAXPROCS(0)))
+	work.SetLimit(min(maxParallelRuns, runtime.GOMAXPROCS(0)))
 	for i := range runs {
 		if i > 0 {
 			runs[i].spec.Watch = nil
@@ -157,7 +157,7 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 	}
 	f := runs[0].forecast
 	for i := range runs[1:] {
-		f.widenToLatest(&runs[1+i].forecast)
+		f.mergeRun(&runs[1+i].forecast)
 	}
 	return f, nil
 }
@@ -166,23 +166,23 @@ func Predict(ctx context.Context, spec Spec, req record.Request) (Forecast, erro
 // replace. If the group has no current node yet, users replace each drained node at once. Otherwise, the upgrade
 // waits for no replacement.
 func AssumeReplacements(spec Spec, req record.Request) (Spec, record.Request) {
-	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.isAllOutdated()
+	spec.Refilled = req.WaitReplacement && len(req.Current) > 0 && spec.hasNoCurrentNodes()
 	if spec.Record.Run != "" { // a running upgrade keeps its own settings
-		spec.Record.Request = predictable(spec.Record.Request, spec.Refilled)
+		spec.Record.Request = forecastRequest(spec.Record.Request, spec.Refilled)
 	}
-	return spec, predictable(req, spec.Refilled)
+	return spec, forecastRequest(req, spec.Refilled)
 }
 
-// predictable returns the request for a forecast. If users add no nodes, the upgrade waits for no replacement.
-func predictable(req record.Request, refilled bool) record.Request {
+// forecastRequest returns the request for a forecast. If users add no nodes, the upgrade waits for no replacement.
+func forecastRequest(req record.Request, refilled bool) record.Request {
 	req.WaitReplacement = req.WaitReplacement && refilled
 	req.Run = cmp.Or(req.Run, "forecast") // a run gets its name when it begins
 	return req
 }
 
-// isAllOutdated reports whether users have not added any current node to the group yet. If some current nodes exist,
+// hasNoCurrentNodes reports whether users have not added any current node to the group yet. If some current nodes exist,
 // they are assumed to be all. If no labels identify current nodes, users cannot add any.
-func (s *Spec) isAllOutdated() bool {
+func (s *Spec) hasNoCurrentNodes() bool {
 	return s.Record.Run == "" && s.Group.Can.Refill == nodegroup.RefillByUser && !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !s.Outdated(n) })
 }
 
@@ -195,8 +195,8 @@ type predictedRun struct {
 	err      error
 }
 
-// drawOrders returns a run in the order that loses the least time, and a run for each drawn order.
-func drawOrders(spec Spec) []predictedRun {
+// makeRuns returns a run in the order that loses the least time, and a run for each drawn order.
+func makeRuns(spec Spec) []predictedRun {
 	runs := make([]predictedRun, spec.Draws+1)
 	for i := range runs {
 		runs[i] = predictedRun{spec: spec, drawn: uint64(i)}
@@ -209,7 +209,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	c.drawn, c.brief = drawn, spec.Watch == nil
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
-	c.cloud.ownSurge = c.countOwnSurge(req)
+	c.cloud.cloudSurge = c.countCloudSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	var before []Unplaced // when it begins to stop, because the nodes that it then uncordons take some of them
 	stopping := false
@@ -226,7 +226,7 @@ func predictOnce(ctx context.Context, spec Spec, req record.Request, drawn uint6
 	if isEndless {
 		err = nil
 	}
-	for err == nil && rec.Result == record.Succeeded && c.giveNodeBack(req, size) {
+	for err == nil && rec.Result == record.Succeeded && c.removeSurplusNode(req, size) {
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
@@ -266,10 +266,10 @@ func mergeUnplaced(all, more []Unplaced) []Unplaced {
 	return all
 }
 
-// widenToLatest merges another run into the forecast. Spans are widened to cover both, and most other values become
+// mergeRun merges another run into the forecast. Spans are widened to cover both, and most other values become
 // the more pessimistic of the two.
-func (f *Forecast) widenToLatest(late *Forecast) {
-	f.Duration, f.Endless = f.Duration.or(late.Duration), cmp.Or(f.Endless, late.Endless)
+func (f *Forecast) mergeRun(late *Forecast) {
+	f.Duration, f.Endless = f.Duration.union(late.Duration), cmp.Or(f.Endless, late.Endless)
 	if f.Endless != "" {
 		f.Duration = Span{}
 	}
@@ -297,7 +297,7 @@ func (f *Forecast) widenToLatest(late *Forecast) {
 		if !ok {
 			continue
 		}
-		n.Start, n.End = n.Start.or(other.Start), n.End.both(other.End)
+		n.Start, n.End = n.Start.union(other.Start), n.End.unionIfBoth(other.End)
 		n.WaitsFor, n.Waits = other.WaitsFor, other.Waits
 		if n.Stuck == "" {
 			n.Stuck, n.Blocker = other.Stuck, other.Blocker
@@ -327,12 +327,12 @@ func (e *Ending) endsBetterThan(o *Ending) bool {
 }
 
 // Fails reports whether the upgrade ends before its goal.
-func (e *Ending) Fails() bool { return e.IsShort() && e.Result != record.LeftBehind }
+func (e *Ending) Fails() bool { return e.IsIncomplete() && e.Result != record.LeftBehind }
 
-// IsShort reports whether the upgrade ends with fewer nodes replaced than requested.
-func (e *Ending) IsShort() bool { return e.Result != "" && e.Result != record.Succeeded }
+// IsIncomplete reports whether the upgrade ends with fewer nodes replaced than requested.
+func (e *Ending) IsIncomplete() bool { return e.Result != "" && e.Result != record.Succeeded }
 
-func (s Span) or(o Span) Span {
+func (s Span) union(o Span) Span {
 	if o.Earliest.Duration < s.Earliest.Duration {
 		s.Earliest = o.Earliest // the order of nodes may depend on the times
 	}
@@ -342,12 +342,12 @@ func (s Span) or(o Span) Span {
 	return s
 }
 
-// both returns the span of an event that happens in both runs, or zero if it does not happen in one of them.
-func (s Span) both(o Span) Span {
+// unionIfBoth returns the span of an event that happens in both runs, or zero if it does not happen in one of them.
+func (s Span) unionIfBoth(o Span) Span {
 	if s == (Span{}) || o == (Span{}) {
 		return Span{}
 	}
-	return s.or(o)
+	return s.union(o)
 }
 
 func newSpan(d time.Duration) Span {
@@ -393,26 +393,26 @@ func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	pods := int64(0)
 	for _, n := range c.index.nodes.sorted {
 		has, used := &n.room.Allocatable, &n.room.Used
-		if n.closed || n.node.Spec.Unschedulable || n.room.MaxPods == fit.Unlimited || c.group.isOutdated(n) || !takesAny(n, keys) {
+		if n.closed || n.node.Spec.Unschedulable || n.room.MaxPods == fit.Unlimited || c.group.isOutdated(n) || !canRunAny(n, keys) {
 			continue
 		}
 		room.Nodes++
-		free = free.plus(amount{leftOf(has.CPU, used.CPU), leftOf(has.Memory, used.Memory)})
-		pods += leftOf(n.room.MaxPods, n.room.Pods)
+		free = free.plus(amount{subtractUsed(has.CPU, used.CPU), subtractUsed(has.Memory, used.Memory)})
+		pods += subtractUsed(n.room.MaxPods, n.room.Pods)
 	}
 	room.Free = free.toQuantities(int(pods))
 	return room
 }
 
-// leftOf returns has minus used, or 0 if the node does not report the resource.
-func leftOf(has, used int64) int64 {
+// subtractUsed returns has minus used, or 0 if the node does not report the resource.
+func subtractUsed(has, used int64) int64 {
 	if has == fit.Unlimited {
 		return 0
 	}
 	return max(0, has-used)
 }
 
-func takesAny(n *simNode, keys map[*schedulingKey]bool) bool {
+func canRunAny(n *simNode, keys map[*schedulingKey]bool) bool {
 	for k := range keys {
 		if fit.Suits(&k.needs, &n.room) {
 			return true

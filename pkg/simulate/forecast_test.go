@@ -358,7 +358,7 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 }
 
 // A DaemonSet pod that crashes on a current node may or may not recover. The forecast contains both endings.
-func TestFaultsMayLast(t *testing.T) {
+func TestForecastCoversLastingFaults(t *testing.T) {
 	agent := func(name, on string, with ...func(*corev1.Pod)) *corev1.Pod {
 		return build.Pod(name, append([]func(*corev1.Pod){build.OwnedBy("DaemonSet", "agent"), build.On(on)}, with...)...)
 	}

@@ -28,8 +28,8 @@ type member struct {
 	shown string
 }
 
-// showMember updates the member in the roster.
-func (g *simGroup) showMember(m *member) {
+// updateInRoster updates the member in the roster.
+func (g *simGroup) updateInRoster(m *member) {
 	g.clock.changed = true
 	shown := nodegroup.Member{Instance: m.instance, Outdated: m.instance.Outdated}
 	if m.node != nil {
@@ -41,7 +41,7 @@ func (g *simGroup) showMember(m *member) {
 	shown.ReadTraits(&g.Group)
 	name := shown.Name()
 	if m.shown != name {
-		g.hideMember(m)
+		g.removeFromRoster(m)
 		i, _ := g.positionOfMember(name)
 		g.roster = slices.Insert(g.roster, i, shown)
 		m.shown = name
@@ -52,8 +52,8 @@ func (g *simGroup) showMember(m *member) {
 	}
 }
 
-// hideMember removes a member from the roster.
-func (g *simGroup) hideMember(m *member) {
+// removeFromRoster removes a member from the roster.
+func (g *simGroup) removeFromRoster(m *member) {
 	if i, ok := g.positionOfMember(m.shown); ok && m.shown != "" {
 		g.roster = slices.Delete(g.roster, i, i+1)
 	}
@@ -61,8 +61,8 @@ func (g *simGroup) hideMember(m *member) {
 	g.clock.changed = true
 }
 
-// showPodsOfNode updates a node's pods in the roster. The upgrade is woken only for pods of outdated nodes.
-func (g *simGroup) showPodsOfNode(n *simNode) {
+// updatePodsInRoster updates a node's pods in the roster. The upgrade is woken only for pods of outdated nodes.
+func (g *simGroup) updatePodsInRoster(n *simNode) {
 	if n.member == nil {
 		return
 	}
@@ -78,16 +78,16 @@ func (g *simGroup) removeNode(m *member) {
 	m.node = nil
 	if m.instance.ID == "" {
 		delete(g.members, name)
-		g.hideMember(m)
+		g.removeFromRoster(m)
 		return
 	}
-	g.showMember(m)
+	g.updateInRoster(m)
 }
 
 // removeInstance removes a member whose instance is gone.
 func (g *simGroup) removeInstance(m *member) {
 	delete(g.members, m.instance.ID)
-	g.hideMember(m)
+	g.removeFromRoster(m)
 }
 
 func (g *simGroup) positionOfMember(name string) (int, bool) {

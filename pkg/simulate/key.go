@@ -91,9 +91,9 @@ func (k *schedulingKey) requests() amount {
 	return amount{k.needs.Requests.CPU, k.needs.Requests.Memory}
 }
 
-// scheduleAlike reports whether two pods of one controller can be scheduled to the same nodes. It ignores the
+// areScheduledAlike reports whether two pods of one controller can be scheduled to the same nodes. It ignores the
 // affinity of DaemonSet pods, because that names the node of one pod.
-func scheduleAlike(a, b *corev1.Pod, kind string) bool {
+func areScheduledAlike(a, b *corev1.Pod, kind string) bool {
 	if a.Namespace != b.Namespace || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) {
 		return false
 	}

@@ -69,14 +69,14 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	pod, now := u.pod, l.clock.now
 	switch {
 	case isFinished(pod) || isMirrorPod(pod):
-	case isKept(pod, now):
+	case isKeptByFinalizers(pod, now):
 	case pod.DeletionTimestamp != nil:
-		l.endPodAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
+		l.schedulePodEnd(u, max(0, pod.DeletionTimestamp.Sub(now)))
 	case l.faultsLast && pod.Spec.NodeName != "" && drain.DescribeFault(pod) != "":
 		u.broken = true
 	case !drain.Ready(pod) && !isLongUnready(pod, now):
 		if since, started := startOf(pod); started {
-			l.readyAfter(u, since)
+			l.scheduleReadiness(u, since)
 		}
 	}
 }
@@ -95,13 +95,13 @@ func startOf(pod *corev1.Pod) (since time.Time, started bool) {
 	return time.Time{}, false
 }
 
-// overdue is how long after its expected end a deleted pod with finalizers counts as kept by them.
-const overdue = time.Minute
+// finalizerTimeout is how long after its expected end a deleted pod with finalizers counts as kept by them.
+const finalizerTimeout = time.Minute
 
-// isKept reports whether finalizers keep a pod that should have ended, for example because the controller of its Job
+// isKeptByFinalizers reports whether finalizers keep a pod that should have ended, for example because the controller of its Job
 // does not remove the finalizer. It is unknown when such a pod goes.
-func isKept(pod *corev1.Pod, now time.Time) bool {
-	return pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && now.Sub(pod.DeletionTimestamp.Time) > overdue
+func isKeptByFinalizers(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && now.Sub(pod.DeletionTimestamp.Time) > finalizerTimeout
 }
 
 // bindPodToNode binds the pod to a node and counts it there.
@@ -110,7 +110,7 @@ func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
 	l.workloads.Store(u.pod)
 	l.changeUsage(u, 1)
 	l.scheduler.lowest = min(l.scheduler.lowest, priorityOf(u.pod))
-	l.scheduler.capacityFreed(n) // a pod with an affinity may wait for this pod
+	l.scheduler.markFreed(n) // a pod with an affinity may wait for this pod
 }
 
 // changeUsage adds a pod to its node's list and sums, or removes it. Finished pods use no resources.
@@ -127,7 +127,7 @@ func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 		n.removePodFromNode(u.pod.UID)
 	}
 	l.index.nodes.updateRanking(n)
-	l.group.showPodsOfNode(n)
+	l.group.updatePodsInRoster(n)
 }
 
 // updatePod replaces the pod's object by a newer one.
@@ -135,7 +135,7 @@ func (l *podLifecycle) updatePod(u *simPod, pod *corev1.Pod) {
 	u.pod = pod
 	l.workloads.Store(pod)
 	u.node.placePodOnNode(pod)
-	l.group.showPodsOfNode(u.node)
+	l.group.updatePodsInRoster(u.node)
 }
 
 // startPodOnNode binds the pod to the node. It becomes ready after its usual time.
@@ -151,12 +151,12 @@ func (l *podLifecycle) startPodOnNode(u *simPod, n *simNode) {
 	}
 	l.bindPodToNode(u, n)
 	if !u.broken {
-		l.readyAfter(u, l.clock.now)
+		l.scheduleReadiness(u, l.clock.now)
 	}
 }
 
-// readyAfter schedules the pod's readiness for its usual time after its start.
-func (l *podLifecycle) readyAfter(u *simPod, started time.Time) {
+// scheduleReadiness schedules the pod's readiness for its usual time after its start.
+func (l *podLifecycle) scheduleReadiness(u *simPod, started time.Time) {
 	wait := l.times.Ready
 	if l.times.ReadyOf != nil {
 		wait = l.times.ReadyOf(u.pod)
@@ -179,7 +179,7 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: l.clock.now},
 	}}
 	l.updatePod(u, &pod)
-	l.countReady(u, +1)
+	l.updateReady(u, +1)
 	if u.key.kind == statefulSet {
 		l.createNextOrdinal(u.key.owner)
 	}
@@ -188,8 +188,8 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 	}
 }
 
-// surgePod creates the successor of a pod. The pod is deleted when its successor is ready.
-func (l *podLifecycle) surgePod(u *simPod) {
+// createSurgePod creates the successor of a pod. The pod is deleted when its successor is ready.
+func (l *podLifecycle) createSurgePod(u *simPod) {
 	if u.surged {
 		return
 	}
@@ -207,25 +207,25 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	leaving := *u.pod
 	leaving.DeletionTimestamp = &metav1.Time{Time: l.clock.now.Add(l.gracePeriod(u.pod))}
 	leaving.ResourceVersion = l.clock.nextVersion()
-	countDeleted(u)
-	l.countReady(u, -1)
+	removeFromLiveCounts(u)
+	l.updateReady(u, -1)
 	l.updatePod(u, &leaving)
 	if !replacesAfterEnd(u) {
 		l.replacePod(u)
 	}
-	l.endPodAfter(u, l.terminationTime(u.pod))
+	l.schedulePodEnd(u, l.terminationTime(u.pod))
 }
 
-// countReady counts a ready pod that was added or begins to leave.
-func (l *podLifecycle) countReady(u *simPod, change int32) {
-	l.budgets.countHealthy(u, change)
+// updateReady counts a ready pod that was added or begins to leave.
+func (l *podLifecycle) updateReady(u *simPod, change int32) {
+	l.budgets.updateHealthy(u, change)
 	l.budgets.wakeForWorkload(u)
-	l.outages.countReady(u, int(change))
+	l.outages.updateReady(u, int(change))
 }
 
-// endPodAfter ends the pod after a time. If its node's kubelet is unreachable, the pod stays until its machine is
+// schedulePodEnd ends the pod after a time. If its node's kubelet is unreachable, the pod stays until its machine is
 // terminated.
-func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
+func (l *podLifecycle) schedulePodEnd(u *simPod, wait time.Duration) {
 	if u.node != nil && nodegroup.IsSilent(u.node.node) {
 		return
 	}
@@ -260,17 +260,17 @@ func (l *podLifecycle) removePodObject(u *simPod) {
 	l.index.unbindFromNode(u)
 	l.workloads.Remove(u.pod)
 	l.changeUsage(u, -1)
-	l.scheduler.capacityFreed(u.node)
+	l.scheduler.markFreed(u.node)
 	l.sets.removePodOfSet(u)
 	l.actions.dropAnswersOfPod(u.pod.UID)
-	l.budgets.countExpected(u, -1)
+	l.budgets.updateExpected(u, -1)
 }
 
 // deletePodOfDeadNode removes a pod whose node is gone. The pod's controller replaces it (podgc/gc_controller.go).
 func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	leaving := u.pod.DeletionTimestamp != nil
 	if !leaving {
-		l.countReady(u, -1)
+		l.updateReady(u, -1)
 	}
 	l.removePodObject(u)
 	if replacesAfterEnd(u) || !leaving {
@@ -280,7 +280,7 @@ func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 
 // replacePod creates the replacement of a pod that leaves, if its controller creates one.
 func (l *podLifecycle) replacePod(u *simPod) {
-	if !isReplaced(u) || u.surged || l.isScaledAway(u) {
+	if !isReplaced(u) || u.surged || l.isBeyondScale(u) {
 		return
 	}
 	next := l.newSuccessor(u)
@@ -307,7 +307,7 @@ func (l *podLifecycle) createReplacement(u *simPod) bool {
 		l.createOnNamedNode(u, named)
 		return true
 	}
-	l.budgets.countExpected(u, +1)
+	l.budgets.updateExpected(u, +1)
 	l.sets.addPodOfSet(u)
 	l.workloads.Store(u.pod)
 	if n := l.scheduler.assignNode(u); n != nil {
@@ -316,14 +316,14 @@ func (l *podLifecycle) createReplacement(u *simPod) bool {
 	return true
 }
 
-// namedAfter is how long a controller takes to create a pod whose template names its node. Without this time, a drain
+// namedNodeDelay is how long a controller takes to create a pod whose template names its node. Without this time, a drain
 // of that node would evict such pods again and again at the same moment.
-const namedAfter = time.Second
+const namedNodeDelay = time.Second
 
 // createOnNamedNode creates a pod on the node that its template names, even if that is fenced. If the node is gone,
 // the pod is not created.
 func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
-	l.clock.scheduleAfter(namedAfter, func() {
+	l.clock.scheduleAfter(namedNodeDelay, func() {
 		n := l.index.nodes.byName[name]
 		if n == nil {
 			l.refused[drain.WorkloadOf(u.pod)] = "its pod template names node " + name + ", which is gone"
@@ -332,7 +332,7 @@ func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
 		created := *u.pod
 		created.CreationTimestamp = metav1.Time{Time: l.clock.now}
 		u.pod = &created
-		l.budgets.countExpected(u, +1)
+		l.budgets.updateExpected(u, +1)
 		l.sets.addPodOfSet(u)
 		l.startPodOnNode(u, n)
 	})
@@ -373,7 +373,7 @@ func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 	if !u.key.needs.Selects(n.node) || !u.key.toleratesTaints(n) {
 		return
 	}
-	l.budgets.countExpected(u, +1)
+	l.budgets.updateExpected(u, +1)
 	l.startPodOnNode(u, n)
 }
 

@@ -13,19 +13,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// evictAgain is how long the cloud's own drain waits until it retries evictions that a budget refused (kubectl,
+// evictionRetryDelay is how long the cloud's own drain waits until it retries evictions that a budget refused (kubectl,
 // pkg/drain).
-const evictAgain = 5 * time.Second
+const evictionRetryDelay = 5 * time.Second
 
-// addsFirst reports whether the group's own cloud upgrades it and adds nodes for that.
-func (c *Cluster) addsFirst() bool {
+// cloudAddsFirst reports whether the group's own cloud upgrades it and adds nodes for that.
+func (c *Cluster) cloudAddsFirst() bool {
 	return c.group.Managed != nil && !c.group.Managed.TerminateFirst
 }
 
-// countOwnSurge returns how many nodes the group's own cloud adds beyond the replacements of outdated nodes (EKS
+// countCloudSurge returns how many nodes the group's own cloud adds beyond the replacements of outdated nodes (EKS
 // E21). It returns 0 for a group that this tool upgrades.
-func (c *Cluster) countOwnSurge(req record.Request) int {
-	if !c.addsFirst() {
+func (c *Cluster) countCloudSurge(req record.Request) int {
+	if !c.cloudAddsFirst() {
 		return 0
 	}
 	outdated := 0
@@ -37,18 +37,18 @@ func (c *Cluster) countOwnSurge(req record.Request) int {
 	return max(0, req.Surge-outdated)
 }
 
-// giveNodeBack simulates how the group's own cloud removes one of the nodes that it added. The node is cordoned and
+// removeSurplusNode simulates how the group's own cloud removes one of the nodes that it added. The node is cordoned and
 // drained for up to the drain timeout. Then it is terminated with the pods that are left on it (EKS E60, E62).
-// giveNodeBack returns false when the group has its original size again.
-func (c *Cluster) giveNodeBack(req record.Request, size int) bool {
-	if !c.addsFirst() || c.group.Desired <= size {
+// removeSurplusNode returns false when the group has its original size again.
+func (c *Cluster) removeSurplusNode(req record.Request, size int) bool {
+	if !c.cloudAddsFirst() || c.group.Desired <= size {
 		return false
 	}
-	m := c.chooseSurplus()
+	m := c.chooseSurplusNode()
 	if m == nil {
 		return false
 	}
-	c.drainSurplus(m.node, req)
+	c.drainSurplusNode(m.node, req)
 	if outcome, _ := c.cloud.terminateInstance(nodegroup.Terminate{Instance: m.instance.ID, Shrink: true}); outcome != nodegroup.OutcomeDone {
 		return false // the group is at its minimum
 	}
@@ -57,9 +57,9 @@ func (c *Cluster) giveNodeBack(req record.Request, size int) bool {
 	return true
 }
 
-// chooseSurplus returns the node that a shrinking group removes: the oldest in the zone with the most nodes. In a
+// chooseSurplusNode returns the node that a shrinking group removes: the oldest in the zone with the most nodes. In a
 // drawn order, it is any node of that zone.
-func (c *Cluster) chooseSurplus() *member {
+func (c *Cluster) chooseSurplusNode() *member {
 	size := c.group.zoneSizes()
 	var chosen *member
 	for _, id := range slices.Sorted(maps.Keys(c.group.members)) {
@@ -67,15 +67,15 @@ func (c *Cluster) chooseSurplus() *member {
 		if m.node == nil || m.instance.State != nodegroup.InstanceInService {
 			continue
 		}
-		if chosen == nil || cmp.Or(cmp.Compare(size[m.instance.Zone], size[chosen.instance.Zone]), c.compareAge(chosen, m)) > 0 {
+		if chosen == nil || cmp.Or(cmp.Compare(size[m.instance.Zone], size[chosen.instance.Zone]), c.compareRemovalOrder(chosen, m)) > 0 {
 			chosen = m
 		}
 	}
 	return chosen
 }
 
-// compareAge returns a negative number if a is removed before b.
-func (c *Cluster) compareAge(a, b *member) int {
+// compareRemovalOrder returns a negative number if a is removed before b.
+func (c *Cluster) compareRemovalOrder(a, b *member) int {
 	if c.drawn != 0 {
 		return cmp.Compare(hashName(a.instance.ID, c.drawn), hashName(b.instance.ID, c.drawn))
 	}
@@ -88,15 +88,15 @@ func hashName(name string, seed uint64) uint64 {
 	return h.Sum64()
 }
 
-// drainSurplus cordons a node and evicts its pods. It repeats the evictions that budgets refuse.
-func (c *Cluster) drainSurplus(n *simNode, req record.Request) {
+// drainSurplusNode cordons a node and evicts its pods. It repeats the evictions that budgets refuse.
+func (c *Cluster) drainSurplusNode(n *simNode, req record.Request) {
 	closed := n.node.DeepCopy()
 	closed.Spec.Unschedulable = true
 	c.nodes.updateNode(n, closed)
 	limit := c.clock.now.Add(req.DrainTimeout.Duration)
 	for c.clock.now.Before(limit) && c.evictAll(n, req.Policy()) {
-		again := c.clock.now.Add(evictAgain)
-		for c.clock.now.Before(again) && c.countLeaving(n) > 0 && c.Advance(again) {
+		again := c.clock.now.Add(evictionRetryDelay)
+		for c.clock.now.Before(again) && c.countLeavingPods(n) > 0 && c.Advance(again) {
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (c *Cluster) evictAll(n *simNode, policy drain.Policy) bool {
 	return left
 }
 
-func (c *Cluster) countLeaving(n *simNode) (left int) {
+func (c *Cluster) countLeavingPods(n *simNode) (left int) {
 	for _, pod := range n.pods {
 		if drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false).Fate != drain.Stay {
 			left++

@@ -39,13 +39,13 @@ func (l *podLifecycle) findArrivals(pods []*simPod) arrivals {
 
 func (a *arrivals) isEmpty() bool { return !a.unseen && len(a.missing)+len(a.bare) == 0 }
 
-// bringUp creates the missing pods and schedules the unseen pods.
-func (l *podLifecycle) bringUp(a arrivals) {
+// createArrivals creates the missing pods and schedules the unseen pods.
+func (l *podLifecycle) createArrivals(a arrivals) {
 	for _, n := range a.bare {
 		l.startMissingDaemons(n)
 	}
-	for _, u := range l.scheduler.takeUnseen() {
-		if n := l.findPlace(u); n != nil {
+	for _, u := range l.scheduler.removeUnseen() {
+		if n := l.findNodeForArrival(u); n != nil {
 			l.startPodOnNode(u, n)
 		}
 	}
@@ -54,9 +54,9 @@ func (l *podLifecycle) bringUp(a arrivals) {
 	}
 }
 
-// findPlace returns a node for a pod that no scheduler has seen. For a DaemonSet pod, that is the node that its
-// controller chose. If that node does not exist, findPlace returns nil, and the pod is dropped.
-func (l *podLifecycle) findPlace(u *simPod) *simNode {
+// findNodeForArrival returns a node for a pod that no scheduler has seen. For a DaemonSet pod, that is the node that its
+// controller chose. If that node does not exist, findNodeForArrival returns nil, and the pod is dropped.
+func (l *podLifecycle) findNodeForArrival(u *simPod) *simNode {
 	if u.key.kind != daemonSet {
 		return l.scheduler.assignNode(u)
 	}
@@ -68,7 +68,7 @@ func (l *podLifecycle) findPlace(u *simPod) *simNode {
 func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
 	present := map[types.UID][]*simPod{}
 	for _, u := range pods {
-		if w, known := l.sets.workloads[u.key.owner]; known && w.Pods != nil && isCounted(u) {
+		if w, known := l.sets.workloads[u.key.owner]; known && w.Pods != nil && isCountedByController(u) {
 			present[u.key.owner] = append(present[u.key.owner], u)
 		}
 	}
@@ -79,7 +79,7 @@ func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
 		case set.Kind == statefulSet:
 			missing = append(missing, l.findMissingOrdinals(id, present[id])...)
 		default:
-			if like := l.chooseSample(id, present[id]); like != nil {
+			if like := l.chooseReplicaSample(id, present[id]); like != nil {
 				missing = append(missing, slices.Repeat([]*simPod{like}, set.Count-len(present[id]))...)
 			}
 		}
@@ -87,15 +87,15 @@ func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
 	return missing
 }
 
-// isCounted reports whether the pod's controller counts it as one of its replicas. A StatefulSet also counts a pod
+// isCountedByController reports whether the pod's controller counts it as one of its replicas. A StatefulSet also counts a pod
 // that is being deleted, because it waits until the name is free.
-func isCounted(u *simPod) bool {
+func isCountedByController(u *simPod) bool {
 	return !isFinished(u.pod) && (u.pod.DeletionTimestamp == nil || u.key.kind == statefulSet)
 }
 
-// chooseSample returns the pod that a missing pod of a ReplicaSet will be like: a ready one, another one, or one
+// chooseReplicaSample returns the pod that a missing pod of a ReplicaSet will be like: a ready one, another one, or one
 // created from the template. It returns nil if there is none.
-func (l *podLifecycle) chooseSample(id types.UID, present []*simPod) *simPod {
+func (l *podLifecycle) chooseReplicaSample(id types.UID, present []*simPod) *simPod {
 	for _, u := range present {
 		if drain.Ready(u.pod) {
 			return u
@@ -122,7 +122,7 @@ func (l *podLifecycle) findMissingOrdinals(id types.UID, present []*simPod) []*s
 		name := fmt.Sprintf("%s-%d", set.Name, ordinal)
 		like := l.newFromTemplate(id, name)
 		if near := nearestOrdinal(known, ordinal); near != nil {
-			like = l.renameOrdinal(near, name)
+			like = l.copyForOrdinal(near, name)
 		}
 		if like != nil {
 			missing = append(missing, like)
@@ -142,12 +142,12 @@ func nearestOrdinal(known map[int]*simPod, ordinal int) *simPod {
 	return known[ordinals[max(0, i-1)]]
 }
 
-// renameOrdinal returns a copy of a StatefulSet's pod with another name, and with the claims that belong to
+// copyForOrdinal returns a copy of a StatefulSet's pod with another name, and with the claims that belong to
 // that name.
-func (l *podLifecycle) renameOrdinal(u *simPod, name string) *simPod {
+func (l *podLifecycle) copyForOrdinal(u *simPod, name string) *simPod {
 	pod := *u.pod
 	pod.Name, pod.Labels = name, maps.Clone(pod.Labels)
-	nameOrdinal(&pod)
+	setOrdinalLabels(&pod)
 	pod.Spec.Volumes = slices.Clone(pod.Spec.Volumes)
 	for i := range pod.Spec.Volumes {
 		claim := pod.Spec.Volumes[i].PersistentVolumeClaim
@@ -161,9 +161,9 @@ func (l *podLifecycle) renameOrdinal(u *simPod, name string) *simPod {
 	return l.newPrototype(&pod)
 }
 
-// nameOrdinal sets the labels of a StatefulSet's pod that contain its name and ordinal (stateful_set_utils.go,
+// setOrdinalLabels sets the labels of a StatefulSet's pod that contain its name and ordinal (stateful_set_utils.go,
 // updateIdentity).
-func nameOrdinal(pod *corev1.Pod) {
+func setOrdinalLabels(pod *corev1.Pod) {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
@@ -187,7 +187,7 @@ func (l *podLifecycle) newFromTemplate(id types.UID, name string) *simPod {
 		Spec: workload.Template.Spec,
 	}
 	if set.Kind == statefulSet {
-		nameOrdinal(pod)
+		setOrdinalLabels(pod)
 		pod.Spec.Volumes = slices.Clone(pod.Spec.Volumes)
 		for _, claim := range set.Claims {
 			source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim + "-" + name}}
@@ -205,9 +205,9 @@ func (l *podLifecycle) newPrototype(pod *corev1.Pod) *simPod {
 	return &simPod{pod: pod, key: l.index.schedulingKeyOf(pod), budgets: l.budgets.index.Covering(pod)}
 }
 
-// isScaledAway reports whether the pod's ordinal is beyond the scale of its StatefulSet, which therefore does not
+// isBeyondScale reports whether the pod's ordinal is beyond the scale of its StatefulSet, which therefore does not
 // create it again.
-func (l *podLifecycle) isScaledAway(u *simPod) bool {
+func (l *podLifecycle) isBeyondScale(u *simPod) bool {
 	set := l.sets.workloads[u.key.owner].Pods
 	return set != nil && set.Kind == statefulSet && ordinalOf(u.pod) >= set.First+set.Count
 }

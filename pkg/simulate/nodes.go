@@ -35,7 +35,7 @@ func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 func (l *nodeLifecycle) joinNode(node *corev1.Node, owner *member) {
 	n := l.addNode(node, owner)
 	l.pods.startMissingDaemons(n)
-	l.pods.scheduler.capacityFreed(n)
+	l.pods.scheduler.markFreed(n)
 }
 
 // updateNode replaces a node's object by a newer version.
@@ -43,12 +43,12 @@ func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
 	l.index.nodes.removeFromRanking(n)
 	before := n.node
 	n.readNodeObject(node)
-	l.index.nodeChanged(n, before, node)
+	l.index.updateForNode(n, before, node)
 	l.index.nodes.updateRanking(n)
-	l.pods.scheduler.placesChanged()
+	l.pods.scheduler.markPlacesChanged()
 	if n.member != nil {
 		n.member.node = n
-		l.group.showMember(n.member)
+		l.group.updateInRoster(n.member)
 	}
 }
 
@@ -59,20 +59,20 @@ func (l *nodeLifecycle) updateInstance(m *member) {
 		l.updateNode(m.node, m.node.node)
 		return
 	}
-	l.group.showMember(m)
+	l.group.updateInRoster(m)
 }
 
 // removeNode removes a node of the group and all pods on it.
 func (l *nodeLifecycle) removeNode(n *simNode) {
 	l.index.nodes.removeFromRanking(n)
 	n.closed = true
-	l.index.nodeChanged(n, n.node, nil)
+	l.index.updateForNode(n, n.node, nil)
 	l.index.nodes.removeFromIndex(n)
 	l.actions.dropAnswersOfNode(n.node.UID)
 	for _, pod := range n.pods {
 		l.pods.deletePodOfDeadNode(l.index.bound[pod.UID])
 	}
-	l.pods.scheduler.placesChanged()
+	l.pods.scheduler.markPlacesChanged()
 	l.group.removeNode(n.member)
 }
 

@@ -16,7 +16,7 @@ import (
 
 // An upgrade was stopped when only the Node of a machine was left. In the forecast of the rest, that Node is removed,
 // too.
-func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
+func TestNodeWithoutMachineIsRemoved(t *testing.T) {
 	spec, req := twoNodes(), request()
 	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-old-a-1" })
 	ready := build.Node("new-a-1", "a", func(n *corev1.Node) { n.Spec.ProviderID, n.Labels["image"] = "sim:///a/i-new-a-1", "ami-2" })

@@ -63,8 +63,8 @@ func newPodIndex(spec *Spec) *podIndex {
 	}
 }
 
-// everywhere is the key for all namespaces in countsIn.
-const everywhere = ""
+// allNamespaces is the key for all namespaces in countsIn.
+const allNamespaces = ""
 
 // bindToNode records that the pod is on the node.
 func (x *podIndex) bindToNode(u *simPod, n *simNode) {
@@ -73,12 +73,12 @@ func (x *podIndex) bindToNode(u *simPod, n *simNode) {
 	}
 	x.bound[u.pod.UID] = u
 	u.node = n
-	countPod(u, 1, u.pod.DeletionTimestamp == nil)
+	addToCounts(u, 1, u.pod.DeletionTimestamp == nil)
 }
 
 // unbindFromNode removes a pod that has ended.
 func (x *podIndex) unbindFromNode(u *simPod) {
-	countPod(u, -1, u.pod.DeletionTimestamp == nil)
+	addToCounts(u, -1, u.pod.DeletionTimestamp == nil)
 	delete(x.bound, u.pod.UID)
 }
 
@@ -90,7 +90,7 @@ func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
 		return x.addSchedulingKey(&schedulingKey{sample: pod, needs: needs})
 	}
 	for _, k := range x.keys[owner.UID] {
-		if k.needs.TakesAs(&needs) && scheduleAlike(k.sample, pod, owner.Kind) {
+		if k.needs.TakesAs(&needs) && areScheduledAlike(k.sample, pod, owner.Kind) {
 			return k
 		}
 	}
@@ -104,7 +104,7 @@ func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
 func (x *podIndex) addSchedulingKey(k *schedulingKey) *schedulingKey {
 	namespace := k.sample.Namespace
 	x.keysIn[namespace] = append(x.keysIn[namespace], k)
-	for _, in := range []string{namespace, everywhere} {
+	for _, in := range []string{namespace, allNamespaces} {
 		for _, counts := range x.countsIn[in] {
 			counts.addSchedulingKey(k)
 		}
@@ -145,7 +145,7 @@ func (x *podIndex) filterCacheOf(k *schedulingKey) *filterCache {
 // readPodAffinity reads the key's inter-pod affinity and anti-affinity.
 func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) {
 	if affinity.PodAffinity != nil {
-		k.near = x.readFriends(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		k.near = x.readAffinityToPods(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	if affinity.PodAntiAffinity == nil {
 		return
@@ -156,9 +156,9 @@ func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) 
 	}
 }
 
-// readFriends reads the terms of a pod's affinity. Each term counts only pods that match all terms
+// readAffinityToPods reads the terms of a pod's affinity. Each term counts only pods that match all terms
 // (interpodaffinity/filtering.go, podMatchesAllAffinityTerms).
-func (x *podIndex) readFriends(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
+func (x *podIndex) readAffinityToPods(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
 	var all []podMatch
 	for i := range required {
 		all = append(all, x.readMatch(pod, &required[i]))
@@ -283,7 +283,7 @@ func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
 	}
 	for _, n := range x.nodes.sorted {
 		if d.includesNode(n) {
-			d.shiftPodsOfNode(n, n.node.Labels, 1)
+			d.updateNodeInDomain(n, n.node.Labels, 1)
 		}
 	}
 	x.domains[id] = d
@@ -338,7 +338,7 @@ func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string
 	s := &spreadCounts{label: label, over: d, places: d.places[label], counts: map[string]int{}, having: map[int]int{}}
 	for _, u := range x.countedPods(pods) {
 		if d.nodes[u.node] && u.pod.DeletionTimestamp == nil {
-			s.shiftCount(u.node.node.Labels[label], 1)
+			s.addToPlace(u.node.node.Labels[label], 1)
 		}
 	}
 	pods.spreads = append(pods.spreads, s)
@@ -349,7 +349,7 @@ func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string
 func (x *podIndex) indexPodCounts(c *podCounts) {
 	namespaces := c.all[0].namespaces
 	if namespaces == nil {
-		x.countsIn[everywhere] = append(x.countsIn[everywhere], c)
+		x.countsIn[allNamespaces] = append(x.countsIn[allNamespaces], c)
 		for _, keys := range x.keysIn {
 			for _, k := range keys {
 				c.addSchedulingKey(k)
@@ -368,20 +368,20 @@ func (x *podIndex) indexPodCounts(c *podCounts) {
 	}
 }
 
-// nodeChanged updates all indexes after a change of a node. now is nil for a node that is removed.
-func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
+// updateForNode updates all indexes after a change of a node. now is nil for a node that is removed.
+func (x *podIndex) updateForNode(n *simNode, before, now *corev1.Node) {
 	for _, d := range x.domains {
 		was, is := d.nodes[n], now != nil && d.includesNode(n)
 		if was && is && !slices.ContainsFunc(d.labels, func(label string) bool { return before.Labels[label] != now.Labels[label] }) {
 			continue
 		}
 		if was {
-			x.shiftPodsInDomain(n, d, before.Labels, -1)
-			d.shiftPodsOfNode(n, before.Labels, -1)
+			x.updatePodsInDomain(n, d, before.Labels, -1)
+			d.updateNodeInDomain(n, before.Labels, -1)
 		}
 		if is {
-			d.shiftPodsOfNode(n, now.Labels, 1)
-			x.shiftPodsInDomain(n, d, now.Labels, 1)
+			d.updateNodeInDomain(n, now.Labels, 1)
+			x.updatePodsInDomain(n, d, now.Labels, 1)
 		}
 	}
 	for _, f := range x.filters {
@@ -389,8 +389,8 @@ func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
 	}
 }
 
-// shiftPodsInDomain adds the node's pods to the spread counts over a domain, or removes them.
-func (x *podIndex) shiftPodsInDomain(n *simNode, d *spreadDomain, labels map[string]string, change int) {
+// updatePodsInDomain adds the node's pods to the spread counts over a domain, or removes them.
+func (x *podIndex) updatePodsInDomain(n *simNode, d *spreadDomain, labels map[string]string, change int) {
 	for _, pod := range n.pods {
 		if pod.DeletionTimestamp != nil || isFinished(pod) {
 			continue
@@ -398,7 +398,7 @@ func (x *podIndex) shiftPodsInDomain(n *simNode, d *spreadDomain, labels map[str
 		for _, c := range x.bound[pod.UID].key.counts {
 			for _, s := range c.spreads {
 				if s.over == d {
-					s.shiftCount(labels[s.label], change)
+					s.addToPlace(labels[s.label], change)
 				}
 			}
 		}

@@ -74,18 +74,18 @@ func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 	}
 	slices.SortStableFunc(lower, func(a, b *simPod) int { return cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)) })
 	for _, victim := range lower {
-		n.place(victim, -1)
+		n.addTrialUsage(victim, -1)
 	}
 	p := &preemption{node: n, highest: -1 << 31}
 	fitted := len(lower) > 0 && checkNodeFit(u.key, n) == fit.Fits
 	for _, victim := range lower {
-		if n.place(victim, 1); fitted && checkNodeFit(u.key, n) != fit.Fits {
-			n.place(victim, -1)
-			p.add(victim)
+		if n.addTrialUsage(victim, 1); fitted && checkNodeFit(u.key, n) != fit.Fits {
+			n.addTrialUsage(victim, -1)
+			p.addVictim(victim)
 		}
 	}
 	for _, victim := range p.victims {
-		n.place(victim, 1) // it is not gone yet
+		n.addTrialUsage(victim, 1) // it is not gone yet
 	}
 	if !fitted {
 		return nil
@@ -93,8 +93,8 @@ func (s *scheduler) findVictims(u *simPod, n *simNode) *preemption {
 	return p
 }
 
-// add adds a victim.
-func (p *preemption) add(victim *simPod) {
+// addVictim adds a victim.
+func (p *preemption) addVictim(victim *simPod) {
 	priority := priorityOf(victim.pod)
 	p.victims = append(p.victims, victim)
 	p.highest, p.sum = max(p.highest, priority), p.sum+int64(priority)
@@ -106,7 +106,7 @@ func (p *preemption) add(victim *simPod) {
 	}
 }
 
-// place adds or removes what a pod uses on the node for a trial. It does not change volumes and devices.
-func (n *simNode) place(u *simPod, pods int) {
+// addTrialUsage adds or removes what a pod uses on the node for a trial. It does not change volumes and devices.
+func (n *simNode) addTrialUsage(u *simPod, pods int) {
 	n.room.Place(&fit.Needs{Requests: u.key.needs.Requests, Ports: u.key.needs.Ports}, pods)
 }

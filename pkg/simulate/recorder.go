@@ -60,11 +60,11 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 	}
 	for _, b := range step.Blocked {
 		if n, ok := r.open[b.Node]; ok && n.waits == "" {
-			n.waits = describeObstacle(b)
+			n.waits = shortObstacleName(b)
 			n.waited = n.waits
 		}
 	}
-	r.waiting = reasonToWait(step)
+	r.waiting = describeStartDelay(step)
 	r.recordFailure(&step.Record)
 }
 
@@ -102,7 +102,7 @@ func (r *recorder) recordEnding(result record.Result, notReached int) {
 	r.forecast.Fast, r.forecast.Slow = r.ending, r.ending
 }
 
-// addElapsedTime adds the time since the last step to whatever was the case then.
+// addElapsedTime adds the time since the last step to the waits and the group size that this step showed.
 func (r *recorder) addElapsedTime(now time.Time) {
 	passed := now.Sub(r.last)
 	r.last = now
@@ -157,13 +157,13 @@ func (n *nodeRecord) recordNodeEnd(passed time.Duration, rec record.NodeRecord, 
 	return true
 }
 
-// describeObstacle returns a short name of what a pod waits for.
-func describeObstacle(b drain.Blocked) string {
+// shortObstacleName returns a short name of what a pod waits for.
+func shortObstacleName(b drain.Blocked) string {
 	return cmp.Or(b.BudgetName(), "pod "+b.Pod.String())
 }
 
-// reasonToWait returns what delays the start of the next node.
-func reasonToWait(step upgrade.Step) string {
+// describeStartDelay returns what delays the start of the next node.
+func describeStartDelay(step upgrade.Step) string {
 	switch {
 	case upgrade.WaitsFor(&step.Record) != "":
 		return upgrade.WaitsFor(&step.Record)

@@ -10,21 +10,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// refillGroup adds one current node for each drained node that has no replacement yet.
-func (c *Cluster) refillGroup() {
+// replaceDrainedNodes adds one current node for each drained node that has no replacement yet.
+func (c *Cluster) replaceDrainedNodes() {
 	if c.refilled == nil {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.record.Nodes)) {
 		if n := c.record.Nodes[name]; n.State == record.NodeDrained && !c.refilled[name] {
 			c.refilled[name] = true
-			c.refillNode(n.Zone)
+			c.addCurrentNode(n.Zone)
 		}
 	}
 }
 
-// refillNode adds a current node to the group.
-func (c *Cluster) refillNode(zone string) {
+// addCurrentNode adds a current node to the group.
+func (c *Cluster) addCurrentNode(zone string) {
 	name := newNodeName("replacement", zone, c.clock.nextSerial())
 	node := c.cloud.newNodeObject(name, nodegroup.Instance{ID: "i-" + name, Zone: zone})
 	if zone == "" {

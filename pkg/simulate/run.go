@@ -129,7 +129,7 @@ func (c *Cluster) Do(step upgrade.Step) {
 		}
 		c.controllers[w] = c.readController(w)
 	}
-	c.refillGroup()
+	c.replaceDrainedNodes()
 	c.placePending()
 }
 
@@ -160,9 +160,9 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 	case schedule.Eviction:
 		return c.evictPod(a)
 	case schedule.Restart:
-		return c.actOnPod(a.Pod, c.pods.surgePod)
+		return c.actOnPod(a.Pod, c.pods.createSurgePod)
 	case schedule.Deletion:
-		return c.actOnPod(a.UID, c.forcePod)
+		return c.actOnPod(a.UID, c.deletePodPastBudget)
 	default:
 		return c.cloud.actOnCloud(action)
 	}
@@ -194,8 +194,8 @@ func (c *Cluster) evictPod(a schedule.Eviction) (nodegroup.Outcome, string) {
 	return nodegroup.OutcomeDone, ""
 }
 
-// forcePod deletes a pod even if its budget does not allow it.
-func (c *Cluster) forcePod(u *simPod) {
+// deletePodPastBudget deletes a pod even if its budget does not allow it.
+func (c *Cluster) deletePodPastBudget(u *simPod) {
 	if u.pod.DeletionTimestamp == nil {
 		c.recordDeletion(u.pod)
 	}

@@ -43,9 +43,9 @@ func (s *scheduler) addPending(u *simPod) {
 	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
 }
 
-// takeUnseen removes and returns the initially pending pods that no scheduler has seen. The others stay: a real
+// removeUnseen removes and returns the initially pending pods that no scheduler has seen. The others stay: a real
 // scheduler has refused them, and it knows more than the simulation.
-func (s *scheduler) takeUnseen() []*simPod {
+func (s *scheduler) removeUnseen() []*simPod {
 	var unseen []*simPod
 	for _, g := range s.pending {
 		g.pods = slices.DeleteFunc(g.pods, func(u *simPod) bool {
@@ -109,16 +109,16 @@ func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*sim
 	return best
 }
 
-// capacityFreed records that a node may take pods that it refused before.
-func (s *scheduler) capacityFreed(n *simNode) {
+// markFreed records that a node may take pods that it refused before.
+func (s *scheduler) markFreed(n *simNode) {
 	if len(s.pending) > 0 && !n.closed && !slices.Contains(s.freed, n) {
 		s.freed = append(s.freed, n)
 	}
 }
 
-// placesChanged records that a node was added, removed or changed. So pods that depend on where other pods are may
+// markPlacesChanged records that a node was added, removed or changed. So pods that depend on where other pods are may
 // now find a node.
-func (s *scheduler) placesChanged() { s.moved = len(s.pending) > 0 }
+func (s *scheduler) markPlacesChanged() { s.moved = len(s.pending) > 0 }
 
 // placePending tries to place the pending pods on nodes that may have room now, and starts those that find a node. If
 // one pod of a key finds no node, the others of that key do not either. Each placed pod may change where pods with
@@ -163,7 +163,7 @@ func (s *scheduler) listUnplaced() []Unplaced {
 			}
 			if _, known := reasons[u.key]; !known {
 				s.index.readSchedulingKey(u.key)
-				reasons[u.key] = explainRefusal(u.key, s.index.nodes.sorted)
+				reasons[u.key] = describeRefusal(u.key, s.index.nodes.sorted)
 			}
 			list = append(list, Unplaced{
 				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: controllerName(u.pod),
@@ -185,7 +185,7 @@ func (s *scheduler) refusals(pod types.NamespacedName) map[string][]string {
 			s.index.readSchedulingKey(u.key)
 			refused := map[string][]string{}
 			for _, n := range s.index.nodes.sorted {
-				for _, why := range explainNode(u.key, n) {
+				for _, why := range explainNodeRefusal(u.key, n) {
 					refused[n.node.Name] = append(refused[n.node.Name], string(why))
 				}
 			}

@@ -13,7 +13,7 @@ func TestSpanOfBothRuns(t *testing.T) {
 		"the first stuck": {Span{}, later, Span{}},
 		"the later stuck": {ends, Span{}, Span{}},
 	} {
-		if got := c.a.both(c.b); got != c.want {
+		if got := c.a.unionIfBoth(c.b); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -56,8 +56,8 @@ func (s *spreadCounts) fewestPods() int {
 	return s.fewest
 }
 
-// shiftCount adds n pods to a place.
-func (s *spreadCounts) shiftCount(place string, n int) {
+// addToPlace adds n pods to a place.
+func (s *spreadCounts) addToPlace(place string, n int) {
 	if old := s.counts[place]; old > 0 {
 		if s.having[old]--; s.having[old] == 0 {
 			delete(s.having, old)
@@ -132,8 +132,8 @@ func (d *spreadDomain) includesNode(n *simNode) bool {
 	return (d.ignoreLabels || d.key.needs.Selects(n.node)) && (!d.honorTaints || d.key.needs.ToleratesTaintsOf(&n.room))
 }
 
-// shiftPodsOfNode adds the node to the domain, or removes it. labels are the labels that it has or had.
-func (d *spreadDomain) shiftPodsOfNode(n *simNode, labels map[string]string, change int) {
+// updateNodeInDomain adds the node to the domain, or removes it. labels are the labels that it has or had.
+func (d *spreadDomain) updateNodeInDomain(n *simNode, labels map[string]string, change int) {
 	if delete(d.nodes, n); change > 0 {
 		d.nodes[n] = true
 	}

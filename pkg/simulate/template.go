@@ -20,23 +20,23 @@ func (l *podLifecycle) newSuccessor(u *simPod) *simPod {
 	case workload.Template == nil:
 		return next
 	case rollout != nil && ordinalOf(u.pod) >= rollout.From && u.pod.Labels[appsv1.ControllerRevisionHashLabelKey] != rollout.Revision:
-		next.rollOut(workload.Template, rollout.Revision)
+		next.applyTemplate(workload.Template, rollout.Revision)
 	default:
 		wanted := fit.RequestsOf(&corev1.Pod{Spec: workload.Template.Spec})
 		larger := u.key.needs.Requests.Larger(&wanted)
 		if larger.Equal(&u.key.needs.Requests) {
 			return next
 		}
-		next.request(&larger)
+		next.setRequests(&larger)
 	}
 	next.key = l.index.schedulingKeyOf(next.pod)
 	next.budgets = l.budgets.index.Covering(next.pod)
 	return next
 }
 
-// rollOut creates the pod from a template that its predecessor did not have. It keeps the labels that the StatefulSet
+// applyTemplate creates the pod from a template that its predecessor did not have. It keeps the labels that the StatefulSet
 // sets.
-func (u *simPod) rollOut(template *corev1.PodTemplateSpec, revision string) {
+func (u *simPod) applyTemplate(template *corev1.PodTemplateSpec, revision string) {
 	labels := maps.Clone(u.pod.Labels)
 	maps.Copy(labels, template.Labels)
 	labels[appsv1.ControllerRevisionHashLabelKey] = revision
@@ -45,8 +45,8 @@ func (u *simPod) rollOut(template *corev1.PodTemplateSpec, revision string) {
 	u.pod.Labels, u.pod.Spec = labels, spec
 }
 
-// request sets the total requests of the pod's containers.
-func (u *simPod) request(all *fit.Resources) {
+// setRequests sets the total requests of the pod's containers.
+func (u *simPod) setRequests(all *fit.Resources) {
 	containers := []corev1.Container{{Name: "all", Ports: hostPorts(u.pod), Resources: corev1.ResourceRequirements{Requests: all.List()}}}
 	for _, c := range u.pod.Spec.Containers {
 		c.Resources, c.Ports = corev1.ResourceRequirements{}, nil

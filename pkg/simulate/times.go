@@ -32,9 +32,9 @@ func Estimate(spec *Spec) (Times, []string) {
 	var assumed []string
 	assume := func(format string, args ...any) { assumed = append(assumed, fmt.Sprintf(format, args...)) }
 
-	assumed = append(assumed, t.learnBootTimes(spec), t.learnLeave(spec.Terminations))
+	assumed = append(assumed, t.learnBootTimes(spec), t.learnLeaveTime(spec.Terminations))
 	if t.ReadyOf == nil {
-		assumed = append(assumed, t.learnReady(spec.Pods))
+		assumed = append(assumed, t.learnReadyTimes(spec.Pods))
 	}
 	if t.Gone == nil {
 		t.Gone, t.GoneLatest = drain.SoonestEnd, drain.LatestEnd
@@ -65,8 +65,8 @@ func (t *Times) learnBootTimes(spec *Spec) string {
 	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
 }
 
-// learnLeave sets how long a machine takes to terminate, and returns the assumption.
-func (t *Times) learnLeave(terminations []time.Duration) string {
+// learnLeaveTime sets how long a machine takes to terminate, and returns the assumption.
+func (t *Times) learnLeaveTime(terminations []time.Duration) string {
 	if t.Leave == 0 && len(terminations) > 0 {
 		t.Leave = drain.TypicalDuration(terminations, defaultLeave)
 		return fmt.Sprintf("a machine is gone %s after its termination begins: as machines of the group were, the median of %d", t.Leave, len(terminations))
@@ -75,8 +75,8 @@ func (t *Times) learnLeave(terminations []time.Duration) string {
 	return fmt.Sprintf("a machine is gone %s after its termination begins", t.Leave)
 }
 
-// learnReady sets how long pods take to become ready, by workload, and returns the assumption.
-func (t *Times) learnReady(pods []*corev1.Pod) string {
+// learnReadyTimes sets how long pods take to become ready, by workload, and returns the assumption.
+func (t *Times) learnReadyTimes(pods []*corev1.Pod) string {
 	owners := map[types.UID]bool{}
 	for _, pod := range pods {
 		owners[drain.ControllerOf(pod)] = true

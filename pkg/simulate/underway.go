@@ -42,9 +42,9 @@ func (c *cloud) resumeMachines(spec *Spec) {
 		}
 		switch {
 		case m.instance.State == nodegroup.InstanceLeaving, isRemoved && m.instance.ID == "":
-			c.endInstance(m, c.remainingTime(c.times.Leave, removed.Terminated))
+			c.scheduleInstanceEnd(m, c.remainingTime(c.times.Leave, removed.Terminated))
 		case isRemoved && (removed.Landed || !spec.Group.IsFreshAfter(removed.Terminated)):
-			c.leaveUnseen(m, removed)
+			c.terminateRecorded(m, removed)
 		default:
 			c.resumeBoot(spec, m)
 		}
@@ -61,37 +61,37 @@ func (c *cloud) remainingTime(usual time.Duration, began time.Time) time.Duratio
 	return max(0, usual-c.clock.now.Sub(began))
 }
 
-// leaveUnseen terminates a machine whose termination began after the group was read.
-func (c *cloud) leaveUnseen(m *member, removed record.NodeRecord) {
+// terminateRecorded terminates a machine whose termination began after the group was read.
+func (c *cloud) terminateRecorded(m *member, removed record.NodeRecord) {
 	m.instance.State = nodegroup.InstanceLeaving
 	c.nodes.updateInstance(m)
 	if removed.Shrink {
 		c.group.Desired--
 	}
-	c.endInstance(m, c.remainingTime(c.times.Leave, removed.Terminated))
+	c.scheduleInstanceEnd(m, c.remainingTime(c.times.Leave, removed.Terminated))
 }
 
 // resumeBoot schedules the readiness of a machine that was launched recently, at the usual boot time after its
 // launch.
 func (c *cloud) resumeBoot(spec *Spec, m *member) {
 	launched := spec.Launched[m.instance.ID]
-	if changed := spec.Record.Ledger.Changed(); launched.IsZero() && m.instance.ID != "" && c.isNew(spec, m) {
+	if changed := spec.Record.Ledger.Changed(); launched.IsZero() && m.instance.ID != "" && c.isLaunchedByUpgrade(spec, m) {
 		launched = changed
 	}
 	isRecent := !launched.IsZero() && c.clock.now.Sub(launched) < firstBoot
 	switch pending := m.instance.State == nodegroup.InstancePending; {
 	case m.node == nil && (pending || isRecent && m.instance.State == nodegroup.InstanceInService):
-		c.bootInstance(m, c.remainingTime(c.times.Boot, launched))
+		c.scheduleBoot(m, c.remainingTime(c.times.Boot, launched))
 	case m.node != nil && isYoung(m.node.node, c.clock.now):
 		rest := c.remainingTime(c.times.Boot, earliest(launched, m.node.node.CreationTimestamp.Time))
 		if pending || !nodegroup.IsNodeReady(m.node.node) || rest > 0 && len(c.startupTaints(m.node.node)) > 0 {
-			c.readyNode(m, rest)
+			c.scheduleNodeReady(m, rest)
 		}
 	}
 }
 
-// isNew reports whether the recorded upgrade probably launched the machine.
-func (c *cloud) isNew(spec *Spec, m *member) bool {
+// isLaunchedByUpgrade reports whether the recorded upgrade probably launched the machine.
+func (c *cloud) isLaunchedByUpgrade(spec *Spec, m *member) bool {
 	return spec.Record.Run != "" && !m.instance.Outdated && !spec.Record.Ledger.IsPreexisting(&nodegroup.Member{Instance: m.instance})
 }
 
@@ -103,8 +103,8 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// readyNode makes a starting node Ready after a time, and removes its startup taints then.
-func (c *cloud) readyNode(m *member, after time.Duration) {
+// scheduleNodeReady makes a starting node Ready after a time, and removes its startup taints then.
+func (c *cloud) scheduleNodeReady(m *member, after time.Duration) {
 	c.clock.scheduleAfter(after, func() {
 		if m.node == nil || m.instance.State == nodegroup.InstanceLeaving {
 			return
@@ -152,7 +152,7 @@ func (c *cloud) launchMissing(spec *Spec) {
 	}
 	want := wantedSizes(spec)
 	if size := sumSizes(want); spec.Record.Sizes.Desired > 0 && !spec.Autoscaled {
-		c.noteLandedLaunches(spec, want, c.group.Desired-size)
+		c.recordKnownLaunches(spec, want, c.group.Desired-size)
 		if !group.IsFreshAfter(changed) && size > c.group.Desired {
 			c.group.Desired, c.group.Max = size, max(size, c.group.Max)
 		}
@@ -162,7 +162,7 @@ func (c *cloud) launchMissing(spec *Spec) {
 		changed = c.clock.now
 	}
 	for range missing {
-		c.bootInstance(c.addInstance(c.neediestZone(want)), c.remainingTime(c.times.Boot, changed))
+		c.scheduleBoot(c.addInstance(c.zoneLackingMost(want)), c.remainingTime(c.times.Boot, changed))
 	}
 }
 
@@ -192,8 +192,8 @@ func sumSizes(sizes map[string]int) (sum int) {
 	return sum
 }
 
-// neediestZone returns the zone of the group that lacks the most machines.
-func (c *cloud) neediestZone(want map[string]int) string {
+// zoneLackingMost returns the zone of the group that lacks the most machines.
+func (c *cloud) zoneLackingMost(want map[string]int) string {
 	size := c.group.zoneSizes()
 	zones := slices.SortedStableFunc(slices.Values(c.group.Zones), func(a, b string) int {
 		return cmp.Compare(want[b]-size[b], want[a]-size[a])
@@ -204,9 +204,9 @@ func (c *cloud) neediestZone(want map[string]int) string {
 	return zones[0]
 }
 
-// noteLandedLaunches records the tokens of launches without a known answer whose machines the group already shows.
+// recordKnownLaunches records the tokens of launches without a known answer whose machines the group already shows.
 // landed is the number of these machines. Zones with the largest surplus are considered first.
-func (c *cloud) noteLandedLaunches(spec *Spec, want map[string]int, landed int) {
+func (c *cloud) recordKnownLaunches(spec *Spec, want map[string]int, landed int) {
 	books, size := spec.Record.Ledger.Books(), c.group.zoneSizes()
 	zones := slices.SortedFunc(maps.Keys(books.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(size[b]-want[b], size[a]-want[a]), cmp.Compare(a, b))

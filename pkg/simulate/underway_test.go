@@ -91,9 +91,9 @@ func (a answer) isRight() bool {
 	return a.result == record.Succeeded && (a.said-a.is).Abs() <= max(a.is/4, 30*time.Second)
 }
 
-// askUnderWay runs an upgrade and makes a forecast of the rest at each of its steps. The group was read that long
+// forecastEachStep runs an upgrade and makes a forecast of the rest at each of its steps. The group was read that long
 // before.
-func askUnderWay(t *testing.T, spec Spec, req record.Request, lags ...time.Duration) []answer {
+func forecastEachStep(t *testing.T, spec Spec, req record.Request, lags ...time.Duration) []answer {
 	t.Helper()
 	c := New(spec)
 	c.clock.serial = 1_000_000 // new objects of a forecast do not get names of existing ones
@@ -157,7 +157,7 @@ func TestForecastIsRightDuringUpgrade(t *testing.T) {
 			t.Run(name+", "+launches, func(t *testing.T) {
 				spec := busyGroup()
 				spec.Group.Can.NameZone = zonal
-				answers := askUnderWay(t, spec, req, 0, 5*time.Second, 15*time.Second, 30*time.Second)
+				answers := forecastEachStep(t, spec, req, 0, 5*time.Second, 15*time.Second, 30*time.Second)
 				wrong := slices.DeleteFunc(slices.Clone(answers), answer.isRight)
 				for _, a := range wrong {
 					t.Errorf("after %s in phase %s, read %s before: says %q in %s, and it was %s", a.at, a.phase, a.lag, a.result, a.said, a.is)

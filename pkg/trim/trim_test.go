@@ -140,9 +140,9 @@ func TestTrimOthers(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsWhatTellsOfMissingPods checks that two things are kept: why a ReplicaSet has too few
+// TestTrimKeepsCausesOfMissingPods checks that two things are kept: why a ReplicaSet has too few
 // pods, and the names of the claims of a StatefulSet's pods.
-func TestTrimKeepsWhatTellsOfMissingPods(t *testing.T) {
+func TestTrimKeepsCausesOfMissingPods(t *testing.T) {
 	for name, trim := range map[string]func(any){"for forecasts": Object, "for checks": ForChecks} {
 		set := &appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{Replicas: 3, Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}}}
 		trim(set)

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrimmedPodTellsWhereItMayGo checks that trim keeps exactly the fields that a forecast needs.
-func TestTrimmedPodTellsWhereItMayGo(t *testing.T) {
+// TestTrimPodKeepsForecastFields checks that trim keeps exactly the fields that a forecast needs.
+func TestTrimPodKeepsForecastFields(t *testing.T) {
 	asks := func(cpu string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), "nvidia.com/gpu": resource.MustParse("1")}}
 	}
@@ -51,7 +51,7 @@ func TestTrimmedPodTellsWhereItMayGo(t *testing.T) {
 	}
 }
 
-func TestPodThatAsksForNothingIsTrimmedToNothing(t *testing.T) {
+func TestTrimPodWithoutRequests(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "app", Image: "app:1"}},
 		Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}}},
@@ -62,9 +62,9 @@ func TestPodThatAsksForNothingIsTrimmedToNothing(t *testing.T) {
 	}
 }
 
-// TestAddressOfTheNodeIsNotThePods checks that a pod in its node's network has no address of its
+// TestTrimDropsNodeAddress checks that a pod in its node's network has no address of its
 // own (NG004).
-func TestAddressOfTheNodeIsNotThePods(t *testing.T) {
+func TestTrimDropsNodeAddress(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
 	trimPod(pod)
 	if pod.Status.PodIP != "" {

@@ -400,7 +400,7 @@ func (d *decision) addAction(a nodegroup.Action) {
 		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
-	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.OfCloud(a) && attempt.Action == a:
+	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.IsCloudAction(a) && attempt.Action == a:
 		// The change that moved the object is not observed yet, so the answer would be the same.
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}

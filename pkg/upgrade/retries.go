@@ -123,6 +123,6 @@ func hasOwnLimit(action nodegroup.Action) bool {
 func (d *decision) isLeftOut(a nodegroup.Action) bool {
 	retry, known := d.w.Notes.Retries[a.Key()]
 	attempt := d.lastAttempt(a)
-	accepted := attempt.Outcome == nodegroup.OutcomeDone && nodegroup.OfCloud(a)
+	accepted := attempt.Outcome == nodegroup.OutcomeDone && nodegroup.IsCloudAction(a)
 	return known && !accepted && !attempt.InFlight && d.rec.Stopping != "" && !d.w.Now.Before(retry.Since.Add(retriesInStop))
 }

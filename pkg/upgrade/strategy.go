@@ -159,7 +159,7 @@ func phaseOf(r *record.Record) phase {
 // CheckOffered returns an error with the reason if no phase of the upgrade's strategy allows the verb.
 func CheckOffered(r *record.Record, verb record.Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
-	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyNot(string(verb)); {
+	switch reason := nodegroup.InfoOf(r.Provider).Manager.WhyUnsupported(string(verb)); {
 	case slices.ContainsFunc(s.phases, func(p phase) bool { return allowsIn(r, p, verb) }):
 		return nil
 	case r.Delegation != nil && reason != "":

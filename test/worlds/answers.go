@@ -48,13 +48,13 @@ func (c *cluster) flightOf(action nodegroup.Action) flight {
 		return f
 	}
 	slow := ClusterSlow
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		slow = CloudSlow
 	}
 	if c.befalls(slow) {
 		f.there, f.back = c.draw(20*time.Second), c.draw(20*time.Second)
 	}
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		c.cloudFaults(&f)
 	} else {
 		c.clusterFaults(&f, action)

@@ -68,13 +68,13 @@ func keyKind(action nodegroup.Action) string {
 
 // answer returns the answer to a request that is refused.
 func (d *Denial) answer(action nodegroup.Action) error {
-	switch cloud := nodegroup.OfCloud(action); {
+	switch cloud := nodegroup.IsCloudAction(action); {
 	case d.Again && cloud:
 		return answered(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
 	case d.Again:
 		return apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New(`admission webhook "guard" denied the request`))
 	}
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		return answered(nodegroup.OutcomeFatal, "not authorized (forbidden)")
 	}
 	return apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy)

@@ -337,7 +337,7 @@ func (p *process) settle(action nodegroup.Action, err error) {
 	if answer.Outcome != nodegroup.OutcomeDone {
 		p.rules.say("%s: %s %s", action, answer.Outcome, answer.Detail)
 	}
-	if nodegroup.OfCloud(action) {
+	if nodegroup.IsCloudAction(action) {
 		p.soon = p.c.now.Add(cloudSoon)
 	}
 	p.look()

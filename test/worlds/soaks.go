@@ -227,7 +227,7 @@ func (r *rules) holds(w *upgrade.World, rec *record.Record) {
 
 // heldFirst checks G42 at the start: autoscalers are kept from the group's outdated nodes before anything else is done to the group.
 func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
-	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.OfCloud) {
+	if step.Record.Phase != record.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.IsCloudAction) {
 		return
 	}
 	for i := range w.Members {

@@ -81,7 +81,7 @@ func groupOf(node *corev1.Node) string {
 		}
 		return value
 	}
-	return nodegroup.OwnGroup(node)
+	return nodegroup.GroupOfOwner(node)
 }
 
 // Name implements cloud.Provider.
