@@ -88,7 +88,7 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	if o.Style == Markdown && hasFix(r) {
 		out.Style = Plain // inside a code block
 		out.addLines("", "Commands that fix some findings; read them before you run them:", "", "```sh")
-		out.addPatches([]CheckReport{*r})
+		out.addFixCommands([]CheckReport{*r})
 		out.addLines("```")
 	}
 	return out.err
@@ -276,15 +276,15 @@ func WritePatches(w io.Writer, reports []CheckReport, ofCluster []string) error 
 		}
 	}
 	if fixable {
-		out.addPatches(reports)
+		out.addFixCommands(reports)
 	} else {
 		out.addFindingsWithoutFix(reports)
 	}
 	return out.err
 }
 
-// addPatches adds the commands that fix findings.
-func (p *page) addPatches(reports []CheckReport) {
+// addFixCommands adds the commands that fix findings.
+func (p *page) addFixCommands(reports []CheckReport) {
 	var lines []string
 	restarts := false
 	seen := map[string]bool{}

@@ -79,7 +79,7 @@ func NewComparison(group string, fits record.Strategy, because string, ways []Wa
 	var best *Way
 	for i := range c.Ways {
 		way := &c.Ways[i]
-		if c.mayBeBest(way) && (best == nil || c.compareWays(way, best) < 0) {
+		if c.canBeBest(way) && (best == nil || c.compareWays(way, best) < 0) {
 			best = way
 		}
 	}
@@ -94,9 +94,9 @@ func (c *Comparison) ReachesGoal() bool { return slices.ContainsFunc(c.Ways, Way
 
 func (w Way) reachesGoal() bool { return w.WayForecast != nil && w.Result == record.Succeeded }
 
-// mayBeBest reports whether the way replaces all nodes, and deletes no pods against their budgets unless every
+// canBeBest reports whether the way replaces all nodes, and deletes no pods against their budgets unless every
 // forecast way does.
-func (c *Comparison) mayBeBest(way *Way) bool {
+func (c *Comparison) canBeBest(way *Way) bool {
 	forcesNone := func(w Way) bool { return w.WayForecast != nil && w.Forced == 0 }
 	return way.reachesGoal() && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
 }
@@ -163,14 +163,14 @@ func comparisonVerdict(c *Comparison) (tone, string) {
 	if c.ReachesGoal() {
 		return warning, "None is best: each way that replaces all nodes deletes pods against their budgets"
 	}
-	if !c.isForecast() {
+	if !c.hasForecast() {
 		return bad, "No way could be forecast: " + c.whyUnforecast()
 	}
 	return bad, "None is best: no forecast replaces all nodes"
 }
 
-// isForecast reports whether at least one of the ways has a forecast.
-func (c *Comparison) isForecast() bool {
+// hasForecast reports whether at least one of the ways has a forecast.
+func (c *Comparison) hasForecast() bool {
 	return slices.ContainsFunc(c.Ways, func(w Way) bool { return w.WayForecast != nil })
 }
 
@@ -208,7 +208,7 @@ func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Recommended %s: %s", c.Fits, c.FitsBecause)}
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
-	case !c.isForecast(): // the lines of the ways give the reasons
+	case !c.hasForecast(): // the lines of the ways give the reasons
 	case c.ReachesGoal():
 		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods against their budgets; a plan shows what blocks the others")
 	default:

@@ -104,7 +104,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
 	for _, w := range CollectWaits(s.Blocked, now) {
-		lines = append(lines, fmt.Sprintf("Blocked     node %s%s%s: %s", w.Node, w.formatDuration(now), w.formatLimit(s.Status.Manager, now), w))
+		lines = append(lines, fmt.Sprintf("Blocked     node %s%s%s: %s", w.Node, w.formatDuration(now), w.formatTimeLimit(s.Status.Manager, now), w))
 	}
 	for _, line := range ImpactLines(s.Impacts) {
 		lines = append(lines, "Workloads   "+line)

@@ -250,7 +250,7 @@ func listNewWaits(before, now Moment) []Event {
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
 		if w.Lasting && !told[w.alwaysShown] && !now.reportedWaits[w.alwaysShown] {
-			events = append(events, Event{Type: BlockedEvent, Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
+			events = append(events, Event{Type: BlockedEvent, Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatTimeLimit(now.Status.Manager, now.At), w)})
 		}
 	}
 	return events
@@ -288,7 +288,7 @@ func DescribeHeartbeat(now Moment) string {
 		text += "; tried again for " + now.At.Sub(s.Retried.Since).Round(time.Second).String() + ": " + s.Retried.String()
 	}
 	if waits := CollectWaits(now.Blocked, now.At); len(waits) > 0 {
-		text += fmt.Sprintf("; %s blocked, first%s: %s", formatCount(len(now.Blocked), "pod"), waits[0].formatLimit(s.Manager, now.At), waits[0])
+		text += fmt.Sprintf("; %s blocked, first%s: %s", formatCount(len(now.Blocked), "pod"), waits[0].formatTimeLimit(s.Manager, now.At), waits[0])
 	}
 	return text
 }

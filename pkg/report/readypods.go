@@ -71,8 +71,8 @@ func (p *ReadyPods) addSample(at time.Time, ready int) {
 	}
 }
 
-// fewest returns the lowest number of ready pods.
-func (p *ReadyPods) fewest() int {
+// fewestReady returns the lowest number of ready pods.
+func (p *ReadyPods) fewestReady() int {
 	return slices.MinFunc(p.Samples, func(a, b ReadySample) int { return a.Ready - b.Ready }).Ready
 }
 
@@ -104,7 +104,7 @@ func (r *RunReport) drawReadyPods() markup {
 	for i := range r.Ready {
 		of := &r.Ready[i]
 		top := float64(axisHeight + i*readyRow)
-		rows := []markup{textElement("title", of.describe(r.From)), rowLabel(of.Name, fmt.Sprintf("at least %d of %d", of.fewest(), of.Before))}
+		rows := []markup{textElement("title", of.describe(r.From)), rowLabel(of.Name, fmt.Sprintf("at least %d of %d", of.fewestReady(), of.Before))}
 		rows = append(rows, s.bar("w", readyRow-readyHeight-4, readyHeight, of.Samples[0].At, r.To))
 		for j, sample := range of.Samples {
 			until := r.To

@@ -27,7 +27,7 @@ func WriteReportHTML(w io.Writer, r *RunReport) error {
 	b.WriteString(string(textElement("title", "Node group "+r.Name+": "+string(r.About))) + "\n<style>" + reportStyle + "</style>\n</head>\n<body>\n<main>\n")
 	t, verdict := r.verdict()
 	b.WriteString(string(textElement("h1", "Node group "+r.Name)) + "\n")
-	b.WriteString(string(textElement("p", verdict, class("verdict "+classOfTone(t)))) + "\n")
+	b.WriteString(string(textElement("p", verdict, class("verdict "+cssClassOfTone(t)))) + "\n")
 	for _, section := range r.sections() {
 		if section.body != "" {
 			b.WriteString(string(element("section", nil, textElement("h2", section.title), "\n", section.body)) + "\n")
@@ -50,7 +50,7 @@ func WriteReportJSON(w io.Writer, r *RunReport) error {
 	return err
 }
 
-func classOfTone(t tone) string {
+func cssClassOfTone(t tone) string {
 	return map[tone]string{good: "good", warning: "warning", bad: "bad"}[t]
 }
 

@@ -535,8 +535,8 @@ func TestReadyPods(t *testing.T) {
 		}
 		long.addSample(now.Add(time.Duration(i)*time.Second), ready)
 	}
-	if n := len(long.Samples); n > maxReadySamplesKept || n < maxReadySamplesKept/3 || long.fewest() != 1 {
-		t.Errorf("%d samples with at least %d ready are kept, want at most %d and the lowest, 1", n, long.fewest(), maxReadySamplesKept)
+	if n := len(long.Samples); n > maxReadySamplesKept || n < maxReadySamplesKept/3 || long.fewestReady() != 1 {
+		t.Errorf("%d samples with at least %d ready are kept, want at most %d and the lowest, 1", n, long.fewestReady(), maxReadySamplesKept)
 	}
 }
 

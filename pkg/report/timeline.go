@@ -147,8 +147,8 @@ func rowLabel(name, at string) markup {
 	return label
 }
 
-// classOfState returns the CSS class of a bar for the state, "" if the state has no bar.
-func classOfState(state string) string {
+// cssClassOfState returns the CSS class of a bar for the state, "" if the state has no bar.
+func cssClassOfState(state string) string {
 	switch record.NodeState(state) {
 	case record.NodeDraining, record.NodeForcing:
 		return "d"
@@ -169,7 +169,7 @@ func (r *RunReport) drawNodeRow(s scale, n *NodeHistory, plan *PlanNode, planBeg
 		parts = append(parts, s.bar("p", barTop-2, barHeight+4, from, to))
 	}
 	for _, p := range n.States {
-		if classed := classOfState(p.What); classed != "" {
+		if classed := cssClassOfState(p.What); classed != "" {
 			parts = append(parts, s.bar(classed, barTop, barHeight, p.From, p.To))
 		}
 	}

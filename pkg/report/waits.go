@@ -64,8 +64,8 @@ func (w Wait) String() string {
 	return text + ": " + w.Remedy
 }
 
-// formatLimit returns how long the cloud that drains the node will still try, "" if this tool drains it.
-func (w Wait) formatLimit(manager string, now time.Time) string {
+// formatTimeLimit returns how long the cloud that drains the node will still try, "" if this tool drains it.
+func (w Wait) formatTimeLimit(manager string, now time.Time) string {
 	if w.Until.IsZero() {
 		return ""
 	}
