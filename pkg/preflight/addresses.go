@@ -27,7 +27,7 @@ func CheckAddresses(members []nodegroup.Member, r *record.Request, subnets []nod
 	}
 	var found []Finding
 	for _, zone := range slices.Sorted(maps.Keys(free)) {
-		needed := countNeeded(members, zone, subnets, r.Surge)
+		needed := countNeededAddresses(members, zone, subnets, r.Surge)
 		if needed <= free[zone] {
 			continue
 		}
@@ -48,9 +48,9 @@ func describeAddressRemedy(r *record.Request) string {
 	return free
 }
 
-// countNeeded returns the maximum number of addresses that new nodes in a zone need while its
+// countNeededAddresses returns the maximum number of addresses that new nodes in a zone need while its
 // outdated nodes still exist.
-func countNeeded(members []nodegroup.Member, zone string, subnets []nodegroup.Subnet, surge int) (addresses int) {
+func countNeededAddresses(members []nodegroup.Member, zone string, subnets []nodegroup.Subnet, surge int) (addresses int) {
 	var taken []int
 	for i := range members {
 		if m := &members[i]; m.Outdated && m.Zone() == zone {

@@ -25,8 +25,8 @@ func adviseSurge(w *upgrade.World, nodes int) string {
 	}
 }
 
-// adviseNarrower returns advice to drain fewer nodes concurrently.
-func adviseNarrower(w *upgrade.World) string {
+// adviseFewerNodes returns advice to drain fewer nodes concurrently.
+func adviseFewerNodes(w *upgrade.World) string {
 	if m := w.Group.Managed; m != nil && m.ChangeWidth != "" {
 		return "drain fewer nodes at a time: run " + m.ChangeWidth
 	}
@@ -50,8 +50,8 @@ func adviseWaiting(r *record.Request, pods, them string) string {
 	return fmt.Sprintf("label %s %s: the drain then waits for %s, up to --drain-timeout", pods, waitCompleted, them)
 }
 
-// adviseEnoughTime returns advice to check the time limit of a node's drain.
-func adviseEnoughTime(r *record.Request) string {
+// adviseTimeCheck returns advice to check the time limit of a node's drain.
+func adviseTimeCheck(r *record.Request) string {
 	remedy := fmt.Sprintf("check that %s is enough for it", describeSpan(r.DrainTimeout.Duration))
 	if obeysDrainFlags(r) {
 		remedy += " (--drain-timeout)"

@@ -23,7 +23,7 @@ func TestRulesRarelyFireOnCommonCharts(t *testing.T) {
 	}
 	firing := map[string][]string{} // by "PDB001 block"
 	for _, file := range files {
-		for _, kind := range listFiring(t, file) {
+		for _, kind := range listFiringRules(t, file) {
 			firing[kind] = append(firing[kind], strings.TrimSuffix(filepath.Base(file), ".yaml"))
 		}
 	}
@@ -35,15 +35,15 @@ func TestRulesRarelyFireOnCommonCharts(t *testing.T) {
 	}
 	t.Logf("rule and severity, of how many of %d files:\n%s", len(files), &table)
 	for _, rule := range preflight.Catalogue() {
-		if loud := listLoud(firing, rule.ID); 2*len(loud) > len(files) {
+		if loud := listFilesWithWarnings(firing, rule.ID); 2*len(loud) > len(files) {
 			t.Errorf("%s has findings above %s in %d of %d applications: %s", rule.ID, preflight.Note, len(loud), len(files), strings.Join(loud, ", "))
 		}
 	}
 }
 
-// listFiring returns the rules with findings in the file, with the severity of each finding. Set NOISE to a word in the file's
+// listFiringRules returns the rules with findings in the file, with the severity of each finding. Set NOISE to a word in the file's
 // name to log all of them.
-func listFiring(t *testing.T, file string) []string {
+func listFiringRules(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -64,8 +64,8 @@ func listFiring(t *testing.T, file string) []string {
 	return slices.Compact(kinds)
 }
 
-// listLoud returns the files in which the rule has findings above Note.
-func listLoud(firing map[string][]string, id string) []string {
+// listFilesWithWarnings returns the files in which the rule has findings above Note.
+func listFilesWithWarnings(firing map[string][]string, id string) []string {
 	var loud []string
 	for kind, files := range firing {
 		rule, severity, _ := strings.Cut(kind, " ")

@@ -75,7 +75,7 @@ func findLackOfRoom(s *Scene) []Finding {
 		Remedy: "add nodes first, drain fewer nodes at a time or lower the pods' requests",
 	}
 	if more := adviseSurge(s.World, added+1); more != "" {
-		f.Remedy = more + ", " + adviseNarrower(s.World) + " or lower the pods' requests"
+		f.Remedy = more + ", " + adviseFewerNodes(s.World) + " or lower the pods' requests"
 	}
 	if open, all := s.sumFreeResources(rooms, placement.selectsNode); all > staying {
 		taints := strings.Join(s.refusingTaints(), ", ")

@@ -246,17 +246,17 @@ func closedBudgetCases() map[string]podCase {
 	free := func(w *upgrade.World) { w.Request.EvictUnmanaged = true }
 	web := func(rule string) []string { return []string{rule + " block old pod shop/web-0"} }
 	return map[string]podCase{
-		"PDB003 its pod's owner is gone":            {budgets: pdbs{build.Budget("web", syncFailed(`found no controllers for pod "web-0"`))}, want: web("PDB003")},
-		"PDB003 from its first sync on":             {budgets: pdbs{build.Budget("web", syncFailed(`found no controllers for pod "web-0"`), neverSeen)}, want: web("PDB003")},
-		"PDB003 an unready pod that may always go":  {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", syncFailed("timeout"), build.AlwaysAllow)}},
+		"PDB003 its pod's owner is gone":            {budgets: pdbs{build.Budget("web", withSyncFailure(`found no controllers for pod "web-0"`))}, want: web("PDB003")},
+		"PDB003 from its first sync on":             {budgets: pdbs{build.Budget("web", withSyncFailure(`found no controllers for pod "web-0"`), neverComputed)}, want: web("PDB003")},
+		"PDB003 an unready pod that may always go":  {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", withSyncFailure("timeout"), build.AlwaysAllow)}},
 		"PDB004 counts no pods":                     {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB004")},
 		"PDB004 for a pod without a controller":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: slices.Concat(web("POD001"), web("PDB004"))},
 		"PDB004 of a pod that the user lets go":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, change: free, want: web("PDB004")},
-		"PDB005 its pod's owner has no scale":       {budgets: pdbs{build.Budget("web", syncFailed("caches.example.com does not implement the scale subresource"))}, want: web("PDB005")},
-		"PDB005 over a job":                         {pod: pods{build.OwnedBy("Job", "web")}, budgets: pdbs{build.Budget("web", syncFailed("no scale"))}, want: web("PDB005")},
+		"PDB005 its pod's owner has no scale":       {budgets: pdbs{build.Budget("web", withSyncFailure("caches.example.com does not implement the scale subresource"))}, want: web("PDB005")},
+		"PDB005 over a job":                         {pod: pods{build.OwnedBy("Job", "web")}, budgets: pdbs{build.Budget("web", withSyncFailure("no scale"))}, want: web("PDB005")},
 		"PDB007 none needed, none healthy":          {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 0, 0))}, want: web("PDB007")},
 		"PDB007 an unready pod that may always go":  {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 0, 0), build.AlwaysAllow)}},
-		"PDB008 a budget that is not processed yet": {budgets: pdbs{build.Budget("web", build.Counts(1, 1, 1), neverSeen)}},
+		"PDB008 a budget that is not processed yet": {budgets: pdbs{build.Budget("web", build.Counts(1, 1, 1), neverComputed)}},
 		"PDB009 needs its only pod":                 {budgets: pdbs{build.Budget("web", build.Counts(1, 1, 1))}, want: web("PDB009")},
 	}
 }
@@ -319,8 +319,8 @@ func TestDoNotDisruptFindings(t *testing.T) {
 	}
 }
 
-// syncFailed sets the status that the disruption controller writes if it cannot compute the budget.
-func syncFailed(message string) func(*policyv1.PodDisruptionBudget) {
+// withSyncFailure sets the status that the disruption controller writes if it cannot compute the budget.
+func withSyncFailure(message string) func(*policyv1.PodDisruptionBudget) {
 	return func(budget *policyv1.PodDisruptionBudget) {
 		budget.Status.DisruptionsAllowed = 0
 		budget.Status.Conditions = []metav1.Condition{{
@@ -329,8 +329,8 @@ func syncFailed(message string) func(*policyv1.PodDisruptionBudget) {
 	}
 }
 
-// neverSeen sets the status of a budget that the disruption controller has never computed.
-func neverSeen(budget *policyv1.PodDisruptionBudget) { budget.Status.ObservedGeneration = 0 }
+// neverComputed sets the status of a budget that the disruption controller has never computed.
+func neverComputed(budget *policyv1.PodDisruptionBudget) { budget.Status.ObservedGeneration = 0 }
 
 func static(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}

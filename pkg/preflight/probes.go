@@ -133,7 +133,7 @@ func findMissingReadinessProbe(_ *Scene, w *Workload, pod *corev1.Pod) *Finding 
 	for _, port := range servedPorts(w.Services, c) {
 		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
 			f.Remedy = fmt.Sprintf("add a readinessProbe: httpGet of a page with the same dependencies as requests, or at least tcpSocket on port %d", port.ContainerPort)
-			f.Fix = w.patchTemplateCommand(changeContainer(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
+			f.Fix = w.patchTemplateCommand(containerPatch(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
 			break
 		}
 	}
@@ -166,7 +166,7 @@ func findTightLiveness(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s make the same check (%s): the first kills it after %s, and the second stops requests only after %s",
 				c.Name, describeProbe(live), describeSpan(timeToProbeFailure(live)), describeSpan(timeToProbeFailure(ready))),
 			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or use a cheaper check", failures),
-			Fix:    w.patchTemplateCommand(changeContainer(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
+			Fix:    w.patchTemplateCommand(containerPatch(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
 		}
 	}
 	return nil

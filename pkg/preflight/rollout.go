@@ -17,7 +17,7 @@ import (
 func rolloutRules() []Rule {
 	return []Rule{
 		{
-			ID: "STR001", Severity: Warn, Reads: []string{"deployments", "services"}, find: perWorkload(findNoSurge),
+			ID: "STR001", Severity: Warn, Reads: []string{"deployments", "services"}, find: perWorkload(findRolloutWithoutSurge),
 			Text:   "A Deployment behind a service stops its pods before it starts others: its strategy is Recreate, or it has one replica and maxSurge 0. A kubectl rollout restart then cannot move its pods from outdated nodes without a gap.",
 			Source: "pkg/controller/deployment/rolling.go, recreate.go",
 		},
@@ -51,7 +51,7 @@ func rolloutLimits(d *appsv1.Deployment, replicas int) (surge, unavailable int) 
 	return surge, min(unavailable, replicas)
 }
 
-func findNoSurge(_ *Scene, w *Workload) *Finding {
+func findRolloutWithoutSurge(_ *Scene, w *Workload) *Finding {
 	if w.Deployment == nil || !w.IsServing() || w.Replicas() == 0 {
 		return nil
 	}

@@ -134,7 +134,7 @@ func findEarlyStop(s *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		longer += drain.SleepIn(hook)
 	}
 	grace := max(drain.GracePeriod(pod), graceForSleep(longer))
-	change := changeContainer(pod, serving[i], fields{"lifecycle": fields{"preStop": lengthenHook(s, hook)}})
+	change := containerPatch(pod, serving[i], fields{"lifecycle": fields{"preStop": addSleepToHook(s, hook)}})
 	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
 	return &Finding{
 		Message: fmt.Sprintf("%s sends to the pods' addresses, and %s: it may end before the load balancer has stopped sending to it", target, describeEarlyStop(serving[i])),
@@ -164,8 +164,8 @@ func describeEarlyStop(c *corev1.Container) string {
 	}
 }
 
-// lengthenHook returns the change that makes a container sleep before its hook's other actions.
-func lengthenHook(s *Scene, hook *corev1.LifecycleHandler) fields {
+// addSleepToHook returns the change that makes a container sleep before its hook's other actions.
+func addSleepToHook(s *Scene, hook *corev1.LifecycleHandler) fields {
 	if _, closer, _ := drain.ServingTime(hook); closer != "" {
 		return fields{"exec": fields{"command": prependSleep(hook.Exec.Command)}}
 	}
@@ -191,8 +191,8 @@ func prependSleep(command []string) []string {
 	return []string{"/bin/sh", "-c", sleep + strings.Join(words, " ")}
 }
 
-// changeContainer returns the change of one container in a pod's spec.
-func changeContainer(pod *corev1.Pod, c *corev1.Container, change fields) fields {
+// containerPatch returns the change of one container in a pod's spec.
+func containerPatch(pod *corev1.Pod, c *corev1.Container, change fields) fields {
 	change["name"] = c.Name
 	list := "containers"
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(other corev1.Container) bool { return other.Name == c.Name }) {

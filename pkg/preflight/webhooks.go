@@ -285,7 +285,7 @@ func findEvictionWebhooks(s *Scene) []Finding {
 		found = append(found, Finding{
 			Object:  hook.config,
 			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny an eviction and move the pod in its own way, and the upgrade waits for that", hook.Name),
-			Remedy:  adviseEnoughTime(&s.World.Request),
+			Remedy:  adviseTimeCheck(&s.World.Request),
 		})
 	}
 	return found
