@@ -81,7 +81,7 @@ func (m *Member) HasStarted(labels map[string]string) bool {
 			return false
 		}
 	}
-	return IsNodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
+	return IsNodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, isStartupTaint)
 }
 
 // HasNotReadyTaint reports whether the node has the not-ready taint. The control plane removes it shortly after the
@@ -92,8 +92,8 @@ func HasNotReadyTaint(node *corev1.Node) bool {
 	})
 }
 
-// startupTaint reports whether the taint means that a Ready node does not take pods yet.
-func startupTaint(taint corev1.Taint) bool {
+// isStartupTaint reports whether the taint means that a Ready node does not take pods yet.
+func isStartupTaint(taint corev1.Taint) bool {
 	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||
 		strings.HasPrefix(taint.Key, "readiness.k8s.io/") ||
 		strings.HasPrefix(taint.Key, "node.cilium.io/") ||

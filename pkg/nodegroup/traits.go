@@ -22,9 +22,9 @@ type traits struct {
 	open bool
 }
 
-// ReadTraits caches the properties of the member's node that every step needs. Calling it is optional. An observer of
+// CacheTraits caches the properties of the member's node that every step needs. Calling it is optional. An observer of
 // a large group should call it for each new version of a node. The node must not be changed afterwards.
-func (m *Member) ReadTraits(g *Group) {
+func (m *Member) CacheTraits(g *Group) {
 	m.traits = traits{}
 	if m.Node == nil {
 		return

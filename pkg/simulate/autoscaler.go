@@ -27,8 +27,8 @@ type autoscaler struct {
 // autoscalerView is all that the autoscaler's decision depends on, as numbers of nodes and pods.
 type autoscalerView struct{ pending, booting, desired, most int }
 
-// watchPending schedules a scan if pods are pending and the view has changed.
-func (a *autoscaler) watchPending() {
+// scanIfPending schedules a scan if pods are pending and the view has changed.
+func (a *autoscaler) scanIfPending() {
 	if a == nil || a.due || len(a.scheduler.pending) == 0 || a.currentView() == a.last {
 		return
 	}
@@ -56,7 +56,7 @@ func (a *autoscaler) currentView() autoscalerView {
 func (a *autoscaler) scaleUp() {
 	a.due = false
 	a.last = a.currentView()
-	missing := min(a.countNeeded()-a.last.booting, a.last.most-a.last.desired)
+	missing := min(a.countNeededNodes()-a.last.booting, a.last.most-a.last.desired)
 	if missing <= 0 {
 		return
 	}
@@ -65,9 +65,9 @@ func (a *autoscaler) scaleUp() {
 	a.last = a.currentView()
 }
 
-// countNeeded returns how many empty nodes of the group the pending pods need, filled one after the other. It ignores
+// countNeededNodes returns how many empty nodes of the group the pending pods need, filled one after the other. It ignores
 // pods that no such node takes, and pods that were pending before the simulation.
-func (a *autoscaler) countNeeded() int {
+func (a *autoscaler) countNeededNodes() int {
 	needed := 0
 	var filled *simNode
 	for _, g := range a.scheduler.pending {

@@ -64,12 +64,12 @@ func (d *disruption) admitEviction(u *simPod) (nodegroup.Outcome, string) {
 	case p.Kind == drain.TwoBudgets:
 		return nodegroup.OutcomeUnclear, "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
 	default:
-		return refuseEviction(u.budgets[0], p.Kind)
+		return evictionRefusal(u.budgets[0], p.Kind)
 	}
 }
 
-// refuseEviction returns the answer to an eviction that the budget blocks.
-func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
+// evictionRefusal returns the answer to an eviction that the budget blocks.
+func evictionRefusal(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
 	st := &budget.Status
 	switch {
 	case st.ObservedGeneration < budget.Generation:
@@ -86,9 +86,9 @@ func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Ou
 	}
 }
 
-// updateHealthy updates the status of the pod's budgets as the disruption controller does when a ready pod is added or
+// updateHealthyCount updates the status of the pod's budgets as the disruption controller does when a ready pod is added or
 // begins to leave.
-func (d *disruption) updateHealthy(u *simPod, change int32) {
+func (d *disruption) updateHealthyCount(u *simPod, change int32) {
 	if change < 0 && !drain.Ready(u.pod) {
 		return
 	}
@@ -106,9 +106,9 @@ func (d *disruption) wakeForWorkload(u *simPod) {
 	}
 }
 
-// updateExpected updates what the pod's budgets expect, if that is the number of existing pods: minAvailable is a
+// updateExpectedCount updates what the pod's budgets expect, if that is the number of existing pods: minAvailable is a
 // number.
-func (d *disruption) updateExpected(u *simPod, change int32) {
+func (d *disruption) updateExpectedCount(u *simPod, change int32) {
 	for _, budget := range u.budgets {
 		if d.countsPods[budget.PodDisruptionBudget] {
 			budget.Status.ExpectedPods += change

@@ -89,7 +89,7 @@ func New(spec Spec) *Cluster {
 	for _, n := range c.index.nodes.sorted {
 		for _, pod := range n.pods {
 			if pod.DeletionTimestamp == nil && drain.Ready(pod) {
-				c.pods.outages.updateReady(c.index.bound[pod.UID], +1)
+				c.pods.outages.updateReadyCount(c.index.bound[pod.UID], +1)
 			}
 			c.pods.resumeLifecycle(c.index.bound[pod.UID])
 		}
@@ -150,7 +150,7 @@ func (c *Cluster) Refusals(pod types.NamespacedName) map[string][]string {
 // World returns what an upgrade sees of the cluster now. Its budgets are not copied, so it must not be used after the
 // cluster changes.
 func (c *Cluster) World(req record.Request) upgrade.World {
-	w := c.shareWorld(req)
+	w := c.sharedWorld(req)
 	w.Members, w.Open, w.Controllers = slices.Clone(w.Members), maps.Clone(w.Open), maps.Clone(w.Controllers)
 	for _, member := range w.Members {
 		if member.Instance.ID != "" {
@@ -160,8 +160,8 @@ func (c *Cluster) World(req record.Request) upgrade.World {
 	return w
 }
 
-// shareWorld is like World, but without copies and without Group.Instances. The members contain the instances.
-func (c *Cluster) shareWorld(req record.Request) upgrade.World {
+// sharedWorld is like World, but without copies and without Group.Instances. The members contain the instances.
+func (c *Cluster) sharedWorld(req record.Request) upgrade.World {
 	g := c.group.Group
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{
@@ -175,7 +175,7 @@ func (c *Cluster) shareWorld(req record.Request) upgrade.World {
 // placePending places pending pods on nodes. Then it wakes the autoscaler, if there is one.
 func (c *Cluster) placePending() {
 	c.pods.placePending()
-	c.autoscaler.watchPending()
+	c.autoscaler.scanIfPending()
 }
 
 // Advance moves the time to the next event, but not beyond limit, and runs the event. A zero limit means no limit.

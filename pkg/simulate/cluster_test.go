@@ -57,14 +57,14 @@ func request() record.Request {
 	}
 }
 
-// do executes one action.
-func do(c *simulate.Cluster, action nodegroup.Action) nodegroup.Attempt {
+// execute executes one action.
+func execute(c *simulate.Cluster, action nodegroup.Action) nodegroup.Attempt {
 	c.Do(upgrade.Step{Record: record.Record{Run: "r1"}, Actions: []nodegroup.Action{action}})
 	return c.World(request()).Open[action.Key()]
 }
 
-// pass lets the simulation run for a while.
-func pass(c *simulate.Cluster, d time.Duration) {
+// advanceBy runs the simulation for the duration.
+func advanceBy(c *simulate.Cluster, d time.Duration) {
 	for end := c.Now().Add(d); c.Now().Before(end); {
 		c.Advance(end)
 	}
@@ -103,7 +103,7 @@ func evict(name string) schedule.Eviction {
 }
 
 func fence(c *simulate.Cluster, node string) {
-	do(c, nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node, UID: types.UID(node)}})
+	execute(c, nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: node, UID: types.UID(node)}})
 }
 
 func TestPodsMove(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPodsMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := simulate.New(twoNodes(c.pod))
 			fence(cluster, "old-a-1")
-			if got := do(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
+			if got := execute(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
 				t.Fatalf("the eviction is answered %q", got.Outcome)
 			}
 			expect := func(when, source, target string) {
@@ -142,9 +142,9 @@ func TestPodsMove(t *testing.T) {
 				}
 			}
 			expect("at once", c.sourceAtOnce, c.atOnce)
-			pass(cluster, 5*time.Second)
+			advanceBy(cluster, 5*time.Second)
 			expect("after its end", c.sourceEnd, c.gone)
-			pass(cluster, 10*time.Second)
+			advanceBy(cluster, 10*time.Second)
 			expect("in the end", c.sourceEnd, c.ready)
 		})
 	}
@@ -155,12 +155,12 @@ func TestPodsWaitForANode(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	fence(cluster, "old-a-1")
 	fence(cluster, "cur-b-1")
-	do(cluster, evict("web-0"))
-	pass(cluster, time.Minute)
+	execute(cluster, evict("web-0"))
+	advanceBy(cluster, time.Minute)
 	if got := podsOf(cluster, "old-a-1") + podsOf(cluster, "cur-b-1"); got != "" {
 		t.Errorf("pods %q on fenced nodes", got)
 	}
-	do(cluster, nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "cur-b-1", UID: "cur-b-1"}})
+	execute(cluster, nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "cur-b-1", UID: "cur-b-1"}})
 	if got := podsOf(cluster, "cur-b-1"); got != "another starting" {
 		t.Errorf("the node that takes pods again has %q", got)
 	}
@@ -172,21 +172,21 @@ func TestEvictionSpendsBudgetUntilReplacementIsReady(t *testing.T) {
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web")}
 	cluster := simulate.New(spec)
 	fence(cluster, "old-a-1")
-	if got := do(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
+	if got := execute(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
 		t.Errorf("the first eviction is answered %q", got.Outcome)
 	}
-	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused || got.Detail == "" {
+	if got := execute(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused || got.Detail == "" {
 		t.Errorf("the second eviction is answered %q: %q", got.Outcome, got.Detail)
 	}
 	if shown, ok := cluster.World(request()).Disrupted[types.NamespacedName{Namespace: "shop", Name: "web-0"}]; !ok || !shown.Equal(start) {
 		t.Errorf("the budget's status shows the first eviction at %s, %t", shown, ok)
 	}
-	pass(cluster, 10*time.Second-time.Nanosecond)
-	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused {
+	advanceBy(cluster, 10*time.Second-time.Nanosecond)
+	if got := execute(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused {
 		t.Errorf("before the replacement is ready it is answered %q", got.Outcome)
 	}
-	pass(cluster, time.Nanosecond)
-	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeDone {
+	advanceBy(cluster, time.Nanosecond)
+	if got := execute(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeDone {
 		t.Errorf("when the replacement is ready it is answered %q", got.Outcome)
 	}
 	if spec.Budgets[0].Status.DisruptionsAllowed != 1 {
@@ -202,7 +202,7 @@ func TestEvictionOfAPodThatMoved(t *testing.T) {
 		"deletion":     schedule.Deletion{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
 		"a node":       nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "old-a-1", UID: "other"}},
 	} {
-		if got := do(cluster, action); got.Outcome != nodegroup.OutcomeMoved {
+		if got := execute(cluster, action); got.Outcome != nodegroup.OutcomeMoved {
 			t.Errorf("%s: answered %q, want %q", name, got.Outcome, nodegroup.OutcomeMoved)
 		}
 	}
@@ -235,7 +235,7 @@ func TestCloud(t *testing.T) {
 				if action == nil {
 					action = unknown{}
 				}
-				last = do(cluster, action).Outcome
+				last = execute(cluster, action).Outcome
 			}
 			group := cluster.World(request()).Group
 			if got := fmt.Sprintf("%s %d %d %s", last, group.Desired, group.Max, build.ZoneSizes(&group)); got != c.want {
@@ -256,11 +256,11 @@ func TestProcessesAreSuspendedAndResumed(t *testing.T) {
 	spec.Group.Suspended = []string{"Launch"}
 	cluster := simulate.New(spec)
 	suspended := func() string { return strings.Join(cluster.World(request()).Group.Suspended, " ") }
-	do(cluster, nodegroup.Quiesce{Processes: []string{"AZRebalance"}})
+	execute(cluster, nodegroup.Quiesce{Processes: []string{"AZRebalance"}})
 	if got := suspended(); got != "Launch AZRebalance" {
 		t.Errorf("suspended %q", got)
 	}
-	do(cluster, nodegroup.Resume{Processes: []string{"AZRebalance"}})
+	execute(cluster, nodegroup.Resume{Processes: []string{"AZRebalance"}})
 	if got := suspended(); got != "Launch" {
 		t.Errorf("suspended %q", got)
 	}
@@ -268,7 +268,7 @@ func TestProcessesAreSuspendedAndResumed(t *testing.T) {
 
 func TestNewNodesBoot(t *testing.T) {
 	cluster := simulate.New(twoNodes())
-	do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	execute(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
 	find := func() *nodegroup.Member {
 		for _, m := range cluster.World(request()).Members {
 			if !strings.HasPrefix(m.Name(), "old-") && !strings.HasPrefix(m.Name(), "cur-") {
@@ -277,11 +277,11 @@ func TestNewNodesBoot(t *testing.T) {
 		}
 		return nil
 	}
-	pass(cluster, 2*time.Minute-time.Nanosecond)
+	advanceBy(cluster, 2*time.Minute-time.Nanosecond)
 	if m := find(); m == nil || m.Node != nil || m.Instance.State != nodegroup.InstancePending {
 		t.Errorf("before its boot time the new member is %+v", m)
 	}
-	pass(cluster, time.Nanosecond)
+	advanceBy(cluster, time.Nanosecond)
 	m := find()
 	if m == nil || m.Node == nil || m.Outdated || m.Zone() != "a" || !m.Usable(map[string]string{"image": "ami-2"}) {
 		t.Errorf("after its boot time the new member is %+v", m)
@@ -291,7 +291,7 @@ func TestNewNodesBoot(t *testing.T) {
 // A terminated machine is listed as leaving until it and its node are gone.
 func TestMachinesLeave(t *testing.T) {
 	cluster := simulate.New(twoNodes())
-	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
+	execute(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
 	members := func() string {
 		var all []string
 		for _, m := range cluster.World(request()).Members {
@@ -302,7 +302,7 @@ func TestMachinesLeave(t *testing.T) {
 	if got := members(); got != "cur-b-1 InService, old-a-1 Terminating" {
 		t.Errorf("members: %s", got)
 	}
-	pass(cluster, 30*time.Second)
+	advanceBy(cluster, 30*time.Second)
 	if got := members(); got != "cur-b-1 InService" {
 		t.Errorf("members: %s", got)
 	}
@@ -319,7 +319,7 @@ func TestAdvance(t *testing.T) {
 	if !cluster.Advance(start.Add(time.Second)) || !cluster.Now().Equal(start.Add(time.Second)) {
 		t.Errorf("it is %s, want a second later", cluster.Now())
 	}
-	do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	execute(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
 	if !cluster.Advance(start.Add(time.Hour)) || !cluster.Now().Equal(start.Add(2*time.Minute+time.Second)) {
 		t.Errorf("it is %s, want the time of the boot", cluster.Now())
 	}

@@ -57,7 +57,7 @@ func TestEvictionAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := twoNodes(build.Pod("web-0", c.pod...))
 			spec.Budgets, spec.EndingNamespaces = c.budgets, map[string]bool{build.Namespace: c.ending}
-			a := do(simulate.New(spec), evict("web-0"))
+			a := execute(simulate.New(spec), evict("web-0"))
 			if got := strings.TrimSuffix(fmt.Sprintf("%s: %s", a.Outcome, a.Detail), ": "); !strings.HasPrefix(got, c.want) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
@@ -126,13 +126,13 @@ func TestOrderedStatefulSetComesBackInOrder(t *testing.T) {
 			cluster := simulate.New(spec)
 			fence(cluster, "old-a-1")
 			for _, pod := range []string{"db-2", "db-1"} {
-				do(cluster, evict(pod))
+				execute(cluster, evict(pod))
 			}
-			pass(cluster, 6*time.Second) // both are gone, and no successor is ready
+			advanceBy(cluster, 6*time.Second) // both are gone, and no successor is ready
 			if got := names(cluster); got != c.want {
 				t.Errorf("at first %q, want %q", got, c.want)
 			}
-			pass(cluster, 20*time.Second)
+			advanceBy(cluster, 20*time.Second)
 			if got := names(cluster); got != "db-0 db-1 db-2 " {
 				t.Errorf("in the end %q", got)
 			}
@@ -166,8 +166,8 @@ func TestDaemonSetsRunOnNewNodes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := simulate.New(twoNodes(build.Pod("agent-0", c.with...)))
-			do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t"})
-			pass(cluster, 3*time.Minute)
+			execute(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t"})
+			advanceBy(cluster, 3*time.Minute)
 			for _, m := range cluster.World(request()).Members {
 				if strings.Contains(m.Name(), "new") && len(m.Pods) != c.want {
 					t.Errorf("%d pods on the new node, want %d", len(m.Pods), c.want)
@@ -180,8 +180,8 @@ func TestDaemonSetsRunOnNewNodes(t *testing.T) {
 func TestPodsOfTerminatedMachineAreReplacedElsewhere(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0"), build.Pod("bare", build.Bare)))
 	fence(cluster, "old-a-1")
-	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
-	pass(cluster, time.Minute)
+	execute(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
+	advanceBy(cluster, time.Minute)
 	if got := podsOf(cluster, "cur-b-1"); strings.Count(got, "another") != 1 || strings.Contains(got, "bare") {
 		t.Errorf("on the other node: %q", got)
 	}

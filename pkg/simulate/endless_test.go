@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// byHand returns two outdated nodes without a cloud, and a request that waits for their replacements.
-func byHand() (simulate.Spec, record.Request) {
+// groupWithoutCloud returns two outdated nodes without a cloud, and a request that waits for their replacements.
+func groupWithoutCloud() (simulate.Spec, record.Request) {
 	spec, req := twoNodes(), request()
 	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	spec.Group = nodegroup.Group{Name: "workers", Provider: "manual", Wanted: revision, Pointed: revision}
@@ -27,7 +27,7 @@ func byHand() (simulate.Spec, record.Request) {
 // TestEndlessWait: nobody adds replacements in the simulation. The simulation detects that after a limited number of
 // steps and reports what it waits for.
 func TestEndlessWait(t *testing.T) {
-	spec, req := byHand()
+	spec, req := groupWithoutCloud()
 	steps := 0
 	_, err := simulate.New(spec).Run(t.Context(), req, func(upgrade.World, upgrade.Step) { steps++ })
 	endless, ok := errors.AsType[*simulate.EndlessError](err)
@@ -40,7 +40,7 @@ func TestEndlessWait(t *testing.T) {
 // once. If the group has current nodes, the forecast assumes that no more are added.
 func TestForecastReplacesDrainedNodes(t *testing.T) {
 	for _, current := range []bool{false, true} {
-		spec, req := byHand()
+		spec, req := groupWithoutCloud()
 		pod := build.Pod("web-0", build.On("old-a-1"))
 		for _, n := range spec.Nodes {
 			n.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}

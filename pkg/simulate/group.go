@@ -38,7 +38,7 @@ func (g *simGroup) updateInRoster(m *member) {
 			shown.Outdated = g.outdated(shown.Node)
 		}
 	}
-	shown.ReadTraits(&g.Group)
+	shown.CacheTraits(&g.Group)
 	name := shown.Name()
 	if m.shown != name {
 		g.removeFromRoster(m)

@@ -179,7 +179,7 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: l.clock.now},
 	}}
 	l.updatePod(u, &pod)
-	l.updateReady(u, +1)
+	l.updateReadyCount(u, +1)
 	if u.key.kind == statefulSet {
 		l.createNextOrdinal(u.key.owner)
 	}
@@ -208,7 +208,7 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	leaving.DeletionTimestamp = &metav1.Time{Time: l.clock.now.Add(l.gracePeriod(u.pod))}
 	leaving.ResourceVersion = l.clock.nextVersion()
 	removeFromLiveCounts(u)
-	l.updateReady(u, -1)
+	l.updateReadyCount(u, -1)
 	l.updatePod(u, &leaving)
 	if !replacesAfterEnd(u) {
 		l.replacePod(u)
@@ -216,11 +216,11 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	l.schedulePodEnd(u, l.terminationTime(u.pod))
 }
 
-// updateReady counts a ready pod that was added or begins to leave.
-func (l *podLifecycle) updateReady(u *simPod, change int32) {
-	l.budgets.updateHealthy(u, change)
+// updateReadyCount counts a ready pod that was added or begins to leave.
+func (l *podLifecycle) updateReadyCount(u *simPod, change int32) {
+	l.budgets.updateHealthyCount(u, change)
 	l.budgets.wakeForWorkload(u)
-	l.outages.updateReady(u, int(change))
+	l.outages.updateReadyCount(u, int(change))
 }
 
 // schedulePodEnd ends the pod after a time. If its node's kubelet is unreachable, the pod stays until its machine is
@@ -263,14 +263,14 @@ func (l *podLifecycle) removePodObject(u *simPod) {
 	l.scheduler.markFreed(u.node)
 	l.sets.removePodOfSet(u)
 	l.actions.dropAnswersOfPod(u.pod.UID)
-	l.budgets.updateExpected(u, -1)
+	l.budgets.updateExpectedCount(u, -1)
 }
 
 // deletePodOfDeadNode removes a pod whose node is gone. The pod's controller replaces it (podgc/gc_controller.go).
 func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	leaving := u.pod.DeletionTimestamp != nil
 	if !leaving {
-		l.updateReady(u, -1)
+		l.updateReadyCount(u, -1)
 	}
 	l.removePodObject(u)
 	if replacesAfterEnd(u) || !leaving {
@@ -307,7 +307,7 @@ func (l *podLifecycle) createReplacement(u *simPod) bool {
 		l.createOnNamedNode(u, named)
 		return true
 	}
-	l.budgets.updateExpected(u, +1)
+	l.budgets.updateExpectedCount(u, +1)
 	l.sets.addPodOfSet(u)
 	l.workloads.Store(u.pod)
 	if n := l.scheduler.assignNode(u); n != nil {
@@ -332,7 +332,7 @@ func (l *podLifecycle) createOnNamedNode(u *simPod, name string) {
 		created := *u.pod
 		created.CreationTimestamp = metav1.Time{Time: l.clock.now}
 		u.pod = &created
-		l.budgets.updateExpected(u, +1)
+		l.budgets.updateExpectedCount(u, +1)
 		l.sets.addPodOfSet(u)
 		l.startPodOnNode(u, n)
 	})
@@ -373,7 +373,7 @@ func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 	if !u.key.needs.Selects(n.node) || !u.key.toleratesTaints(n) {
 		return
 	}
-	l.budgets.updateExpected(u, +1)
+	l.budgets.updateExpectedCount(u, +1)
 	l.startPodOnNode(u, n)
 }
 

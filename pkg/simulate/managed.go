@@ -94,15 +94,15 @@ func (c *Cluster) drainSurplusNode(n *simNode, req record.Request) {
 	closed.Spec.Unschedulable = true
 	c.nodes.updateNode(n, closed)
 	limit := c.clock.now.Add(req.DrainTimeout.Duration)
-	for c.clock.now.Before(limit) && c.evictAll(n, req.Policy()) {
+	for c.clock.now.Before(limit) && c.evictPodsOfNode(n, req.Policy()) {
 		again := c.clock.now.Add(evictionRetryDelay)
 		for c.clock.now.Before(again) && c.countLeavingPods(n) > 0 && c.Advance(again) {
 		}
 	}
 }
 
-// evictAll tries to evict the node's pods, and reports whether any pod that must leave was there.
-func (c *Cluster) evictAll(n *simNode, policy drain.Policy) bool {
+// evictPodsOfNode tries to evict the node's pods, and reports whether any pod that must leave was there.
+func (c *Cluster) evictPodsOfNode(n *simNode, policy drain.Policy) bool {
 	left := false
 	for _, pod := range n.pods {
 		switch drain.Judge(pod, policy, false).Fate {

@@ -17,9 +17,9 @@ type outages struct {
 	total time.Duration
 }
 
-// updateReady counts a ready pod that was added or begins to leave. It ignores DaemonSets and Jobs, because their pods
+// updateReadyCount counts a ready pod that was added or begins to leave. It ignores DaemonSets and Jobs, because their pods
 // serve one node or one task.
-func (o *outages) updateReady(u *simPod, change int) {
+func (o *outages) updateReadyCount(u *simPod, change int) {
 	owner := u.key.owner
 	if owner == "" || u.key.kind == daemonSet || u.key.kind == "Job" || drain.IsForeignJob(u.pod) || (change < 0 && !drain.Ready(u.pod)) {
 		return

@@ -23,7 +23,7 @@ func priority(p int32) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Sp
 func afterMove(t *testing.T, spec simulate.Spec) string {
 	t.Helper()
 	c := simulate.New(spec)
-	if a := do(c, schedule.Eviction{Namespace: build.Namespace, Pod: "mover", UID: uidOf(spec, "mover"), Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
+	if a := execute(c, schedule.Eviction{Namespace: build.Namespace, Pod: "mover", UID: uidOf(spec, "mover"), Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
 		t.Fatalf("evicting the pod: %s %s", a.Outcome, a.Detail)
 	}
 	for range 100 {

@@ -37,7 +37,7 @@ func (r *ranking) removeNode(n *simNode) {
 // firstFittingNode returns the first node in order that takes the pod, or nil if none does.
 func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 	for _, number := range r.order {
-		if k.filters.filteredOut(number) {
+		if k.filters.isFilteredOut(number) {
 			continue
 		}
 		n := r.nodes[number]
@@ -56,7 +56,7 @@ type filterCache struct {
 	refused []bool
 }
 
-func (f *filterCache) filteredOut(number int32) bool {
+func (f *filterCache) isFilteredOut(number int32) bool {
 	return int(number) < len(f.refused) && f.refused[number]
 }
 
@@ -68,7 +68,7 @@ func (f *filterCache) addFiltered(number int32) {
 }
 
 func (f *filterCache) removeFiltered(number int32) {
-	if f.filteredOut(number) {
+	if f.isFilteredOut(number) {
 		f.refused[number] = false
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
-// small returns a fleet with all kinds of workloads, and the request to upgrade it.
-func small() (simulate.Spec, record.Request) {
+// smallFleet returns a fleet with all kinds of workloads, and the request to upgrade it.
+func smallFleet() (simulate.Spec, record.Request) {
 	spec := fleet.New(24)
 	spec.Times, _ = simulate.Estimate(&spec)
 	return spec, fleet.Request(5)
@@ -21,7 +21,7 @@ func small() (simulate.Spec, record.Request) {
 
 // What the cluster caches about nodes, and what it leaves out, does not change a step.
 func TestCachesDoNotChangeSteps(t *testing.T) {
-	spec, req := small()
+	spec, req := smallFleet()
 	steps := 0
 	_, err := simulate.New(spec).Run(t.Context(), req, func(w upgrade.World, step upgrade.Step) {
 		steps++
@@ -57,7 +57,7 @@ func ignoreTimes(workloads map[string]record.WorkloadRecord) {
 // so that nodes do not become empty at the moment at which pods become ready: the order of these two would change
 // which node is next.
 func TestRunEqualsSingleSteps(t *testing.T) {
-	spec, req := small()
+	spec, req := smallFleet()
 	req.Settle.Duration += 437 * time.Millisecond
 	want, err := simulate.New(spec).Run(t.Context(), req, nil)
 	if err != nil {

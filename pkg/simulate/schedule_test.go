@@ -36,11 +36,11 @@ func (s scene) move(t *testing.T) string {
 		Nodes: append([]*corev1.Node{from}, s.nodes...), Pods: append([]*corev1.Pod{pod}, s.pods...), Claims: s.claims, Volumes: s.volumes,
 	})
 	for _, action := range s.before {
-		if a := do(c, action); a.Outcome != nodegroup.OutcomeDone {
+		if a := execute(c, action); a.Outcome != nodegroup.OutcomeDone {
 			t.Fatalf("%s: %s %s", action, a.Outcome, a.Detail)
 		}
 	}
-	if a := do(c, schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
+	if a := execute(c, schedule.Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
 		t.Fatalf("evicting the pod: %s %s", a.Outcome, a.Detail)
 	}
 	for _, m := range c.World(request()).Members {
@@ -276,11 +276,11 @@ func TestWaitingPodTakesTheRoomThatAnotherLeaves(t *testing.T) {
 		},
 	}
 	c := simulate.New(spec)
-	do(c, schedule.Eviction{Namespace: build.Namespace, Pod: "mover", UID: "mover", Node: "from"})
+	execute(c, schedule.Eviction{Namespace: build.Namespace, Pod: "mover", UID: "mover", Node: "from"})
 	if waiting := c.Unplaced(); len(waiting) != 1 || waiting[0].Owner != "ReplicaSet shop/mover" {
 		t.Fatalf("waiting: %v", waiting)
 	}
-	do(c, schedule.Eviction{Namespace: build.Namespace, Pod: "job", UID: "job", Node: "to"})
+	execute(c, schedule.Eviction{Namespace: build.Namespace, Pod: "job", UID: "job", Node: "to"})
 	c.Advance(start)
 	if waiting := c.Unplaced(); len(waiting) != 0 {
 		t.Errorf("still waiting: %v", waiting)

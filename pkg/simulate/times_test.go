@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-func took(app, name string, d time.Duration) *corev1.Pod {
+func podReadyAfter(app, name string, d time.Duration) *corev1.Pod {
 	return build.Pod(name, build.App(app), started(start.Add(-time.Hour), d))
 }
 
@@ -23,16 +23,16 @@ func TestReadyTimesFromWorkload(t *testing.T) {
 		pods []*corev1.Pod
 		want time.Duration
 	}{
-		"one pod":                          {[]*corev1.Pod{took("web", "w1", 7*time.Second)}, 7 * time.Second},
-		"the median of three":              {[]*corev1.Pod{took("web", "w1", 40*time.Second), took("web", "w2", 7*time.Second), took("web", "w3", 9*time.Second)}, 9 * time.Second},
-		"the lower of two":                 {[]*corev1.Pod{took("web", "w1", 40*time.Second), took("web", "w2", 7*time.Second)}, 7 * time.Second},
-		"ready in the end of ten minutes":  {[]*corev1.Pod{took("web", "w1", 10*time.Minute)}, 10 * time.Minute},
-		"one that recovered later":         {[]*corev1.Pod{took("web", "w1", 10*time.Minute+time.Second)}, 10 * time.Second},
+		"one pod":                          {[]*corev1.Pod{podReadyAfter("web", "w1", 7*time.Second)}, 7 * time.Second},
+		"the median of three":              {[]*corev1.Pod{podReadyAfter("web", "w1", 40*time.Second), podReadyAfter("web", "w2", 7*time.Second), podReadyAfter("web", "w3", 9*time.Second)}, 9 * time.Second},
+		"the lower of two":                 {[]*corev1.Pod{podReadyAfter("web", "w1", 40*time.Second), podReadyAfter("web", "w2", 7*time.Second)}, 7 * time.Second},
+		"ready in the end of ten minutes":  {[]*corev1.Pod{podReadyAfter("web", "w1", 10*time.Minute)}, 10 * time.Minute},
+		"one that recovered later":         {[]*corev1.Pod{podReadyAfter("web", "w1", 10*time.Minute+time.Second)}, 10 * time.Second},
 		"one that is not ready":            {[]*corev1.Pod{build.Pod("w1", started(start, time.Second), build.Unready)}, 10 * time.Second},
 		"one whose start nobody tells":     {[]*corev1.Pod{build.Pod("w1")}, 10 * time.Second},
-		"pods of another workload":         {[]*corev1.Pod{took("db", "d1", 50*time.Second)}, 10 * time.Second},
-		"a clock that was set back":        {[]*corev1.Pod{took("web", "w1", -time.Second)}, 10 * time.Second},
-		"another workload is left out too": {[]*corev1.Pod{took("db", "d1", 50*time.Second), took("web", "w1", 3*time.Second)}, 3 * time.Second},
+		"pods of another workload":         {[]*corev1.Pod{podReadyAfter("db", "d1", 50*time.Second)}, 10 * time.Second},
+		"a clock that was set back":        {[]*corev1.Pod{podReadyAfter("web", "w1", -time.Second)}, 10 * time.Second},
+		"another workload is left out too": {[]*corev1.Pod{podReadyAfter("db", "d1", 50*time.Second), podReadyAfter("web", "w1", 3*time.Second)}, 3 * time.Second},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestReadyTimesAreFinerThanSeconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var pods []*corev1.Pod
 			for i, d := range c.took {
-				pods = append(pods, took("web", fmt.Sprintf("w%d", i), d))
+				pods = append(pods, podReadyAfter("web", fmt.Sprintf("w%d", i), d))
 			}
 			times, _ := simulate.Estimate(&simulate.Spec{Pods: pods})
 			if got := times.ReadyOf(pods[0]); got != c.want {
@@ -146,7 +146,7 @@ func TestReadyTimesAreFinerThanSeconds(t *testing.T) {
 // The kubelet notices the pod only some time after its binding.
 func TestReadinessCountsFromTheBinding(t *testing.T) {
 	bound := func(before time.Duration) *corev1.Pod {
-		pod := took("web", "w", 7*time.Second)
+		pod := podReadyAfter("web", "w", 7*time.Second)
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: pod.Status.StartTime.Add(-before)},
 		})
@@ -202,7 +202,7 @@ func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 }
 
 func TestAssumptionsSayWhatWasMeasured(t *testing.T) {
-	_, assumed := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{took("web", "w1", 7*time.Second), took("db", "d1", time.Minute), build.Pod("x", build.App("x"))}})
+	_, assumed := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{podReadyAfter("web", "w1", 7*time.Second), podReadyAfter("db", "d1", time.Minute), build.Pod("x", build.App("x"))}})
 	for _, want := range []string{"2m0s after its launch: no node of the group tells", "7s to 1m0s, by workload, and 10s where that is not known (1 of 3 workloads)", "grace period is over"} {
 		if !slices.ContainsFunc(assumed, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("nothing says %q: %q", want, assumed)

@@ -66,7 +66,7 @@ func BenchmarkNext(b *testing.B) {
 			w := largeWorld(b, 1000, inFlight, 30)
 			w.Record.Request.MaxUnavailable, w.Record.Request.Window = 20, 20
 			for i := range w.Members { // as the runner does
-				w.Members[i].ReadTraits(&w.Group)
+				w.Members[i].CacheTraits(&w.Group)
 			}
 			w.Memo = &upgrade.Memo{}
 			b.ReportAllocs()
