@@ -69,7 +69,7 @@ func (c *collector) nextObjectName() string {
 }
 
 func (c *collector) truncatedError() error {
-	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", countNoun(c.count, "whole object"), Command())
+	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", formatCount(c.count, "whole object"), Command())
 }
 
 func (c *collector) notTextError() error {
@@ -100,8 +100,8 @@ func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
 
 func isList(kind string) bool { return strings.HasSuffix(kind, "List") }
 
-// endList is called after a list's last item, when all fields of the list are known.
-func (c *collector) endList(list metav1.TypeMeta) error {
+// finishList is called after a list's last item, when all fields of the list are known.
+func (c *collector) finishList(list metav1.TypeMeta) error {
 	switch {
 	case list.Kind == "":
 		return c.truncatedError() // kubectl writes kind last, so the text was cut short
@@ -151,7 +151,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	if endlessNumber.Match(raw) {
 		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nextObjectName(), Command())
 	}
-	if err := c.keepDecoded(k, raw, id); err != nil {
+	if err := c.addDecoded(k, raw, id); err != nil {
 		return err
 	}
 	c.current = ""
@@ -201,7 +201,7 @@ func (c *collector) completeDump() (*Dump, error) {
 	case c.known == 0:
 		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", formatKinds(d.Ignored), Command())
 	case len(d.Nodes) == 0:
-		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command())
+		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", formatCount(c.count, "object"), Command())
 	}
 	for _, node := range d.Nodes { // no controller detaches volumes in a simulation
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
@@ -231,8 +231,8 @@ func formatKinds(kinds map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// countNoun returns a number with its noun.
-func countNoun(n int, noun string) string {
+// formatCount returns a number with its noun.
+func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

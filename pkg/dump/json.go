@@ -75,7 +75,7 @@ func (r *jsonReader) readObject() error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.c.nextObjectName(), err)
 	case isList:
-		return r.c.endList(listTypeOf(raw))
+		return r.c.finishList(listTypeOf(raw))
 	case len(fields) == 0:
 		return nil
 	default:
@@ -137,7 +137,7 @@ func (r *jsonReader) explainError(err error) error {
 // listTypeOf returns the kind and apiVersion of a list.
 func listTypeOf(raw []byte) metav1.TypeMeta {
 	var list metav1.TypeMeta
-	// A field of a wrong type is ignored here; endList reports that it is missing.
+	// A field of a wrong type is ignored here; finishList reports that it is missing.
 	_ = kjson.Unmarshal(raw, &list)
 	return list
 }

@@ -20,8 +20,8 @@ func kindsByType() map[string]*inventory.Kind {
 	return byType
 }
 
-// keepDecoded decodes an object of the kind, trims it and adds it to the dump.
-func (c *collector) keepDecoded(kind *inventory.Kind, raw []byte, id identity) error {
+// addDecoded decodes an object of the kind, trims it and adds it to the dump.
+func (c *collector) addDecoded(kind *inventory.Kind, raw []byte, id identity) error {
 	object := kind.New()
 	if err := c.decodeObject(raw, object); err != nil {
 		return err

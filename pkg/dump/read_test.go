@@ -273,7 +273,7 @@ func TestReadErrors(t *testing.T) {
 		"YAML cut in a string":     {in: strings.NewReader("items:\n- kind: \"No"), want: "document 1 is not YAML: line 3: found unexpected end of stream: write the file with " + Command()},
 		"gzip cut":                 {in: strings.NewReader(pack(listYAML, 1)[:60]), want: "document 1: gzip data ends too early: the file was cut short: write it again with " + Command() + " | gzip"},
 		"gzip cut at once":         {in: strings.NewReader(gzipMagic), want: "gzip data ends too early: the file was cut short: write it again with " + Command() + " | gzip"},
-		"gzip with a flipped bit":  {in: strings.NewReader(flip(pack(listJSON, 1))), want: "object 3: unpacking: gzip: invalid checksum: write it again with " + Command() + " | gzip"},
+		"gzip with a flipped bit":  {in: strings.NewReader(corruptChecksum(pack(listJSON, 1))), want: "object 3: unpacking: gzip: invalid checksum: write it again with " + Command() + " | gzip"},
 		"gzip inside gzip":         {in: strings.NewReader(pack(listJSON, 2)), want: "gzip inside gzip: unpack it with gunzip first"},
 		"ten levels of gzip":       {in: strings.NewReader(pack(listJSON, 10)), want: "gzip inside gzip: unpack it with gunzip first"},
 		"a reader that fails":      {in: iotest.ErrReader(errors.New("disk on fire")), want: "disk on fire"},
@@ -332,8 +332,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// flip changes the checksum of a gzip file.
-func flip(packed string) string {
+// corruptChecksum changes the checksum of a gzip file.
+func corruptChecksum(packed string) string {
 	b := []byte(packed)
 	b[len(b)-8] ^= 1
 	return string(b)

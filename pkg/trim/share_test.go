@@ -21,7 +21,7 @@ func TestSharingChangesNoPod(t *testing.T) {
 		s := NewSharer()
 		var pods, want []*corev1.Pod
 		for n := range rapid.IntRange(1, 8).Draw(t, "pods") {
-			pod := build.Pod(fmt.Sprintf("web-%d", n), weight)
+			pod := build.Pod(fmt.Sprintf("web-%d", n), addUnusedFields)
 			for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, len(changes)-1), 0, 3, rapid.ID[int]).Draw(t, "changes") {
 				changes[i](pod)
 			}
@@ -69,7 +69,7 @@ func TestPodsOfAControllerShare(t *testing.T) {
 // goroutines read them.
 func TestTrimmingAgainWritesNothing(t *testing.T) {
 	s := NewSharer()
-	pods := []*corev1.Pod{build.Pod("a", weight), build.Pod("b", weight)}
+	pods := []*corev1.Pod{build.Pod("a", addUnusedFields), build.Pod("b", addUnusedFields)}
 	for _, pod := range pods {
 		Object(pod)
 		s.Pod(pod)

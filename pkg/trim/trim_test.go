@@ -19,8 +19,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// weight adds large fields that no decision needs.
-func weight(pod *corev1.Pod) {
+// addUnusedFields adds large fields that no decision needs.
+func addUnusedFields(pod *corev1.Pod) {
 	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
 	pod.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "shop"}
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}}
@@ -77,7 +77,7 @@ func TestTrimChangesNoDecision(t *testing.T) {
 	changes := podChanges()
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := rapid.SliceOfNDistinct(rapid.IntRange(0, len(changes)-1), 0, 5, rapid.ID[int]).Draw(t, "changes")
-		pod := build.Pod("web-0", weight)
+		pod := build.Pod("web-0", addUnusedFields)
 		for _, i := range drawn {
 			changes[i](pod)
 		}
@@ -90,7 +90,7 @@ func TestTrimChangesNoDecision(t *testing.T) {
 }
 
 func TestTrimRemovesUnusedFields(t *testing.T) {
-	pod := build.Pod("web-0", weight, build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
+	pod := build.Pod("web-0", addUnusedFields, build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
 	kept := pod.ObjectMeta.DeepCopy()
 	kept.ManagedFields = nil
 	delete(kept.Annotations, corev1.LastAppliedConfigAnnotation)
