@@ -218,8 +218,7 @@ func (p *Plan) describeStopRisk() string {
 	return ""
 }
 
-// describeAwaitedNodes returns the number of nodes that users must add, as a part of the time that the upgrade
-// takes.
+// describeAwaitedNodes returns the wait for new nodes that users must add. The duration of the plan does not include it.
 func (p *Plan) describeAwaitedNodes() string {
 	if p.AwaitsNodes == 0 {
 		return ""
