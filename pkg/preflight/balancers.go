@@ -177,10 +177,10 @@ func findGateWebhookOutage(s *Scene) []Finding {
 		if hook.Name != gateHook || hook.refusesOnFailure() || w == nil || !isGated {
 			continue
 		}
-		if lonely := describeOutageRisk(s, w); lonely != "" {
+		if risk := describeOutageRisk(s, w); risk != "" {
 			found = append(found, Finding{
 				Workload: w.String(), Object: hook.config,
-				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are created while it has no ready pod get no readiness gate", lonely, hook.Name),
+				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are created while it has no ready pod get no readiness gate", risk, hook.Name),
 				Remedy:  "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1",
 				Fix:     secondPodCommand(w),
 			})

@@ -233,9 +233,9 @@ func findProbeOnOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 		if c.ReadinessProbe == nil || len(served) == 0 {
 			continue
 		}
-		wanted, isMeant := portOfProbe(c)
+		wanted, isForProbes := portOfProbe(c)
 		isServed := slices.ContainsFunc(served, func(port corev1.ContainerPort) bool { return port.ContainerPort == wanted })
-		if wanted == 0 || isMeant || isServed {
+		if wanted == 0 || isForProbes || isServed {
 			continue
 		}
 		return &Finding{
@@ -247,14 +247,14 @@ func findProbeOnOtherPort(_ *Scene, w *Workload, pod *corev1.Pod) *Finding {
 	return nil
 }
 
-// portOfProbe returns the port of the container's readinessProbe, 0 if it has none. isMeant is true
+// portOfProbe returns the port of the container's readinessProbe, 0 if it has none. isForProbes is true
 // if the port's name shows that it is for probes, or if Istio's agent runs the probe for the
 // container.
-func portOfProbe(c *corev1.Container) (number int32, isMeant bool) {
+func portOfProbe(c *corev1.Container) (number int32, isForProbes bool) {
 	var asked intstr.IntOrString
 	switch probe := c.ReadinessProbe; {
 	case probe.HTTPGet != nil:
-		asked, isMeant = probe.HTTPGet.Port, strings.HasPrefix(probe.HTTPGet.Path, "/app-health/")
+		asked, isForProbes = probe.HTTPGet.Port, strings.HasPrefix(probe.HTTPGet.Path, "/app-health/")
 	case probe.TCPSocket != nil:
 		asked = probe.TCPSocket.Port
 	case probe.GRPC != nil:
@@ -263,9 +263,9 @@ func portOfProbe(c *corev1.Container) (number int32, isMeant bool) {
 	number = asked.IntVal
 	if port := findDeclaredPort(c, asked); port != nil {
 		number = port.ContainerPort
-		isMeant = isMeant || slices.ContainsFunc([]string{"health", "probe", "ready", "admin", "manage", "mgmt", "status", "metric"}, func(word string) bool {
+		isForProbes = isForProbes || slices.ContainsFunc([]string{"health", "probe", "ready", "admin", "manage", "mgmt", "status", "metric"}, func(word string) bool {
 			return strings.Contains(port.Name, word)
 		})
 	}
-	return number, isMeant
+	return number, isForProbes
 }

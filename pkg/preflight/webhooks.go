@@ -135,8 +135,8 @@ func findFailingWebhooks(s *Scene) []Finding {
 		if w == nil {
 			continue
 		}
-		if lonely := describeOutageRisk(s, w); lonely != "" {
-			if f := describeMovingHook(s, hook, w, lonely); f != nil {
+		if risk := describeOutageRisk(s, w); risk != "" {
+			if f := describeMovingHook(s, hook, w, risk); f != nil {
 				f.Object, f.Workload = hook.config, w.String()
 				found = append(found, *f)
 			}
@@ -214,7 +214,7 @@ func describeUnansweredHook(s *Scene, hook *admissionHook, why string, severity 
 
 // describeMovingHook returns what a webhook prevents while its pods are moving, nil if the upgrade
 // does not need that.
-func describeMovingHook(s *Scene, hook *admissionHook, backing *Workload, lonely string) *Finding {
+func describeMovingHook(s *Scene, hook *admissionHook, backing *Workload, risk string) *Finding {
 	isAsked := func(resource string) bool {
 		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isCalledFor(s, w, resource) })
 	}
@@ -234,7 +234,7 @@ func describeMovingHook(s *Scene, hook *admissionHook, backing *Workload, lonely
 	if len(hook.MatchConditions) > 0 {
 		f.Severity, what = Warn, what+", if its matchConditions select them"
 	}
-	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is called for %s, and %s: %s", hook.Name, what, lonely, end)
+	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is called for %s, and %s: %s", hook.Name, what, risk, end)
 	return f
 }
 

@@ -534,8 +534,8 @@ func FormatSpan(s simulate.Span) string {
 }
 
 // dashUnless returns the text, or "-" if the text has no meaning.
-func dashUnless(isMeant bool, text string) string {
-	if isMeant {
+func dashUnless(hasMeaning bool, text string) string {
+	if hasMeaning {
 		return text
 	}
 	return "-"

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listWorkloadChanges returns an event for each workload that stopped recovering, and for each one that has
-// recovered.
+// listWorkloadChanges returns an event for each workload that does not recover since this moment, and for each
+// one that has recovered.
 func listWorkloadChanges(before, now *record.Status) []Event {
 	var events []Event
 	for _, u := range now.Unhealthy {
