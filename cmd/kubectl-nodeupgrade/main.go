@@ -11,7 +11,7 @@ import (
 
 func main() {
 	stderr := plugin.NewStderr(os.Stderr)
-	os.Exit(attend(stderr, func(ctx context.Context) int {
+	os.Exit(runWithSignals(stderr, func(ctx context.Context) int {
 		return plugin.Run(ctx, plugin.Arguments(os.Args), os.Stdin, os.Stdout, stderr)
 	}))
 }

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// sameRequest is the time within which a second signal belongs to the same request as the first.
-const sameRequest = 200 * time.Millisecond
+// signalRepeatWindow is the time within which a second signal belongs to the same request as the first.
+const signalRepeatWindow = 200 * time.Millisecond
 
 // announceLimit is the longest time for which a message may delay the end.
 const announceLimit = 200 * time.Millisecond
 
-// attend runs the body with a context that the first signal cancels, and announces the end on stderr. It returns the body's exit
+// runWithSignals runs the body with a context that the first signal cancels, and announces the end on stderr. It returns the body's exit
 // code. After a second signal it returns the exit code of a process that the signal ended. SIGHUP does not count as a second
 // signal: a terminal that closes often sends it twice, or together with another one. Neither does a signal right after the first:
 // GNU timeout sends its signal to the process and to the process's group.
-func attend(stderr io.Writer, body func(context.Context) int) int {
+func runWithSignals(stderr io.Writer, body func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -40,20 +40,20 @@ func attend(stderr io.Writer, body func(context.Context) int) int {
 			number, ok := s.(syscall.Signal)
 			switch {
 			case number == syscall.SIGHUP:
-			case !asked.IsZero() && time.Since(asked) < sameRequest:
+			case !asked.IsZero() && time.Since(asked) < signalRepeatWindow:
 			case !asked.IsZero() && ok: // the default action may be to ignore it
 				return 128 + int(number)
 			default:
 				asked = time.Now()
-				announceEnd(stderr)
+				announceInterrupt(stderr)
 			}
 			cancel()
 		}
 	}
 }
 
-// announceEnd writes that the process is about to end. It waits no longer than announceLimit for a terminal that takes no output.
-func announceEnd(stderr io.Writer) {
+// announceInterrupt writes that the process is about to end. It waits no longer than announceLimit for a terminal that takes no output.
+func announceInterrupt(stderr io.Writer) {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)

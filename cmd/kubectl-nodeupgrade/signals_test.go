@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_COMMAND") == "" {
 		os.Exit(m.Run())
 	}
-	os.Exit(attend(os.Stderr, func(ctx context.Context) int {
+	os.Exit(runWithSignals(os.Stderr, func(ctx context.Context) int {
 		context.AfterFunc(ctx, func() { fmt.Fprintln(os.Stderr, stopping) })
 		fmt.Fprintln(os.Stderr, "at work")
 		if _, err := io.Copy(os.Stderr, os.Stdin); err != nil {

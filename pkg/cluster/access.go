@@ -78,29 +78,29 @@ func listNeededRights(request *record.Request, evicts bool, stateNamespace strin
 	return needed
 }
 
-// shortfall is a part of an upgrade that is left out if one of its permissions is missing. docs/permissions/kubernetes-read.yaml
+// optionalPart is a part of an upgrade that is left out if one of its permissions is missing. docs/permissions/kubernetes-read.yaml
 // or kubernetes-operate.yaml grants each of them.
-type shortfall struct {
+type optionalPart struct {
 	// without says what happens if one of the permissions is missing.
 	without string
 	rights  []authorizationv1.ResourceAttributes
 }
 
-// listShortfalls lists the parts of a request that are left out if a permission is missing. It is empty for an upgrade that
+// listOptionalParts lists the parts of a request that are left out if a permission is missing. It is empty for an upgrade that
 // drains no node itself.
-func listShortfalls(request *record.Request) []shortfall {
+func listOptionalParts(request *record.Request) []optionalPart {
 	if !request.Strategy.Traits().Drains {
 		return nil
 	}
 	const apps, admission = "apps", "admissionregistration.k8s.io"
-	services := shortfall{
+	services := optionalPart{
 		"pods of the cluster's DNS and of admission webhooks are evicted in no special order",
 		[]authorizationv1.ResourceAttributes{{Verb: "list", Resource: "services"}},
 	}
 	if !request.NoImplicitBudgets {
 		services.without = "the last ready pod behind a Service is evicted like any other, and " + services.without
 	}
-	return []shortfall{
+	return []optionalPart{
 		services,
 		{"pods of admission webhooks are evicted in no special order", []authorizationv1.ResourceAttributes{
 			{Verb: "list", Group: admission, Resource: "mutatingwebhookconfigurations"}, {Verb: "list", Group: admission, Resource: "validatingwebhookconfigurations"},
@@ -118,7 +118,7 @@ func listShortfalls(request *record.Request) []shortfall {
 // DescribeShortfalls returns one line for each part of a request that is left out, with the missing permission. If the server
 // does not answer, it lists what may be left out, because the upgrade itself does not report it.
 func (c *Connection) DescribeShortfalls(ctx context.Context, request *record.Request) []string {
-	all := listShortfalls(request)
+	all := listOptionalParts(request)
 	lines := make([]string, len(all))
 	var questions errgroup.Group
 	for i, s := range all {

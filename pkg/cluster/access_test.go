@@ -113,8 +113,8 @@ func TestShortfalls(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			all := listShortfalls(&c.request)
-			if protect := slices.ContainsFunc(all, func(s shortfall) bool { return strings.Contains(s.without, "last ready pod") }); protect != c.protect || len(all) != c.lines {
+			all := listOptionalParts(&c.request)
+			if protect := slices.ContainsFunc(all, func(s optionalPart) bool { return strings.Contains(s.without, "last ready pod") }); protect != c.protect || len(all) != c.lines {
 				t.Errorf("got %+v", all)
 			}
 			for _, s := range all {

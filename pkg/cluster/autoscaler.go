@@ -29,24 +29,24 @@ const (
 // groupName matches the names of groups in a status.
 var groupName = regexp.MustCompile(`(?m)^[\s-]*[Nn]ame:\s*"?([^\s"]+)`)
 
-// FindAutoscaler looks for a cluster-autoscaler that serves the group, by one GET of its status.
+// ReadAutoscaler looks for a cluster-autoscaler that serves the group, by one GET of its status.
 // The autoscaler serves the group if the status names it, or if the group's tags enable
 // auto-discovery (GKE G80).
-func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group, now time.Time) nodegroup.Autoscaler {
+func ReadAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group, now time.Time) nodegroup.Autoscaler {
 	found := group.Autoscaler
 	status, err := client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})
 	if err != nil {
 		found.Missing = fmt.Sprintf("cluster-autoscaler's status, ConfigMap %s/%s, could not be read: %v", statusNamespace, statusName, err)
 		return found
 	}
-	found.Missing = findMissing(status, group, now)
+	found.Missing = explainMissing(status, group, now)
 	found.Serves = found.Missing == ""
 	return found
 }
 
-// findMissing returns why the status does not prove that an autoscaler serves the group, "" if it
+// explainMissing returns why the status does not prove that an autoscaler serves the group, "" if it
 // does.
-func findMissing(status *corev1.ConfigMap, group *nodegroup.Group, now time.Time) string {
+func explainMissing(status *corev1.ConfigMap, group *nodegroup.Group, now time.Time) string {
 	written, err := time.Parse(statusTime, status.Annotations[statusUpdated])
 	if err == nil && now.Sub(written) > staleStatus {
 		return fmt.Sprintf("cluster-autoscaler last wrote its status at %s", written.UTC().Format(time.RFC3339))

@@ -35,7 +35,7 @@ func TestFindMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := &corev1.ConfigMap{Data: map[string]string{"status": c.text}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{statusUpdated: c.written}}}
 			group := &nodegroup.Group{Name: "workers", Autoscaler: nodegroup.Autoscaler{Tagged: c.tagged}}
-			if got := findMissing(status, group, now); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
+			if got := explainMissing(status, group, now); !strings.Contains(got, c.want) || (c.want == "" && got != "") {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

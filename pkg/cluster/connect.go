@@ -53,7 +53,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	clock, written := newServerClock(), &atomic.Bool{}
 	config.Wrap(deadline.Transport)
 	config.Wrap(clock.observeAnswers)
-	config.Wrap(noteWrites(written))
+	config.Wrap(recordWrites(written))
 	config.Wrap(retryReads)
 	config.Wrap(limitRetryAfter)
 	config.Wrap(failWatches)
@@ -108,9 +108,9 @@ func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// noteWrites returns a wrapper that sets written before the first request that may change
+// recordWrites returns a wrapper that sets written before the first request that may change
 // something.
-func noteWrites(written *atomic.Bool) func(http.RoundTripper) http.RoundTripper {
+func recordWrites(written *atomic.Bool) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet && !isReadRequest(r) && r.URL.Query().Get("dryRun") == "" {

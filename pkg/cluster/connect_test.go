@@ -47,7 +47,7 @@ func TestWritesAreNoted(t *testing.T) {
 		"PATCH /api/v1/nodes/a": true, "PUT /api/v1/namespaces/kube-system/configmaps/a": true, "DELETE /api/v1/nodes/a": true,
 	} {
 		var written atomic.Bool
-		transport := noteWrites(&written)(roundTripper(func(*http.Request) (*http.Response, error) { return httptest.NewRecorder().Result(), nil }))
+		transport := recordWrites(&written)(roundTripper(func(*http.Request) (*http.Response, error) { return httptest.NewRecorder().Result(), nil }))
 		method, target, _ := strings.Cut(request, " ")
 		response, err := transport.RoundTrip(httptest.NewRequest(method, target, http.NoBody))
 		if err != nil {

@@ -53,19 +53,19 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		return drain.Controller{Replicas: replicasOf(d.Spec.Replicas), Refused: refusalOfDeployment(d)}, nil
+		return drain.Controller{Replicas: replicasOrDefault(d.Spec.Replicas), Refused: refusalOfDeployment(d)}, nil
 	case "ReplicaSet":
 		s, err := apps.ReplicaSets(w.Namespace).Get(ctx, w.Name, get)
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		return drain.Controller{Replicas: replicasOf(s.Spec.Replicas), Refused: refusalOfReplicaSet(s)}, nil
+		return drain.Controller{Replicas: replicasOrDefault(s.Spec.Replicas), Refused: refusalOfReplicaSet(s)}, nil
 	case "StatefulSet":
 		s, err := apps.StatefulSets(w.Namespace).Get(ctx, w.Name, get)
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		read := drain.Controller{Replicas: replicasOf(s.Spec.Replicas), Ordered: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement}
+		read := drain.Controller{Replicas: replicasOrDefault(s.Spec.Replicas), Ordered: s.Spec.PodManagementPolicy != appsv1.ParallelPodManagement}
 		if s.Spec.Ordinals != nil {
 			read.First = int(s.Spec.Ordinals.Start)
 		}
@@ -75,7 +75,7 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		return drain.Controller{Replicas: replicasOf(c.Spec.Replicas)}, nil
+		return drain.Controller{Replicas: replicasOrDefault(c.Spec.Replicas)}, nil
 	case "DaemonSet":
 		return r.readDaemonSet(ctx, w)
 	default:
@@ -94,7 +94,7 @@ func (r *ControllerReader) readOrphans(ctx context.Context, w drain.Workload) (d
 	for i := range found.Items {
 		s := &found.Items[i]
 		if s.Name == w.Name+"-"+s.Labels[appsv1.DefaultDeploymentUniqueLabelKey] && metav1.GetControllerOfNoCopy(s) == nil {
-			read.Replicas += replicasOf(s.Spec.Replicas)
+			read.Replicas += replicasOrDefault(s.Spec.Replicas)
 			read.Refused = cmp.Or(read.Refused, refusalOfReplicaSet(s))
 		}
 	}
@@ -132,8 +132,8 @@ func (r *ControllerReader) readDaemonSet(ctx context.Context, w drain.Workload) 
 	return drain.Controller{Replicas: int(s.DesiredNumberScheduled), Uncreated: max(0, int(s.DesiredNumberScheduled-s.CurrentNumberScheduled))}, nil
 }
 
-// replicasOf returns a controller's scale, which is 1 by default.
-func replicasOf(replicas *int32) int {
+// replicasOrDefault returns a controller's scale, which is 1 by default.
+func replicasOrDefault(replicas *int32) int {
 	if replicas == nil {
 		return 1
 	}

@@ -33,17 +33,17 @@ func TryCreation(ctx context.Context, client kubernetes.Interface, replaced *cor
 	}
 	_, err = client.CoreV1().Pods(replaced.Namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: FieldManager})
 	if apierrors.IsForbidden(err) {
-		if lack := describeLackOfRight(ctx, client, replaced.Namespace); lack != "" {
+		if lack := explainMissingRight(ctx, client, replaced.Namespace); lack != "" {
 			return Creation{Unverified: lack}
 		}
 	}
 	return judgeCreation(err, isCopy)
 }
 
-// describeLackOfRight returns a text if the user may not create pods in the namespace, or if the
+// explainMissingRight returns a text if the user may not create pods in the namespace, or if the
 // server does not answer whether the user may; otherwise "". It is needed because a refusal by
 // authorization looks like a refusal by admission.
-func describeLackOfRight(ctx context.Context, client kubernetes.Interface, namespace string) string {
+func explainMissingRight(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	right := []authorizationv1.ResourceAttributes{{Verb: "create", Resource: "pods", Namespace: namespace}}
 	switch missing, err := askRights(ctx, client, right); {
 	case err != nil:

@@ -73,7 +73,7 @@ func TestFirstViewThatFails(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
 	began := time.Now()
-	_, err := watchWithin(t.Context(), c.Client, time.Now, 40*time.Second)
+	_, err := watchClusterWithin(t.Context(), c.Client, time.Now, 40*time.Second)
 	if took := time.Since(began); err == nil || took > 30*time.Second || !strings.Contains(err.Error(), "it has failed for") {
 		t.Errorf("after %s: %v", took, err)
 	}

@@ -63,9 +63,9 @@ type Hold struct {
 // Epoch returns the number of holders that the lease has had, including this one.
 func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 
-// Overtook reports whether the lease was taken from a holder that had not released it. That holder
+// TookOver reports whether the lease was taken from a holder that had not released it. That holder
 // may still send requests.
-func (h *Hold) Overtook() bool { return h.tookOver }
+func (h *Hold) TookOver() bool { return h.tookOver }
 
 // Waited reports whether another process held the lease when this one asked for it. If so,
 // everything that was read before may have changed.
@@ -121,7 +121,7 @@ func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Cl
 	waited := false
 	for {
 		hold, err := runElection(ctx, client, claim, times)
-		if errors.Is(err, errGivenBack) {
+		if errors.Is(err, errReleased) {
 			waited = true
 			continue
 		}
@@ -132,15 +132,15 @@ func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Cl
 	}
 }
 
-// signOfLife is how long after its last renewal a holder still counts as active: one and a half
+// renewalPatience is how long after its last renewal a holder still counts as active: one and a half
 // renewal periods.
-const signOfLife = leaseRenew + leaseRenew/2
+const renewalPatience = leaseRenew + leaseRenew/2
 
-// IsHolderAtWork reports whether the holder of the group's lease renews it. It waits up to
-// signOfLife for a renewal. It does not take the lease, because the next holder would then believe
+// AwaitRenewal reports whether the holder of the group's lease renews it. It waits up to
+// renewalPatience for a renewal. It does not take the lease, because the next holder would then believe
 // that a process was active until now. A holder that does not renew in this time may still be
 // alive; only AcquireLease can find out. waiting is called with the holder's name before the wait.
-func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string, waiting func(holder string)) (bool, error) {
+func (c *Connection) AwaitRenewal(ctx context.Context, namespace, group string, waiting func(holder string)) (bool, error) {
 	leases := c.Client.CoordinationV1().Leases(namespace)
 	first, err := leases.Get(ctx, ObjectName(group), metav1.GetOptions{})
 	switch {
@@ -150,14 +150,14 @@ func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string
 		return false, fmt.Errorf("reading the lease of group %q: %w", group, AdviseDenied(err))
 	}
 	state := c.readLeaseState(first)
-	if state.Holder == "" || state.Idle > signOfLife {
+	if state.Holder == "" || state.Idle > renewalPatience {
 		return false, nil
 	}
 	waiting(state.Holder)
-	ctx, cancel := context.WithTimeoutCause(ctx, signOfLife-state.Idle, errNoSign)
+	ctx, cancel := context.WithTimeoutCause(ctx, renewalPatience-state.Idle, errNotRenewed)
 	defer cancel()
 	select {
-	case err = <-watchHolder(ctx, c.Client, Claim{Namespace: namespace, Group: group, Identity: "who only looks"}, first):
+	case err = <-awaitHolder(ctx, c.Client, Claim{Namespace: namespace, Group: group, Identity: "who only looks"}, first):
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -165,19 +165,19 @@ func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string
 	switch {
 	case errors.As(err, &held):
 		return true, nil
-	case errors.Is(err, errGivenBack), errors.Is(context.Cause(ctx), errNoSign):
+	case errors.Is(err, errReleased), errors.Is(context.Cause(ctx), errNotRenewed):
 		return false, nil
 	default:
 		return false, err
 	}
 }
 
-// errNoSign means that the holder did not renew its lease in time.
-var errNoSign = errors.New("the lease was not renewed")
+// errNotRenewed means that the holder did not renew its lease in time.
+var errNotRenewed = errors.New("the lease was not renewed")
 
-// errGivenBack means that the holder has released the lease. A new election takes it immediately,
+// errReleased means that the holder has released the lease. A new election takes it immediately,
 // while the running one would notice only at its next try.
-var errGivenBack = errors.New("the lease was given back")
+var errReleased = errors.New("the lease was given back")
 
 // runElection runs one election.
 func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
@@ -193,14 +193,14 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	if hold.tookOver && !claim.Takeover && claim.Waiting != nil {
 		claim.Waiting(leaseHolder(found))
 	}
-	failing, cancel := watchElection(hold, times)
+	failing, cancel := awaitElectionFailure(hold, times)
 	defer cancel()
 	select {
 	case <-started:
 		return hold, nil
 	case err = <-failing:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
-	case err = <-watchHolder(ctx, client, claim, found): // also if the lease was free: another process may take it first
+	case err = <-awaitHolder(ctx, client, claim, found): // also if the lease was free: another process may take it first
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -211,9 +211,9 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 // electionTries is how many tries in a row an election may fail to read or write the lease.
 const electionTries = 3
 
-// watchElection returns a channel that receives the error when the election has failed to read or
+// awaitElectionFailure returns a channel that receives the error when the election has failed to read or
 // write the lease electionTries times in a row. The election itself would try forever.
-func watchElection(hold *Hold, times leaseTimes) (<-chan error, context.CancelFunc) {
+func awaitElectionFailure(hold *Hold, times leaseTimes) (<-chan error, context.CancelFunc) {
 	failed := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -355,7 +355,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	go func() {
 		defer close(hold.ended)
 		defer stop()
-		for elector.Run(electCtx); waitForOwnLease(electCtx, client, claim, times); elector.Run(electCtx) {
+		for elector.Run(electCtx); awaitOwnLease(electCtx, client, claim, times); elector.Run(electCtx) {
 		}
 		close(hold.lost)
 		releaseLease(context.WithoutCancel(ctx), client, claim)
@@ -363,11 +363,11 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	return hold, started.Done(), nil
 }
 
-// waitForOwnLease is called when the lease could not be renewed for too long. It waits until the
+// awaitOwnLease is called when the lease could not be renewed for too long. It waits until the
 // server answers again, and reports whether this process is still the holder. If another process
 // has taken the lease in between, its holder is another name or empty. This process writes nothing
 // in that time, see Expires.
-func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
+func awaitOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, times.renew)
@@ -421,9 +421,9 @@ func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 	})
 }
 
-// watchHolder returns a channel. It receives a HeldError when the holder renews the lease, unless
-// the claim is patient. It receives errGivenBack when the holder releases the lease.
-func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
+// awaitHolder returns a channel. It receives a HeldError when the holder renews the lease, unless
+// the claim is patient. It receives errReleased when the holder releases the lease.
+func awaitHolder(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, first.Name).String(),
@@ -441,7 +441,7 @@ func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, 
 			case !ok || leaseHolder(lease) == claim.Identity:
 				return
 			case leaseHolder(lease) == "":
-				renewed <- errGivenBack
+				renewed <- errReleased
 				return
 			case !claim.Patient:
 				renewed <- newHeldError(lease, claim.Group)

@@ -210,8 +210,8 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	if *lease.Spec.LeaseTransitions <= transitions {
 		t.Errorf("the lease counts %d transitions, before the takeover %d", *lease.Spec.LeaseTransitions, transitions)
 	}
-	if first.Overtook() || !second.Overtook() || second.Epoch() <= first.Epoch() {
-		t.Errorf("the first took it from somebody: %t, the second: %t; epochs %d and %d", first.Overtook(), second.Overtook(), first.Epoch(), second.Epoch())
+	if first.TookOver() || !second.TookOver() || second.Epoch() <= first.Epoch() {
+		t.Errorf("the first took it from somebody: %t, the second: %t; epochs %d and %d", first.TookOver(), second.TookOver(), first.Epoch(), second.Epoch())
 	}
 	wantLost(t, second, 0)
 }
@@ -230,8 +230,8 @@ func testLeaseGivenBack(t *testing.T, s *space) {
 	claim := s.claim("bob")
 	claim.Patient, claim.Waiting = true, func(string) { go first.Release() }
 	second := s.hold(t, s.client, claim)
-	if second.Overtook() || !second.Waited() || first.Waited() {
-		t.Errorf("the second overtook: %t, waited: %t; the first waited: %t", second.Overtook(), second.Waited(), first.Waited())
+	if second.TookOver() || !second.Waited() || first.Waited() {
+		t.Errorf("the second overtook: %t, waited: %t; the first waited: %t", second.TookOver(), second.Waited(), first.Waited())
 	}
 	if !second.LastHeld().After(renewed) {
 		t.Errorf("the lease was held last at %s, when it was renewed, and not at its release", second.LastHeld())

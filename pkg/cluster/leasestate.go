@@ -25,9 +25,9 @@ type LeaseState struct {
 // IsFree reports whether the lease has no holder, or has expired.
 func (l LeaseState) IsFree() bool { return l.Holder == "" || l.Idle > LeaseDuration }
 
-// Unattended returns how long a free lease has had no active holder. It returns 0 if the lease is
+// FreeFor returns how long a free lease has had no active holder. It returns 0 if the lease is
 // held.
-func (l LeaseState) Unattended() time.Duration {
+func (l LeaseState) FreeFor() time.Duration {
 	if !l.IsFree() {
 		return 0
 	}
@@ -46,9 +46,9 @@ func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (Le
 	return c.readLeaseState(lease), nil
 }
 
-// FindParallel returns a lease of another group that is held. If there is none, the returned lease
+// FindHeldLease returns a lease of another group that is held. If there is none, the returned lease
 // is free.
-func (c *Connection) FindParallel(ctx context.Context, namespace, group string) (LeaseState, error) {
+func (c *Connection) FindHeldLease(ctx context.Context, namespace, group string) (LeaseState, error) {
 	leases, err := c.Client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
 		return LeaseState{}, fmt.Errorf("listing the leases of upgrades: %w", AdviseDenied(err))

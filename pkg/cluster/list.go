@@ -20,8 +20,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// readAhead is the size of the read buffer in bytes.
-const readAhead = 64 << 10
+// readBufferSize is the size of the read buffer in bytes.
+const readBufferSize = 64 << 10
 
 // listing is a list request: for the objects of a kind that a field selector matches, without some
 // of their fields.
@@ -59,7 +59,7 @@ func (l *listing) readPage(ctx context.Context, options *metav1.ListOptions, kee
 		return metav1.ListMeta{}, err
 	}
 	defer body.Close()
-	in := bufio.NewReaderSize(body, readAhead)
+	in := bufio.NewReaderSize(body, readBufferSize)
 	if start, err := in.Peek(len(protobufPrefix)); err != nil || string(start) != protobufPrefix {
 		return l.readJSONPage(in, keep)
 	}
@@ -143,7 +143,7 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 		}
 		found = true
 		rest := &io.LimitedReader{R: in, N: int64(size)}
-		if err := visitFields(bufio.NewReaderSize(rest, readAhead), inList); err != nil || rest.N == 0 {
+		if err := visitFields(bufio.NewReaderSize(rest, readBufferSize), inList); err != nil || rest.N == 0 {
 			return err
 		}
 		return io.ErrUnexpectedEOF

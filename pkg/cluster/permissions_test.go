@@ -107,7 +107,7 @@ func testPermissions(t *testing.T, s *space) {
 // shortfallsOf returns the beginnings of the lines that report what is left out without the permissions.
 func shortfallsOf(rights []string, request *record.Request) []string {
 	var lines []string
-	for _, s := range listShortfalls(request) {
+	for _, s := range listOptionalParts(request) {
 		for _, right := range s.rights {
 			if slices.Contains(rights, describeRight(&right)) {
 				lines = append(lines, "you may not "+describeRight(&right)+": "+s.without)

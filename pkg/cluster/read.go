@@ -38,10 +38,10 @@ func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.
 }
 
 const (
-	// fewNodes is the maximum number of nodes whose pods are listed node by node. The API server
+	// maxListedNodes is the maximum number of nodes whose pods are listed node by node. The API server
 	// finds these by an index (registry/core/pod/strategy.go, Indexers). For more nodes, all pods
 	// of the cluster are listed and filtered.
-	fewNodes = 64
+	maxListedNodes = 64
 	// parallelLists is how many of these lists run concurrently.
 	parallelLists = 8
 )
@@ -49,18 +49,18 @@ const (
 // ListPods returns the cluster's pods by the name of their node, "" for pods without a node. They
 // may be some milliseconds old.
 func ListPods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
-	return listPods(ctx, client, func(*corev1.Pod) bool { return true })
+	return listPodsWhere(ctx, client, func(*corev1.Pod) bool { return true })
 }
 
-// PodsOn returns the pods of the nodes by the name of their node. They may be some milliseconds
+// ListPodsOfNodes returns the pods of the nodes by the name of their node. They may be some milliseconds
 // old.
-func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (map[string][]*corev1.Pod, error) {
+func ListPodsOfNodes(ctx context.Context, client kubernetes.Interface, nodes []string) (map[string][]*corev1.Pod, error) {
 	wanted := make(map[string]bool, len(nodes))
 	for _, node := range nodes {
 		wanted[node] = true
 	}
-	if len(wanted) > fewNodes {
-		return listPods(ctx, client, func(pod *corev1.Pod) bool { return wanted[pod.Spec.NodeName] })
+	if len(wanted) > maxListedNodes {
+		return listPodsWhere(ctx, client, func(pod *corev1.Pod) bool { return wanted[pod.Spec.NodeName] })
 	}
 	byNode := make(map[string][]*corev1.Pod, len(nodes))
 	var mu sync.Mutex
@@ -85,7 +85,7 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 	return byNode, g.Wait()
 }
 
-func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
+func listPodsWhere(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
 	byNode, sharer, kind := map[string][]*corev1.Pod{}, trim.NewSharer(), inventory.FindKind("pods")
 	list := listing{client: client.CoreV1().RESTClient(), kind: &kind, drop: prunedPodFields()}
 	err := list.read(ctx, func(object metav1.Object) {

@@ -51,7 +51,7 @@ func (x *clusterIndex) removeNode(node *corev1.Node) {
 
 func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	if last, known := x.pods[pod.UID]; known {
-		x.takeOffNode(last)
+		x.removeFromNode(last)
 		if drain.WorkloadOf(last) != drain.WorkloadOf(pod) {
 			x.workloads.Remove(last) // a workload that keeps the pod must remember that it was ready and then was not
 		}
@@ -81,11 +81,11 @@ func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	}
 	delete(x.pods, pod.UID)
 	x.workloads.Remove(last)
-	x.takeOffNode(last)
+	x.removeFromNode(last)
 }
 
-// takeOffNode removes a pod from the list of its node.
-func (x *clusterIndex) takeOffNode(last *corev1.Pod) {
+// removeFromNode removes a pod from the list of its node.
+func (x *clusterIndex) removeFromNode(last *corev1.Pod) {
 	node := last.Spec.NodeName
 	x.podsByNode[node] = slices.DeleteFunc(slices.Clone(x.podsByNode[node]), func(p *corev1.Pod) bool { return p == last })
 	if len(x.podsByNode[node]) == 0 {
@@ -93,9 +93,9 @@ func (x *clusterIndex) takeOffNode(last *corev1.Pod) {
 	}
 }
 
-// disruptionMemory is how long a pod in a budget's disruptedPods is remembered. No eviction is
+// disruptedFor is how long a pod in a budget's disruptedPods is remembered. No eviction is
 // waited for as long as that.
-const disruptionMemory = time.Minute
+const disruptedFor = time.Minute
 
 func (x *clusterIndex) storeBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
 	x.pdbs[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
@@ -103,7 +103,7 @@ func (x *clusterIndex) storeBudget(pdb *policyv1.PodDisruptionBudget, now time.T
 	for pod := range pdb.Status.DisruptedPods {
 		x.lastDisrupted[types.NamespacedName{Namespace: pdb.Namespace, Name: pod}] = now
 	}
-	maps.DeleteFunc(x.lastDisrupted, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > disruptionMemory })
+	maps.DeleteFunc(x.lastDisrupted, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > disruptedFor })
 }
 
 func (x *clusterIndex) removeBudget(pdb *policyv1.PodDisruptionBudget) {

@@ -229,8 +229,8 @@ func TestDisruptedPodsAreRemembered(t *testing.T) {
 	if seen, ok := look(time.Second, build.Budget("web")); !ok || !seen.Equal(shown) {
 		t.Errorf("the pod left the status and is seen at %s, want still %s", seen, shown)
 	}
-	if seen, ok := look(disruptionMemory, build.Budget("web")); ok {
-		t.Errorf("still seen at %s after %s", seen, disruptionMemory)
+	if seen, ok := look(disruptedFor, build.Budget("web")); ok {
+		t.Errorf("still seen at %s after %s", seen, disruptedFor)
 	}
 }
 

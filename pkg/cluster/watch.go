@@ -45,10 +45,10 @@ const syncPatience = 4
 // listed only once; facts that may not be listed are left out. now is the clock for the times in
 // Views.
 func WatchCluster(ctx context.Context, client kubernetes.Interface, now func() time.Time) (*Watcher, error) {
-	return watchWithin(ctx, client, now, syncLimit)
+	return watchClusterWithin(ctx, client, now, syncLimit)
 }
 
-func watchWithin(ctx context.Context, client kubernetes.Interface, now func() time.Time, limit time.Duration) (*Watcher, error) {
+func watchClusterWithin(ctx context.Context, client kubernetes.Interface, now func() time.Time, limit time.Duration) (*Watcher, error) {
 	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1), now: now}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(newTrimmer()))
 	kinds := map[string]cache.SharedIndexInformer{

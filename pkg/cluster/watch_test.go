@@ -169,13 +169,13 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = watchWithin(t.Context(), client, time.Now, 500*time.Millisecond)
+	_, err = watchClusterWithin(t.Context(), client, time.Now, 500*time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "it took longer than 500ms: watching ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("got error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := watchWithin(ctx, client, time.Now, waitLimit); !errors.Is(err, context.Canceled) {
+	if _, err := watchClusterWithin(ctx, client, time.Now, waitLimit); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: got error %v, want %v", err, context.Canceled)
 	}
 }
@@ -217,11 +217,11 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 		t.Error("the pods are not trimmed")
 	}
 	others := slices.Collect(maps.Keys(want.Pods))
-	for len(others) <= fewNodes { // more nodes are not listed one by one
+	for len(others) <= maxListedNodes { // more nodes are not listed one by one
 		others = append(others, fmt.Sprintf("no-%d", len(others)))
 	}
 	for _, wanted := range [][]string{{node.Name}, append(others[len(want.Pods):], node.Name)} {
-		own, err := PodsOn(t.Context(), s.client, wanted)
+		own, err := ListPodsOfNodes(t.Context(), s.client, wanted)
 		if g, w := one(own), one(want.Pods); err != nil || g != w {
 			t.Errorf("of %d nodes: got pods %q and error %v, want %q", len(wanted), g, err, w)
 		}

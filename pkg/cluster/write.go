@@ -46,7 +46,7 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
 	case nodemark.NodeAction:
 		target := a.Target()
-		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return w.applyToNode(a, n) })
+		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return w.applyNodeAction(a, n) })
 	case schedule.Eviction:
 		return w.evictPod(ctx, a)
 	case schedule.Restart:
@@ -64,8 +64,8 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	}
 }
 
-// applyToNode applies the action to the node. Fence and HoldNode also write the owner on it.
-func (w *Writer) applyToNode(action nodemark.NodeAction, node *corev1.Node) error {
+// applyNodeAction applies the action to the node. Fence and HoldNode also write the owner on it.
+func (w *Writer) applyNodeAction(action nodemark.NodeAction, node *corev1.Node) error {
 	if err := action.Apply(node, w.run, w.fence); err != nil {
 		return err
 	}

@@ -29,20 +29,20 @@ func Transport(next http.RoundTripper) http.RoundTripper { return transport{next
 type client struct{ next Doer }
 
 // Do implements Doer.
-func (c client) Do(r *http.Request) (*http.Response, error) { return sendWithin(r, c.next.Do) }
+func (c client) Do(r *http.Request) (*http.Response, error) { return sendBeforeDeadline(r, c.next.Do) }
 
 type transport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return sendWithin(r, t.next.RoundTrip)
+	return sendBeforeDeadline(r, t.next.RoundTrip)
 }
 
 // WrappedRoundTripper returns the inner transport, which client-go looks for (apimachinery,
 // net/http.go).
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+func sendBeforeDeadline(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	until, limited := r.Context().Deadline()
 	if !limited {
 		return send(r)

@@ -210,7 +210,7 @@ func TestReadListsUnreadKinds(t *testing.T) {
 			}
 		})
 	}
-	if why := Example().WhyUnread(all...); why != "" {
+	if why := Example().DescribeUnread(all...); why != "" {
 		t.Errorf("of the built-in example: %s", why)
 	}
 }
@@ -403,10 +403,10 @@ func TestOtherVersionsAreNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if why := d.WhyUnread(c.kind); why != c.why {
+			if why := d.DescribeUnread(c.kind); why != c.why {
 				t.Errorf("got %q, want %q", why, c.why)
 			}
-			if why := d.WhyUnread(c.kind, "secrets", "jobs"); !strings.HasPrefix(why, "the dump has no jobs") {
+			if why := d.DescribeUnread(c.kind, "secrets", "jobs"); !strings.HasPrefix(why, "the dump has no jobs") {
 				t.Errorf("with another kind: got %q", why)
 			}
 		})

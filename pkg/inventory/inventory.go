@@ -55,8 +55,8 @@ type Objects struct {
 	OtherVersions map[string]string
 }
 
-// WhyUnread returns which of the kinds were not read, and why; "" if all were.
-func (o *Objects) WhyUnread(kinds ...string) string {
+// DescribeUnread returns which of the kinds were not read, and why; "" if all were.
+func (o *Objects) DescribeUnread(kinds ...string) string {
 	unread := slices.DeleteFunc(slices.Clone(o.Unread), func(kind string) bool { return !slices.Contains(kinds, kind) })
 	switch {
 	case len(unread) == 0:

@@ -27,9 +27,9 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 		r.rebuilt = r.record.Run != ""
 	}
 	if !r.record.IsResumable() {
-		return o.adoptFinished(&r.record, m, wished)
+		return o.adoptFinishedRecord(&r.record, m, wished)
 	}
-	if err := rejectConflicting(m, line.isDryRun(), o.group.Name, &r.record); err != nil {
+	if err := rejectConflictingCommand(m, line.isDryRun(), o.group.Name, &r.record); err != nil {
 		return resolution{}, err
 	}
 	switch m {
@@ -44,7 +44,7 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 		}
 		request := r.record.Request.WithSettings(wished, line.typed)
 		replan := mayReplan(line, m, &r.record)
-		if err := rejectChanges(m, replan, &r.record, request, &o.group); err != nil {
+		if err := rejectUnagreedChanges(m, replan, &r.record, request, &o.group); err != nil {
 			return resolution{}, err
 		}
 		if line.typed("max-surge") && !m.keepsSettings() {
@@ -57,10 +57,10 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 	return r, nil
 }
 
-// adoptFinished takes up what an upgrade that is over has left: nodes that became current since and
+// adoptFinishedRecord takes up what an upgrade that is over has left: nodes that became current since and
 // are still fenced. Where no node is outdated the run is opened once more to release them, otherwise
 // the next upgrade does that.
-func (o *observation) adoptFinished(rec *record.Record, m mode, wished record.Request) (resolution, error) {
+func (o *observation) adoptFinishedRecord(rec *record.Record, m mode, wished record.Request) (resolution, error) {
 	fenced := upgrade.FencedCurrent(rec, o.members)
 	switch {
 	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && countOutdated(o.members) == 0):
@@ -68,7 +68,7 @@ func (o *observation) adoptFinished(rec *record.Record, m mode, wished record.Re
 		opened.Request.Run = opened.Run
 		return resolution{request: opened.Request, record: opened, releases: fenced}, nil
 	case m.keepsSettings():
-		return resolution{}, errGone
+		return resolution{}, errUpgradeEnded
 	default:
 		return resolution{request: wished, record: record.Record{Earlier: upgrade.EarlierRuns(rec, o.members)}}, nil
 	}
@@ -76,12 +76,12 @@ func (o *observation) adoptFinished(rec *record.Record, m mode, wished record.Re
 
 // mayReplan reports whether the upgrade may continue with other settings or to another target.
 func mayReplan(line *commandLine, m mode, record *record.Record) bool {
-	return line.agreed.replan || m == modeStatus || record.HasFailedOperation()
+	return line.consent.replan || m == modeStatus || record.HasFailedOperation()
 }
 
-// rejectChanges refuses to continue to another target or with other settings, unless they were
+// rejectUnagreedChanges refuses to continue to another target or with other settings, unless they were
 // agreed to.
-func rejectChanges(m mode, replan bool, record *record.Record, request record.Request, group *nodegroup.Group) error {
+func rejectUnagreedChanges(m mode, replan bool, record *record.Record, request record.Request, group *nodegroup.Group) error {
 	if !group.IsTargetKnown() && record.Target.ID != "" {
 		return usageError(fmt.Errorf("run %s of group %q has the target %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
 	}
@@ -135,17 +135,17 @@ func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error
 	group := world.Group.Name
 	return record.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
 		"continuing %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: remove the marks with the commands that %s lists, restore the group's size and resume its processes, and run %s to start again",
-		strings.TrimSpace("run "+rec.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retry)}
+		strings.TrimSpace("run "+rec.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retryCommand)}
 }
 
-// describeLoss says what an upgrade continues with whose record was lost, and what is not known any
+// describeRebuiltRecord says what an upgrade continues with whose record was lost, and what is not known any
 // more.
-func (g *groupContext) describeLoss() string {
+func (g *groupContext) describeLostRecord() string {
 	world := g.makeWorld(g.now)
-	return describeLoss(&g.record, upgrade.CountWitnesses(&world, g.record.Run))
+	return describeRebuiltRecord(&g.record, upgrade.CountWitnesses(&world, g.record.Run))
 }
 
-func describeLoss(record *record.Record, fenced int) string {
+func describeRebuiltRecord(record *record.Record, fenced int) string {
 	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
 	switch fenced {
 	case 0:

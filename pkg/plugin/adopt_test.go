@@ -36,7 +36,7 @@ func TestAdoptLostRun(t *testing.T) {
 				group: nodegroup.Group{Name: "workers", Provider: "aws", Can: map[bool]nodegroup.Capabilities{true: nodegroup.FullControl()}[c.sized]}, now: noon,
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, cluster: &clusterReading{},
 			}
-			got, err := o.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode, record.Request{Run: "r2"})
+			got, err := o.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: noFlagTyped}, c.mode, record.Request{Run: "r2"})
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {
@@ -63,7 +63,7 @@ func TestDescribeLoss(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := describeLoss(&c.record, 2); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
+			if got := describeRebuiltRecord(&c.record, 2); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
 				t.Errorf("got %q", got)
 			}
 		})

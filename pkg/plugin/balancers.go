@@ -25,8 +25,8 @@ type balancers struct {
 	notes []string
 }
 
-// byOtherMeans is how nodes leave load balancers that are not followed.
-const byOtherMeans = "it relies on the node label and --settle instead"
+// unwatchedFallback is how nodes leave load balancers that are not followed.
+const unwatchedFallback = "it relies on the node label and --settle instead"
 
 // findBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
 // an upgrade does without. objects are what was read of the cluster, nil where nothing was.
@@ -36,20 +36,20 @@ func (g *groupContext) findBalancers(ctx context.Context, client kubernetes.Inte
 	if !ok || g.isCurrent() || !g.request.Strategy.Traits().Drains {
 		return b // nothing is drained here
 	}
-	bound, err := listBound(ctx, client, objects)
+	bound, err := listBoundTargetGroups(ctx, client, objects)
 	if err != nil {
-		b.addNote("target groups that only TargetGroupBindings name", err.Error())
+		b.noteUnwatched("target groups that only TargetGroupBindings name", err.Error())
 	}
 	if b.TargetGroups, err = balancer.TargetGroups(ctx, &g.group, bound); err != nil {
 		b.TargetGroups = cloud.TargetGroups{}
-		b.addNote("load balancers", err.Error())
+		b.noteUnwatched("load balancers", err.Error())
 	}
 	b.loadTargets(ctx, g.provider)
 	if len(b.Denied) > 0 {
-		b.addNote("load balancers", "your cloud credentials may not "+strings.Join(b.Denied, ", "))
+		b.noteUnwatched("load balancers", "your cloud credentials may not "+strings.Join(b.Denied, ", "))
 	}
 	if len(b.Skipped) > 0 {
-		b.addNote("target groups of other accounts ("+strings.Join(b.Skipped, ", ")+")", "")
+		b.noteUnwatched("target groups of other accounts ("+strings.Join(b.Skipped, ", ")+")", "")
 	}
 	return b
 }
@@ -65,17 +65,17 @@ func (b *balancers) loadTargets(ctx context.Context, provider cloud.Provider) {
 	}
 }
 
-// addNote says what is not followed and why, "" where that is said already.
-func (b *balancers) addNote(what, why string) {
+// noteUnwatched says what is not followed and why, "" where that is said already.
+func (b *balancers) noteUnwatched(what, why string) {
 	note := "the upgrade does not watch " + what
 	if why != "" {
 		note += " (" + why + ")"
 	}
-	b.notes = append(b.notes, note+"; "+byOtherMeans)
+	b.notes = append(b.notes, note+"; "+unwatchedFallback)
 }
 
-// listBound lists the target groups that TargetGroupBindings of the cluster name.
-func listBound(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) ([]string, error) {
+// listBoundTargetGroups lists the target groups that TargetGroupBindings of the cluster name.
+func listBoundTargetGroups(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) ([]string, error) {
 	var err error
 	if objects == nil {
 		if objects, err = cluster.ReadObjects(ctx, client, inventory.ForBalancers); err != nil {
@@ -94,8 +94,8 @@ func listBound(ctx context.Context, client kubernetes.Interface, objects *invent
 	return arns, err
 }
 
-// delays are the deregistration delays of the target groups that are followed, by their IDs.
-func (b *balancers) delays() map[string]time.Duration {
+// deregistrationDelays are the deregistration delays of the target groups that are followed, by their IDs.
+func (b *balancers) deregistrationDelays() map[string]time.Duration {
 	delays := map[string]time.Duration{}
 	for _, group := range b.Groups {
 		delays[group.ID] = group.Delay
@@ -103,8 +103,8 @@ func (b *balancers) delays() map[string]time.Duration {
 	return delays
 }
 
-// describeStart says before the start what is followed and what is not.
-func (b *balancers) describeStart() []string {
+// describeWatched says before the start what is followed and what is not.
+func (b *balancers) describeWatched() []string {
 	lines := slices.Clone(b.notes)
 	if len(b.Groups) == 0 {
 		return lines

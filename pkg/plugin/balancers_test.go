@@ -60,7 +60,7 @@ func TestLoadBalancers(t *testing.T) {
 				resolution:  resolution{request: record.Request{Strategy: c.strategy}},
 			}
 			p := &planning{groupContext: g, balancers: g.findBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})}
-			if got := p.balancers.describeStart(); !slices.Equal(got, c.want) {
+			if got := p.balancers.describeWatched(); !slices.Equal(got, c.want) {
 				t.Errorf("it says %q, want %q", got, c.want)
 			}
 			if c.strategy == record.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {

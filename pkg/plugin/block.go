@@ -38,7 +38,7 @@ func (b *block) draw(lines []string) {
 	}
 	moveUp(&out, countRows(b.shown[same:], width))
 	out.WriteString("\x1b[J")
-	writeAll(&out, lines[same:])
+	appendLines(&out, lines[same:])
 	b.shown, b.width = lines, width
 	_, _ = io.WriteString(b.w, out.String()) // the upgrade continues if nobody can see it
 }
@@ -49,7 +49,7 @@ func (b *block) writeAbove(text string) {
 	var out strings.Builder
 	moveUp(&out, countRows(b.shown, width))
 	out.WriteString("\x1b[J" + text + "\n")
-	writeAll(&out, b.shown)
+	appendLines(&out, b.shown)
 	b.width = width
 	_, _ = io.WriteString(b.w, out.String())
 }
@@ -84,8 +84,8 @@ func moveUp(out *strings.Builder, rows int) {
 	}
 }
 
-// writeAll adds the lines.
-func writeAll(out *strings.Builder, lines []string) {
+// appendLines adds the lines.
+func appendLines(out *strings.Builder, lines []string) {
 	for _, line := range lines {
 		out.WriteString(line + "\n")
 	}

@@ -78,10 +78,10 @@ func TestLiveProgress(t *testing.T) {
 	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgressOn(e, "live")
-		p.Note("run r1: upgrading to workers:2")
+		p.ShowNote("run r1: upgrading to workers:2")
 		step := stepOf(record.PhaseUpgrade)
 		step.Record.Started = time.Now()
-		p.Step(step)
+		p.ShowStep(step)
 		time.Sleep(time.Second)
 		shown, before := e.String(), e.Writes()
 		if !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
@@ -90,13 +90,13 @@ func TestLiveProgress(t *testing.T) {
 		for i := range 200 { // two seconds
 			step.Status.Nodes = slices.Clone(step.Status.Nodes) // each step has its own
 			step.Status.Nodes[0].Pods = i
-			p.Step(step)
+			p.ShowStep(step)
 			time.Sleep(10 * time.Millisecond)
 		}
 		if frames := e.Writes() - before; frames < 4 || frames > 9 {
 			t.Errorf("%d frames in two seconds", frames)
 		}
-		p.Note(strings.Repeat("a long line ", 20))
+		p.ShowNote(strings.Repeat("a long line ", 20))
 		p.Close()
 	})
 	shown := e.String()
@@ -137,12 +137,12 @@ func TestChooseProgress(t *testing.T) {
 			if err := pty.Setsize(terminal, &pty.Winsize{Rows: c.rows, Cols: 80}); err != nil {
 				t.Fatal(err)
 			}
-			if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: terminal}, progress: c.asked}).chooseProgress(); got != c.want {
+			if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: terminal}, progress: c.asked}).chooseProgressMode(); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
 	}
-	if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, progress: "live"}).chooseProgress(); got != "plain" {
+	if got := (console{IOStreams: genericiooptions.IOStreams{ErrOut: io.Discard}, progress: "live"}).chooseProgressMode(); got != "plain" {
 		t.Errorf("into a pipe: %s", got)
 	}
 }

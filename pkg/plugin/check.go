@@ -54,28 +54,28 @@ what would block the upgrade, what users would notice, and how to fix it. The
 command changes nothing. The exit code is 3 if a finding is an error or worse,
 or if it is unknown which nodes are outdated.`,
 		Example: checkExamples,
-		ValidArgsFunction: offerWords(func(ctx context.Context, args []string, typed string) []string {
+		ValidArgsFunction: completeWords(func(ctx context.Context, args []string, typed string) []string {
 			if f.dump != "" {
-				return f.listDumped(ctx, nil, typed)
+				return f.suggestDumpGroups(ctx, nil, typed)
 			}
-			return f.listGroups(ctx, args, typed)
+			return f.suggestGroups(ctx, args, typed)
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if own.explain != "" {
-				if err := f.rejectIgnored(cmd, &commandLine{}); err != nil {
+				if err := f.rejectIgnoredFlags(cmd, &commandLine{}); err != nil {
 					return usageError(err)
 				}
 				if len(args) > 0 {
 					return usageError(errors.New("--explain shows a rule and needs no group: remove the group"))
 				}
-				return explainRule(f, own.explain)
+				return printRule(f, own.explain)
 			}
 			if slices.Contains(formatsOfCheck(), f.format) {
 				own.format, f.format = f.format, ""
 			} else if err := checkFormat(f.format, formatsOfCheck()...); err != nil {
 				return usageError(err)
 			}
-			line, err := f.parseLine(cmd, args)
+			line, err := f.parseCommandLine(cmd, args)
 			if err == nil {
 				err = own.checkValues(line.groups)
 			}
@@ -92,11 +92,11 @@ or if it is unknown which nodes are outdated.`,
 	flags := cmd.Flags()
 	flags.StringVar(&own.explain, "explain", "", "Explain a rule: what it checks, how to skip it and its source")
 	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "Exit with code 3 for findings of at least this severity: block, error, warning or info; never: do not")
-	f.addSkipCheck(flags)
+	f.addSkipCheckFlag(flags)
 	flags.BoolVarP(&own.all, "all-namespaces", "A", false, "Check all groups, the default without a group")
 	flags.BoolVar(&own.everyNode, "all-nodes", false, "Check as if every node of the group were outdated")
 	flags.StringVarP(&f.dump, "filename", "f", "", "Dump to check instead of a cluster, JSON or YAML, also gzipped; - for stdin")
-	f.addStrategy(flags)
+	f.addStrategyFlags(flags)
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput+", "+strings.Join(formatsOfCheck(), ", "))
 	return cmd
 }
@@ -118,7 +118,7 @@ func (c *checkFlags) checkValues(groups groupSelection) error {
 	return nil
 }
 
-func explainRule(f *flags, id string) error {
+func printRule(f *flags, id string) error {
 	rule, known := preflight.FindRule(id)
 	if !known {
 		return usageError(fmt.Errorf("--explain=%s: there is no such rule: use one of %s", id, strings.Join(listRuleIDs(), ", ")))
@@ -159,7 +159,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		if err != nil {
 			return err
 		}
-		if err := c.outdateAll(s, g); err != nil {
+		if err := c.markAllOutdated(s, g); err != nil {
 			return err
 		}
 		p := &planning{groupContext: g, s: s}
@@ -168,14 +168,14 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		p.rights.missingReads = cluster.ListMissingReads(ctx, conn.Client, c.line.stateNamespace)
 		reports = append(reports, c.checkGroup(p, objects))
 	}
-	return c.answerReports(reports)
+	return c.printReports(reports)
 }
 
 // chooseGroups are the groups that were named or, where none was, all there are.
 func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([]string, error) {
 	switch {
 	case !c.line.groups.isEmpty():
-		return s.resolveGroupNames(ctx, c.line.groups, suggestNone)
+		return s.resolveGroupNames(ctx, c.line.groups, suggestNoCommand)
 	case len(all) == 0:
 		return nil, usageError(fmt.Errorf("the cluster's %d nodes belong to no known node group: pass -l SELECTOR --current KEY=VALUE", len(s.cluster.view.Nodes)))
 	default:
@@ -190,7 +190,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	s := openDump(c.line, d, source)
+	s := openDumpSession(c.line, d, source)
 	groups, err := s.provider.Groups(ctx, d.Nodes)
 	if err != nil {
 		return err
@@ -203,19 +203,19 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	for _, name := range names {
 		g, err := loadDumpedGroup(ctx, s, name, d.Taken)
 		if err == nil {
-			err = c.outdateAll(s, g)
+			err = c.markAllOutdated(s, g)
 		}
 		if err != nil {
 			return err
 		}
 		reports = append(reports, c.checkGroup(&planning{groupContext: g, s: s}, &d.Objects))
 	}
-	return c.answerReports(reports)
+	return c.printReports(reports)
 }
 
-// outdateAll takes every node for outdated, if --all-nodes is given. The request is resolved again, because the number of added nodes
+// markAllOutdated takes every node for outdated, if --all-nodes is given. The request is resolved again, because the number of added nodes
 // depends on the number of outdated ones.
-func (c *checker) outdateAll(s *session, g *groupContext) error {
+func (c *checker) markAllOutdated(s *session, g *groupContext) error {
 	if !c.everyNode {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 	world := p.makeWorld(p.now)
 	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects)
 	r := report.CheckReport{
-		Context: p.s.conn.context, Provider: p.group.Provider, Kind: p.group.Kind, Nodes: len(p.members), Outdated: knownOutdated(&p.group, p.members),
+		Context: p.s.conn.context, Provider: p.group.Provider, Kind: p.group.Kind, Nodes: len(p.members), Outdated: countOutdatedIfKnown(&p.group, p.members),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
 	}
 	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", p.group.Name)
@@ -248,19 +248,19 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 		r.Assumptions = append(r.Assumptions, "every node is outdated: pass --current KEY=VALUE, a label of current nodes")
 	}
 	if r.Outdated != nil && *r.Outdated > 0 {
-		r.Unread = objects.WhyUnread(objects.Unread...)
+		r.Unread = objects.DescribeUnread(objects.Unread...)
 		r.Findings = append(r.Findings, preflight.Check(scene, preflight.Catalogue(), c.line.skipChecks)...)
 	}
 	return r
 }
 
-// answerReports prints one report as itself and several as a list. The exit code says whether a
+// printReports prints one report as itself and several as a list. The exit code says whether a
 // finding counts.
-func (c *checker) answerReports(reports []report.CheckReport) error {
+func (c *checker) printReports(reports []report.CheckReport) error {
 	var err error
 	switch c.format {
 	case "patch":
-		err = report.WritePatches(c.line.Out, reports, c.line.ofCluster)
+		err = report.WritePatches(c.line.Out, reports, c.line.clusterFlags)
 	case "sarif":
 		err = report.WriteSARIF(c.line.Out, reports, currentVersion())
 	case "junit":
@@ -268,7 +268,7 @@ func (c *checker) answerReports(reports []report.CheckReport) error {
 			return c.failOn != neverFail && f.Severity.IsAtLeast(preflight.Severity(c.failOn))
 		})
 	default:
-		err = printAll(c.line.console, "CheckList", c.line.groups.asksForOne(), reports, report.WriteCheck)
+		err = printAll(c.line.console, "CheckList", c.line.groups.isSingle(), reports, report.WriteCheck)
 	}
 	if err != nil {
 		return err
@@ -289,6 +289,6 @@ func (c *checker) isFailing(r report.CheckReport) bool {
 func viewOfObjects(o *inventory.Objects) drain.Snapshot {
 	return drain.Snapshot{
 		Nodes: o.Nodes, PDBs: o.Budgets, Budgets: drain.NewBudgets(o.Budgets),
-		Pods: podsByNode(o.Pods), EndingNamespaces: o.EndingNamespaces(),
+		Pods: groupPodsByNode(o.Pods), EndingNamespaces: o.EndingNamespaces(),
 	}
 }

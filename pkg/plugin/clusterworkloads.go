@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// describeUnread says what a plan assumes in the place of kinds that were not read, and why they were not.
-func describeUnread(o *inventory.Objects) []string {
+// describeUnreadKinds says what a plan assumes in the place of kinds that were not read, and why they were not.
+func describeUnreadKinds(o *inventory.Objects) []string {
 	var assumed []string
 	type group struct {
 		assumption string
@@ -33,7 +33,7 @@ func describeUnread(o *inventory.Objects) []string {
 		groups = append(groups, group{"devices can move with their pods to any node", []string{"resourceclaims"}})
 	}
 	for _, group := range groups {
-		if why := o.WhyUnread(group.kinds...); why != "" {
+		if why := o.DescribeUnread(group.kinds...); why != "" {
 			assumed = append(assumed, group.assumption+": "+why)
 		}
 	}

@@ -28,11 +28,11 @@ type commandLine struct {
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
 	// typed reports whether a flag was typed, retry is the whole command to type once more to continue, repeat the one that does
-	// the same again, and ofGroup are its words that name the group and its current nodes.
-	typed   func(flag string) bool
-	retry   string
-	repeat  string
-	ofGroup []string
+	// the same again, and groupArguments are its words that name the group and its current nodes.
+	typed          func(flag string) bool
+	retryCommand   string
+	repeatCommand  string
+	groupArguments []string
 }
 
 // groupSelection is what groups are named by: their names, a node or a selector, or nothing.
@@ -42,8 +42,8 @@ type groupSelection struct {
 	labels         labels.Selector
 }
 
-// asksForOne reports whether one group is named, so that a program gets no list.
-func (g groupSelection) asksForOne() bool {
+// isSingle reports whether one group is named, so that a program gets no list.
+func (g groupSelection) isSingle() bool {
 	return len(g.names) == 1 || g.node != "" || g.selector != ""
 }
 
@@ -56,19 +56,19 @@ func (l *commandLine) needsNoForecast() bool {
 	if l.isDryRun() {
 		return !l.forecast
 	}
-	return l.agreed.yes && l.reportFile == ""
+	return l.consent.yes && l.reportFile == ""
 }
 
-// copyTyped takes the flags as they are, with nothing checked.
-func (f *flags) copyTyped() commandLine {
+// newCommandLine takes the flags as they are, with nothing checked.
+func (f *flags) newCommandLine() commandLine {
 	groups := groupSelection{node: f.node, selector: f.selector}
-	return commandLine{console: f.console, choices: f.choices, groups: groups, settings: f.settings.Settings, typed: typedNone}
+	return commandLine{console: f.console, choices: f.choices, groups: groups, settings: f.settings.Settings, typed: noFlagTyped}
 }
 
-// parseUpgrade reads the command line of the list, the plan and the upgrade. It refuses what
+// parseRootCommand reads the command line of the list, the plan and the upgrade. It refuses what
 // contradicts itself and touches nothing, as do all that parse.
-func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, error) {
-	line, err := f.parseLine(cmd, args)
+func (f *flags) parseRootCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseCommandLine(cmd, args)
 	if err == nil {
 		err = checkCompare(line)
 	}
@@ -82,7 +82,7 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 		return nil, errors.New("--watch works only for the list of groups: use kubectl nodeupgrade status GROUP --watch for one group")
 	case named:
 		return line, nil
-	case line.agreed.yes:
+	case line.consent.yes:
 		return nil, errors.New("--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)")
 	case line.isDryRun():
 		return nil, errors.New("--dry-run without a group: name the group to plan for (kubectl nodeupgrade lists them)")
@@ -90,18 +90,18 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	return line, nil
 }
 
-// parseLine reads what was typed for a command, with its dry run and the settings of an upgrade
+// parseCommandLine reads what was typed for a command, with its dry run and the settings of an upgrade
 // where it has such flags.
-func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, error) {
-	if err := rejectEmpty(cmd); err != nil {
+func (f *flags) parseCommandLine(cmd *cobra.Command, args []string) (*commandLine, error) {
+	if err := rejectEmptyValues(cmd); err != nil {
 		return nil, err
 	}
-	line, err := f.parseShared(args)
+	line, err := f.parseSharedFlags(args)
 	if err != nil {
 		return nil, err
 	}
-	line.retry, line.ofCluster, line.ofGroup = makeRetryCommand(cmd, args), clusterFlags(cmd), groupWords(cmd, args)
-	line.repeat = makeCommand(cmd, args, append([]string{"report"}, secretFlags...))
+	line.retryCommand, line.clusterFlags, line.groupArguments = makeRetryCommand(cmd, args), typedClusterFlags(cmd), typedGroupArguments(cmd, args)
+	line.repeatCommand = formatCommand(cmd, args, append([]string{"report"}, secretFlags...))
 	if cmd.Flags().Lookup("dry-run") != nil {
 		line.dryRun, err = parseDryRun(cmd, args)
 	}
@@ -109,7 +109,7 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 		err = f.parseSettings(cmd, line)
 	}
 	if err == nil {
-		err = f.rejectIgnored(cmd, line)
+		err = f.rejectIgnoredFlags(cmd, line)
 	}
 	if err == nil {
 		err = checkReport(cmd, line)
@@ -117,9 +117,9 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 	return line, err
 }
 
-// rejectEmpty refuses flags of this tool that were typed without a value, as by a script whose variable is not set. An empty
+// rejectEmptyValues refuses flags of this tool that were typed without a value, as by a script whose variable is not set. An empty
 // --output is kubectl's default.
-func rejectEmpty(cmd *cobra.Command) (err error) {
+func rejectEmptyValues(cmd *cobra.Command) (err error) {
 	kubectls := listConnectionFlags()
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if flag.Value.Type() == "string" && flag.Value.String() == "" && flag.Name != "output" && kubectls.Lookup(flag.Name) == nil {
@@ -129,9 +129,9 @@ func rejectEmpty(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// parseShared reads what every command takes.
-func (f *flags) parseShared(args []string) (*commandLine, error) {
-	line := f.copyTyped()
+// parseSharedFlags reads what every command takes.
+func (f *flags) parseSharedFlags(args []string) (*commandLine, error) {
+	line := f.newCommandLine()
 	var err error
 	if line.groups, err = parseGroups(args, line.groups, f.providerName); err != nil {
 		return nil, err
@@ -278,5 +278,5 @@ func parseLabels(text string) (map[string]string, error) {
 	return set, nil
 }
 
-// typedNone is for a command without the flags of an upgrade.
-func typedNone(string) bool { return false }
+// noFlagTyped is for a command without the flags of an upgrade.
+func noFlagTyped(string) bool { return false }

@@ -51,22 +51,22 @@ func listAlternatives(group *nodegroup.Group) []alternative {
 	}
 }
 
-// shapeless are the settings without those that the alternatives choose.
-func shapeless(s upgrade.Settings) upgrade.Settings {
+// withoutStrategySettings are the settings without those that the alternatives choose.
+func withoutStrategySettings(s upgrade.Settings) upgrade.Settings {
 	s.Strategy, s.Like, s.MaxUnavailable, s.MaxSurge = "", "", nil, nil
 	s.Batch, s.BatchSoak, s.Soak, s.WaitForDrain, s.BatchBarrier = nil, nil, nil, nil, false
 	return s
 }
 
-// compareWays answers how the group would be upgraded in the way that was asked for and in others.
-func (p *planning) compareWays(ctx context.Context) error {
+// printComparison answers how the group would be upgraded in the way that was asked for and in others.
+func (p *planning) printComparison(ctx context.Context) error {
 	switch {
 	case p.group.Managed != nil:
 		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself and in only one way: remove the flag", nodegroup.InfoOf(p.group.Provider).Manager.Name, p.group.Name))
 	case p.record.IsResumable():
 		return usageError(fmt.Errorf("--compare: an upgrade of group %q is running and cannot change its strategy: remove the flag", p.group.Name))
 	}
-	if owned := p.findOwner(); owned != nil {
+	if owned := p.findOwnerRefusal(); owned != nil {
 		return &exitErr{code: exitStructural, err: fmt.Errorf("comparing ways to upgrade group %q: %s", p.group.Name, owned)}
 	}
 	if err := p.loadForecastData(ctx); err != nil {
@@ -96,7 +96,7 @@ func (p *planning) newComparison(ways []report.Way) *report.Comparison {
 func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 	ways := []report.Way{{Flags: "as asked", Request: p.request}}
 	for _, a := range listAlternatives(&p.group) {
-		settings := shapeless(asked)
+		settings := withoutStrategySettings(asked)
 		a.change(&settings)
 		settings.To = p.to
 		if settings.Strategy == record.ShortLived && p.request.Strategy == record.ShortLived {
@@ -154,12 +154,12 @@ func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, 
 	case err != nil:
 		return nil, fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
-	p.describeWay(way, &forecast)
+	p.setWayForecast(way, &forecast)
 	return assumed, nil
 }
 
-// describeWay adds a forecast to a way.
-func (p *planning) describeWay(way *report.Way, forecast *simulate.Forecast) {
+// setWayForecast adds a forecast to a way.
+func (p *planning) setWayForecast(way *report.Way, forecast *simulate.Forecast) {
 	if forecast.Endless != "" {
 		way.Unforecast = "it would wait for " + forecast.Endless
 		return

@@ -28,9 +28,9 @@ func Arguments(process []string) []string {
 	return process[1:]
 }
 
-// offerWords completes what is typed with those words of list that begin with it; whatever goes
+// completeWords completes what is typed with those words of list that begin with it; whatever goes
 // wrong, it is silent.
-func offerWords(list func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
+func completeWords(list func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 		defer cancel()
@@ -43,16 +43,16 @@ func offerWords(list func(ctx context.Context, args []string, typed string) []st
 	}
 }
 
-// listOneGroup lists node groups for the only argument of a command.
-func (f *flags) listOneGroup(ctx context.Context, args []string, typed string) []string {
+// suggestOneGroup lists node groups for the only argument of a command.
+func (f *flags) suggestOneGroup(ctx context.Context, args []string, typed string) []string {
 	if len(args) > 0 {
 		return nil
 	}
-	return f.listGroups(ctx, args, typed)
+	return f.suggestGroups(ctx, args, typed)
 }
 
-// listGroups lists node groups that were not typed yet.
-func (f *flags) listGroups(ctx context.Context, args []string, typed string) []string {
+// suggestGroups lists node groups that were not typed yet.
+func (f *flags) suggestGroups(ctx context.Context, args []string, typed string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil
@@ -61,7 +61,7 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 	if err != nil {
 		return nil
 	}
-	line := f.copyTyped()
+	line := f.newCommandLine()
 	found, err := line.findGroups(ctx, nodes)
 	if err != nil {
 		return nil
@@ -79,27 +79,27 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 	return words
 }
 
-// listDumped lists the groups of the dump that was named, or of the built-in example, for the only argument of a command.
-func (f *flags) listDumped(ctx context.Context, args []string, _ string) []string {
+// suggestDumpGroups lists the groups of the dump that was named, or of the built-in example, for the only argument of a command.
+func (f *flags) suggestDumpGroups(ctx context.Context, args []string, _ string) []string {
 	if len(args) > 0 || f.dump == "-" { // what is on stdin is for the command
 		return nil
 	}
-	line := f.copyTyped()
+	line := f.newCommandLine()
 	line.ErrOut = io.Discard
 	s := &simulation{&line, f.dump}
 	d, source, err := s.loadDump(ctx)
 	if err != nil {
 		return nil
 	}
-	groups, err := openDump(&line, d, source).provider.Groups(ctx, d.Nodes)
+	groups, err := openDumpSession(&line, d, source).provider.Groups(ctx, d.Nodes)
 	if err != nil {
 		return nil
 	}
 	return groupNames(groups)
 }
 
-// listRecorded lists groups whose upgrade is not over, for the only argument of a command.
-func (f *flags) listRecorded(ctx context.Context, args []string, _ string) []string {
+// suggestResumableGroups lists groups whose upgrade is not over, for the only argument of a command.
+func (f *flags) suggestResumableGroups(ctx context.Context, args []string, _ string) []string {
 	if len(args) > 0 {
 		return nil
 	}

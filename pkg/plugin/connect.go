@@ -30,13 +30,13 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	config, err := f.kube.load().ClientConfig()
+	config, err := f.kube.clientConfig().ClientConfig()
 	if err != nil {
 		return nil, usageError(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
 	}
 	if f.namesNoCluster() {
 		return nil, usageError(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
-			strings.Join(f.kube.load().ConfigAccess().GetLoadingPrecedence(), " or ")))
+			strings.Join(f.kube.clientConfig().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
 	conn, err := cluster.Connect(ctx, config, makeUserAgent(), warnings)
 	f.conn = &connection{conn, f.currentContext()}
@@ -50,7 +50,7 @@ func (f *flags) hasWritten() bool { return f.conn != nil && f.conn.HasWritten() 
 // namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
 // machine then.
 func (f *flags) namesNoCluster() bool {
-	loader := f.kube.load()
+	loader := f.kube.clientConfig()
 	raw, err := loader.RawConfig()
 	if err != nil || len(raw.Clusters) > 0 || f.kube.overrides.ClusterInfo.Server != "" || os.Getenv("KUBERNETES_MASTER") != "" {
 		return false
@@ -63,7 +63,7 @@ func (f *flags) currentContext() string {
 	if named := f.kube.overrides.CurrentContext; named != "" {
 		return named
 	}
-	raw, err := f.kube.load().RawConfig()
+	raw, err := f.kube.clientConfig().RawConfig()
 	if err != nil {
 		return ""
 	}

@@ -29,9 +29,9 @@ type console struct {
 	// printed becomes true with the first document on stdout.
 	printed *bool
 	// gathered takes the statuses of an upgrade of several groups, which are printed as one document at its end; nil otherwise.
-	gathered *[]report.UpgradeStatus
-	// ofCluster are the flags that were typed and that kubectl takes to reach the same cluster.
-	ofCluster []string
+	groupStatuses *[]report.UpgradeStatus
+	// clusterFlags are the flags that were typed and that kubectl takes to reach the same cluster.
+	clusterFlags []string
 }
 
 // now returns the time that what is shown goes by: that of the cluster, or of this machine where there
@@ -100,8 +100,8 @@ func printAll[T any, D document[T]](c console, kind string, asksForOne bool, ite
 	})
 }
 
-// answerPlans prints plans, the only one that was asked for or a list. The exit code says whether all of them can be carried out.
-func (c console) answerPlans(asksForOne bool, plans ...report.Plan) error {
+// printPlans prints plans, the only one that was asked for or a list. The exit code says whether all of them can be carried out.
+func (c console) printPlans(asksForOne bool, plans ...report.Plan) error {
 	if err := printAll(c, "PlanList", asksForOne, plans, report.WritePlan); err != nil {
 		return err
 	}
@@ -121,21 +121,21 @@ func (c console) printDone(group string, record record.Record, lines ...string) 
 		lines[i] = sanitizeLine(lines[i])
 	}
 	status := makeUpgradeStatus(group, record)
-	if c.gathered != nil {
-		*c.gathered = append(*c.gathered, *status)
+	if c.groupStatuses != nil {
+		*c.groupStatuses = append(*c.groupStatuses, *status)
 		return nil
 	}
 	return c.printObject(status, []string{nodegroup.Prefix + group}, func(w io.Writer, _ report.Options) error { return writeLines(w, lines) })
 }
 
-// gatherFailure adds the error of a group to the statuses of an upgrade of several groups, unless its status is among them.
-func (c console) gatherFailure(group string, err error) {
-	if c.gathered == nil || slices.ContainsFunc(*c.gathered, func(s report.UpgradeStatus) bool { return s.Name == group }) {
+// addFailedStatus adds the error of a group to the statuses of an upgrade of several groups, unless its status is among them.
+func (c console) addFailedStatus(group string, err error) {
+	if c.groupStatuses == nil || slices.ContainsFunc(*c.groupStatuses, func(s report.UpgradeStatus) bool { return s.Name == group }) {
 		return
 	}
 	status := report.UpgradeStatus{Message: err.Error()}
 	status.TypeMeta, status.ObjectMeta = report.NewMeta("UpgradeStatus", group)
-	*c.gathered = append(*c.gathered, status)
+	*c.groupStatuses = append(*c.groupStatuses, status)
 }
 
 func (c console) printResult(group string, rec record.Record) error {

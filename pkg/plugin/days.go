@@ -27,14 +27,14 @@ func (d *days) Set(text string) error {
 	if count, after, found := strings.Cut(text, "d"); found {
 		n, err := strconv.ParseUint(count, 10, 16)
 		if err != nil {
-			return badDuration(text)
+			return durationError(text)
 		}
 		rest, total = after, time.Duration(n)*24*time.Hour
 	}
 	if rest != "" || total == 0 && text != "0d" {
 		more, err := time.ParseDuration(rest)
 		if err != nil || total > 0 && more < 0 {
-			return badDuration(text)
+			return durationError(text)
 		}
 		total += more
 	}
@@ -42,7 +42,7 @@ func (d *days) Set(text string) error {
 	return nil
 }
 
-func badDuration(text string) error {
+func durationError(text string) error {
 	return fmt.Errorf("%q is not a time: use 90s, 15m, 1h30m or 7d", text)
 }
 

@@ -28,21 +28,21 @@ import (
 // execution is the upgrade of one group, with the lease that it takes.
 type execution struct {
 	s *session
-	// g is the group as it was read last; see readAgain.
+	// g is the group as it was read last; see readGroupAgain.
 	g       *groupContext
 	mode    mode
 	hold    *cluster.Hold
 	display Display
 	// credited is until when the time in which no one was at work is on record.
-	credited time.Time
+	creditedUntil time.Time
 	// balancers are the load balancers to follow.
 	balancers balancers
-	// actions are what is done, where printEnd lists that.
+	// actions are what is done, where printFinalResult lists that.
 	actions actionLog
-	// plan is what was planned, nil if noPlan says why not; seen keeps what happens. Both are for a report.
-	plan   *report.Plan
-	noPlan string
-	seen   *recorder
+	// plan is what was planned, nil if whyNoPlan says why not; seen keeps what happens. Both are for a report.
+	plan      *report.Plan
+	whyNoPlan string
+	seen      *recordingDisplay
 	// planning made the plan; nil without one.
 	planning *planning
 	// forecast works out the time left. beginForecast begins the next forecast if one is due; nil if none is to be made.
@@ -57,11 +57,11 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	group := e.g.group.Name
 	e.display = e.s.line.openDisplay(group, cancel)
 	if e.s.line.reportFile != "" {
-		e.seen = &recorder{Display: e.display, now: e.s.line.now}
+		e.seen = &recordingDisplay{Display: e.display, now: e.s.line.now}
 		e.display = e.seen
 	}
 	defer e.display.Close()
-	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
+	if err := e.s.rejectParallelUpgrade(ctx, group, e.mode); err != nil {
 		return record.Record{}, err
 	}
 	var err error
@@ -74,24 +74,24 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	}
 	// Another group may have begun while this lease was waited for. Of two that begin together, each
 	// has its lease before it looks, so that one of them sees the other.
-	if err := e.s.rejectParallel(ctx, group, e.mode); err != nil {
+	if err := e.s.rejectParallelUpgrade(ctx, group, e.mode); err != nil {
 		return record.Record{}, err
 	}
-	if err := e.takeUpRecord(ctx); err != nil {
+	if err := e.reloadUnderLease(ctx); err != nil {
 		return record.Record{}, err
 	}
 	if e.g.isCurrent() {
-		return e.g.makeCurrentRecord(), nil
+		return e.g.makeUpToDateRecord(), nil
 	}
 	if e.g.request.Run == "" {
 		e.g.request.Run = rand.String(8)
 	}
-	e.display.Begin(e.g.request.Run)
+	e.display.SetRun(e.g.request.Run)
 	e.announceStart(ctx)
 	rec, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: run %s to continue", err, e.s.line.retry)
+		err = fmt.Errorf("%w: run %s to continue", err, e.s.line.retryCommand)
 	case rec.Result == record.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(rec.Message)}
 	}
@@ -106,14 +106,14 @@ func (e *execution) planForReport(ctx context.Context) {
 	}
 	switch {
 	case e.mode == modeAbort:
-		e.noPlan = "an abort replaces no node"
+		e.whyNoPlan = "an abort replaces no node"
 		return
 	case e.g.releases != nil:
-		e.noPlan = "nodes are only released"
+		e.whyNoPlan = "nodes are only released"
 		return
 	}
 	if err := e.makePlan(ctx); err != nil {
-		e.noPlan = err.Error()
+		e.whyNoPlan = err.Error()
 	}
 }
 
@@ -135,7 +135,7 @@ func (e *execution) writeReport(ctx context.Context, rec *record.Record, runErr 
 		defer e.seen.mu.Unlock()
 		seen = &e.seen.seen
 	}
-	r := report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.noPlan, seen, &shown)
+	r := report.NewRunReport(e.s.makeOrigin(report.AboutUpgrade, e.s.account), e.plan, e.whyNoPlan, seen, &shown)
 	r.AddComparison(e.compareForReport(ctx))
 	if err := line.writeReport(r); err != nil {
 		line.warn(fmt.Sprintf("group %q: %s", e.g.name, err))
@@ -148,15 +148,15 @@ func (e *execution) compareForReport(ctx context.Context) (*report.Comparison, s
 	case e.mode.undoesUpgrade():
 		return nil, "undoing an upgrade keeps its strategy"
 	case e.planning == nil:
-		return nil, cmp.Or(e.noPlan, "no plan was made")
+		return nil, cmp.Or(e.whyNoPlan, "no plan was made")
 	case ctx.Err() != nil:
 		return nil, "the upgrade was interrupted"
 	}
 	return e.planning.compareForReport(ctx)
 }
 
-// printEnd says how a run ended.
-func (e *execution) printEnd(rec record.Record) error {
+// printFinalResult says how a run ended.
+func (e *execution) printFinalResult(rec record.Record) error {
 	line, name := e.s.line, e.g.name
 	switch {
 	case rec.Result == record.Aborted:
@@ -164,7 +164,7 @@ func (e *execution) printEnd(rec record.Record) error {
 	case rec.Result == record.Succeeded && e.g.releases != nil:
 		return line.printDone(name, rec, e.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, name), "done: ")...)
 	default:
-		return line.printOutcome(name, rec)
+		return line.reportOutcome(name, rec)
 	}
 }
 
@@ -178,7 +178,7 @@ func (e *execution) creditIdleTime(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.credited = now
+	e.creditedUntil = now
 	if idle == 0 || !rec.IsResumable() || len(rec.DrainDeadlines()) == 0 {
 		return nil
 	}
@@ -188,39 +188,39 @@ func (e *execution) creditIdleTime(ctx context.Context) error {
 // announceStart finds the load balancers to follow, and says what is about to be done.
 func (e *execution) announceStart(ctx context.Context) {
 	if e.g.rebuilt {
-		e.display.Note(e.g.describeLoss())
+		e.display.ShowNote(e.g.describeLostRecord())
 	}
-	e.display.Note(describeStart(e.g))
+	e.display.ShowNote(describeStart(e.g))
 	if standby := upgrade.DescribeStandby(e.g.members); standby != "" {
-		e.display.Note(standby)
+		e.display.ShowNote(standby)
 	}
 	if why, remedy := e.g.store.UnreadableRequest(); why != "" {
-		e.display.Note(why + ": run " + remedy)
+		e.display.ShowNote(why + ": run " + remedy)
 	}
 	if e.mode != modeAbort { // which drains nothing
 		e.balancers = e.g.findBalancers(ctx, e.s.conn.Client, nil)
 		for _, line := range e.s.conn.DescribeShortfalls(ctx, &e.g.request) {
-			e.display.Note(line)
+			e.display.ShowNote(line)
 		}
 	}
-	for _, line := range e.balancers.describeStart() {
-		e.display.Note(line)
+	for _, line := range e.balancers.describeWatched() {
+		e.display.ShowNote(line)
 	}
-	e.display.Cloud(&e.g.group, nil)
+	e.display.ShowCloudReading(&e.g.group, nil)
 }
 
-// fresh is how long ago the cluster and the group may have been read before the lease was had.
-const fresh = 10 * time.Second
+// maxReadingAge is how long ago the cluster and the group may have been read before the lease was had.
+const maxReadingAge = 10 * time.Second
 
-// takeUpRecord reads the record again, since it may have changed while the lease was waited for.
+// reloadUnderLease reads the record again, since it may have changed while the lease was waited for.
 // Whoever held the lease after the cluster and the group were read may have upgraded the group:
 // then all is read again. An undoing is written at once: from then on the record says what the
 // request said, which is withdrawn.
-func (e *execution) takeUpRecord(ctx context.Context) error {
+func (e *execution) reloadUnderLease(ctx context.Context) error {
 	age := e.s.conn.Now().Sub(e.g.now)
 	last := e.hold.LastHeld()
 	held := e.hold.Waited() || (!last.IsZero() && e.s.conn.IdleSince(last) <= age+time.Second) // the server tells whole seconds
-	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
+	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > maxReadingAge || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
 	store := e.g.store
@@ -229,7 +229,7 @@ func (e *execution) takeUpRecord(ctx context.Context) error {
 			return err
 		}
 	}
-	if asked := store.Asked(); asked.Verb == e.mode.fulfilledVerb() && asked.Run == e.g.record.Run {
+	if asked := store.Asked(); asked.Verb == e.mode.correspondingVerb() && asked.Run == e.g.record.Run {
 		return store.WithdrawRequest(ctx, asked)
 	}
 	return nil
@@ -241,18 +241,18 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if e.g.rebuilt {
 		agreed = e.g.record.Run
 	}
-	if err := e.readAgain(ctx, all); err != nil {
+	if err := e.readGroupAgain(ctx, all); err != nil {
 		return err
 	}
-	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.line.agreed.rebuild {
-		return fmt.Errorf("the record of run %s was deleted during the wait for the lease: run %s to see the group's state", e.g.record.Run, e.s.line.retry)
+	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.line.consent.rebuild {
+		return fmt.Errorf("the record of run %s was deleted during the wait for the lease: run %s to see the group's state", e.g.record.Run, e.s.line.retryCommand)
 	}
 	return nil
 }
 
-// readAgain reads the record again and resolves the upgrade from it, with the group as it was observed. If all is true,
+// readGroupAgain reads the record again and resolves the upgrade from it, with the group as it was observed. If all is true,
 // the group takes the place of one for which everything is read again: it keeps nothing of the one before.
-func (e *execution) readAgain(ctx context.Context, all bool) (err error) {
+func (e *execution) readGroupAgain(ctx context.Context, all bool) (err error) {
 	if !all {
 		if e.g.stored, err = e.g.store.LoadRecord(ctx); err != nil {
 			return err
@@ -267,10 +267,10 @@ func (e *execution) readAgain(ctx context.Context, all bool) (err error) {
 		return err
 	}
 	e.g = again
-	return e.g.rejectRefused()
+	return e.g.rejectRefusedUpgrade()
 }
 
-// describeStart says what a run is about to do.
+// describeWatched says what a run is about to do.
 func describeStart(g *groupContext) string {
 	switch {
 	case g.releases != nil:
@@ -305,53 +305,53 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	}
 	owner := nodemark.Owner{Namespace: e.s.line.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
 	writer := cluster.NewWriter(e.s.conn.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
-	if hold.Overtook() {
+	if hold.TookOver() {
 		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
 			return record.Record{}, err
 		}
 	}
-	movable, err := e.readMovable(ctx)
+	movable, err := e.readMovablePods(ctx)
 	if err != nil {
 		return record.Record{}, err
 	}
-	polled := e.displayForecasts(watchCtx, watcher)
+	polled := e.prepareForecasts(watchCtx, watcher)
 	now := e.s.conn.Now()
-	idle := now.Sub(e.credited)
-	for _, line := range listDrainLimits(record.CreditIdleTime(&g.record, idle, now), now) {
-		e.display.Note(line)
+	idle := now.Sub(e.creditedUntil)
+	for _, line := range describeDrainTimeLeft(record.CreditIdleTime(&g.record, idle, now), now) {
+		e.display.ShowNote(line)
 	}
 	r := &runner.Runner{
-		Clock: e.s.conn.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.conn.Client, e.s.conn.Now), Stay: e.s.line.agreed.wait,
+		Clock: e.s.conn.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.conn.Client, e.s.conn.Now), WaitForSoak: e.s.line.consent.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
-		Targets: nodegroup.Targets{Groups: e.balancers.Groups}, BalancersRead: e.display.Balancers,
-		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
-		Watch: e.watchStep, Polled: polled, Failures: watcher.Failures(), Unreached: e.display.Outage,
+		Targets: nodegroup.Targets{Groups: e.balancers.Groups}, BalancersRead: e.display.ShowBalancerError,
+		Store: g.store, Requests: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, RenewalError: hold.RenewalError,
+		Watch: e.handleStep, CloudRead: polled, Failures: watcher.Failures(), ReportOutage: e.display.ShowOutage,
 	}
 	record, err := r.Run(ctx)
-	if nodes := watcher.View().Nodes; isLeftFenced(&record, nodes, err) {
+	if nodes := watcher.View().Nodes; hasLeftNodesFenced(&record, nodes, err) {
 		for _, line := range report.StillFencedLines(nodes, g.request.Run) {
-			e.display.Note(line)
+			e.display.ShowNote(line)
 		}
 	}
 	return record, err
 }
 
-// watchStep shows a step, and notes its actions where the end lists them.
-func (e *execution) watchStep(step upgrade.Step) {
+// handleStep shows a step, and notes its actions where the end lists them.
+func (e *execution) handleStep(step upgrade.Step) {
 	if e.mode.undoesUpgrade() || e.g.releases != nil {
 		e.actions.addActions(step)
 	}
-	e.display.Step(step)
+	e.display.ShowStep(step)
 	if e.beginForecast != nil && step.Record.IsRunning() && step.Record.Stopping == "" {
 		e.beginForecast(step.Record)
 	}
 }
 
-// displayForecasts prepares forecasts of the time left, unless nobody sees them. Each one is made in a goroutine of its own, from
+// prepareForecasts prepares forecasts of the time left, unless nobody sees them. Each one is made in a goroutine of its own, from
 // the cluster as it is watched. It returns the function that the runner calls with each reading of the group.
-func (e *execution) displayForecasts(ctx context.Context, watcher *cluster.Watcher) (polled func(*nodegroup.Group, error)) {
+func (e *execution) prepareForecasts(ctx context.Context, watcher *cluster.Watcher) (polled func(*nodegroup.Group, error)) {
 	if e.s.line.progress == "quiet" || e.mode == modeAbort || e.g.releases != nil {
-		return e.display.Cloud
+		return e.display.ShowCloudReading
 	}
 	group := e.g.group
 	e.beginForecast = func(rec record.Record) {
@@ -367,7 +367,7 @@ func (e *execution) displayForecasts(ctx context.Context, watcher *cluster.Watch
 			g.joinNodes(&rec)
 			rest := e.s.forecastRest(ctx, g, rec, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })
 			if ctx.Err() == nil {
-				e.display.Rest(rest)
+				e.display.ShowRest(rest)
 			}
 			return rest
 		})
@@ -376,16 +376,16 @@ func (e *execution) displayForecasts(ctx context.Context, watcher *cluster.Watch
 		if err == nil {
 			group = *read
 		}
-		e.display.Cloud(read, err)
+		e.display.ShowCloudReading(read, err)
 	}
 }
 
-// isLeftFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run
+// hasLeftNodesFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run
 // failed with err, or it fenced nodes and never started to drain them.
-func isLeftFenced(rec *record.Record, nodes []*corev1.Node, err error) bool {
+func hasLeftNodesFenced(rec *record.Record, nodes []*corev1.Node, err error) bool {
 	switch {
 	case err != nil:
-		return !errors.Is(err, runner.ErrLost) && !errors.Is(err, runner.ErrUnrested)
+		return !errors.Is(err, runner.ErrLost) && !errors.Is(err, runner.ErrNotStoppedInTime)
 	case rec.Request.KeepFence:
 		return false
 	}
@@ -400,16 +400,16 @@ func isLeftFenced(rec *record.Record, nodes []*corev1.Node, err error) bool {
 	}
 }
 
-// readMovable reads which pods a restart moves without a gap, where that was asked for.
-func (e *execution) readMovable(ctx context.Context) (drain.Movable, error) {
+// readMovablePods reads which pods a restart moves without a gap, where that was asked for.
+func (e *execution) readMovablePods(ctx context.Context) (drain.Movable, error) {
 	if e.g.request.Move != record.MoveBySurge {
 		return drain.Movable{}, nil
 	}
 	return cluster.ReadMovable(ctx, e.s.conn.Client)
 }
 
-// listDrainLimits says how long the nodes in drain that are taken up have left.
-func listDrainLimits(rec record.Record, now time.Time) []string {
+// describeDrainTimeLeft says how long the nodes in drain that are taken up have left.
+func describeDrainTimeLeft(rec record.Record, now time.Time) []string {
 	var lines []string
 	limits := rec.DrainDeadlines()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -426,34 +426,34 @@ func listDrainLimits(rec record.Record, now time.Time) []string {
 // acquireLease takes the group's lease, and says whom it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, display Display) (*cluster.Hold, error) {
 	return cluster.AcquireLease(ctx, c.conn.Client, cluster.Claim{
-		Namespace: c.line.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.line.agreed.takeover, Patient: m.undoesUpgrade(),
-		Waiting: func(holder string) { display.Note(describeHolder(holder, m)) },
+		Namespace: c.line.stateNamespace, Group: group, Identity: makeHolderIdentity(), Takeover: c.line.consent.takeover, Patient: m.undoesUpgrade(),
+		Waiting: func(holder string) { display.ShowNote(describeLeaseWait(holder, m)) },
 	})
 }
 
-// describeHolder says which holder of the lease is waited for.
-func describeHolder(holder string, m mode) string {
+// describeLeaseWait says which holder of the lease is waited for.
+func describeLeaseWait(holder string, m mode) string {
 	if m.undoesUpgrade() {
 		return fmt.Sprintf("waiting until %s stops or has not renewed its lease for %s", holder, cluster.LeaseDuration)
 	}
 	return fmt.Sprintf("%s holds the lease: waiting until it renews the lease (it is running) or has not renewed it for %s", holder, cluster.LeaseDuration)
 }
 
-// rejectParallel refuses a second upgrade in the cluster, since two groups drained together can
+// rejectParallelUpgrade refuses a second upgrade in the cluster, since two groups drained together can
 // hold each other's budgets closed (containers-roadmap#1865).
-func (c *command) rejectParallel(ctx context.Context, group string, m mode) error {
-	if c.line.agreed.parallelGroups || m == modeAbort { // which drains nothing
+func (c *command) rejectParallelUpgrade(ctx context.Context, group string, m mode) error {
+	if c.line.consent.parallelGroups || m == modeAbort { // which drains nothing
 		return nil
 	}
-	other, err := c.conn.FindParallel(ctx, c.line.stateNamespace, group)
+	other, err := c.conn.FindHeldLease(ctx, c.line.stateNamespace, group)
 	if err != nil || other.IsFree() {
 		return err
 	}
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s is upgrading another group (lease %s): wait until that upgrade ends, or pass --parallel-groups", other.Holder, other.Name)}
 }
 
-// makeIdentity names this process to whoever finds its lease.
-func makeIdentity() string {
+// makeHolderIdentity names this process to whoever finds its lease.
+func makeHolderIdentity() string {
 	return fmt.Sprintf("%s/%d-%s", currentUser(), os.Getpid(), rand.String(5))
 }
 

@@ -22,8 +22,8 @@ func TestEndListsWhatWasReleased(t *testing.T) {
 	g := &groupContext{name: "workers", resolution: resolution{releases: []string{"n1"}}}
 	e := &execution{s: &session{command: &command{line: line}}, g: g, mode: modeUpgrade, display: line.openDisplay("workers", nil)}
 	defer e.display.Close()
-	e.watchStep(upgrade.Step{Actions: []nodegroup.Action{nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1"}}}})
-	if err := e.printEnd(record.Record{Result: record.Succeeded}); err != nil {
+	e.handleStep(upgrade.Step{Actions: []nodegroup.Action{nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1"}}}})
+	if err := e.printFinalResult(record.Record{Result: record.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.Contains(got, "done: unfence node n1") {
@@ -51,7 +51,7 @@ func TestGroupIsReadAgain(t *testing.T) {
 		server.nodes[i].Labels["image"] = "v2"
 	}
 	for _, all := range []bool{false, true} {
-		if err := e.readAgain(t.Context(), all); err != nil {
+		if err := e.readGroupAgain(t.Context(), all); err != nil {
 			t.Fatal(err)
 		}
 		outdated := 1

@@ -63,7 +63,7 @@ func exitCodeOf(err error) int {
 		return exitUsage
 	case errors.Is(err, runner.ErrLost), errors.As(err, &held):
 		return exitPaused
-	case errors.Is(err, runner.ErrUnrested), errors.Is(err, context.Canceled): // nothing but an interrupt cancels
+	case errors.Is(err, runner.ErrNotStoppedInTime), errors.Is(err, context.Canceled): // nothing but an interrupt cancels
 		return exitInterrupted
 	default:
 		return exitError

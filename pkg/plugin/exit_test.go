@@ -27,7 +27,7 @@ func TestExitCode(t *testing.T) {
 		"somebody holds the lease":  {wrap(&cluster.HeldError{Holder: "ann"}), 5},
 		"the lease was lost":        {wrap(runner.ErrLost), 5},
 		"lost, by the record":       {wrap(fmt.Errorf("%w: %w", runner.ErrLost, record.ErrChanged)), 5},
-		"stopped without rest":      {wrap(runner.ErrUnrested), 130},
+		"stopped without rest":      {wrap(runner.ErrNotStoppedInTime), 130},
 		"interrupted while reading": {wrap(fmt.Errorf("listing pods: %w", context.Canceled)), 130},
 		"a deadline":                {wrap(context.DeadlineExceeded), 1},
 		"usage before the rest":     {usageError(runner.ErrLost), 2},

@@ -36,7 +36,7 @@ type choices struct {
 	// reportFile is the file to write a report into, "" for none.
 	reportFile string
 
-	agreed agreements
+	consent consents
 }
 
 // settingFlags shape an upgrade: settings that are taken as they are typed, and the others.
@@ -48,8 +48,8 @@ type settingFlags struct {
 	implicitBudgets                            bool
 }
 
-// agreements are what a user agrees to for one command.
-type agreements struct {
+// consents are what a user agrees to for one command.
+type consents struct {
 	yes, replan, rebuild, takeover, parallelGroups, wait bool
 }
 
@@ -57,10 +57,10 @@ func newFlags(streams genericiooptions.IOStreams) *flags {
 	return &flags{console: console{IOStreams: streams, printed: new(bool)}, kube: newConnectionFlags()}
 }
 
-// addShared adds the flags that every command takes.
-func (f *flags) addShared(flags *pflag.FlagSet) {
+// addSharedFlags adds the flags that every command takes.
+func (f *flags) addSharedFlags(flags *pflag.FlagSet) {
 	f.kube.addTo(flags)
-	addVerbosity(flags, f.ErrOut)
+	addVerbosityFlag(flags, f.ErrOut)
 	flags.StringVarP(&f.format, "output", "o", "", usageOfOutput)
 	flags.StringVar(&f.node, "node", "", "Select the group that contains this node")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Use the nodes with these labels as the group; implies --provider=manual")
@@ -74,50 +74,50 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")
 }
 
-// addList adds the flags of the list.
-func (f *flags) addList(flags *pflag.FlagSet) {
+// addListFlags adds the flags of the list.
+func (f *flags) addListFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.watch, "watch", "w", false, "Keep the list of groups up to date until Ctrl-C")
 	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
 }
 
-// addPlan adds the flags that shape a plan, and so the upgrade.
-func (f *flags) addPlan(cmd *cobra.Command) {
+// addPlanFlags adds the flags that shape a plan, and so the upgrade.
+func (f *flags) addPlanFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
+	addDryRunFlag(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade to show the order of the nodes and the times; =false saves time on a large cluster")
-	f.addReport(flags)
-	f.addStrategy(flags)
-	f.addSkipCheck(flags)
-	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
+	f.addReportFlag(flags)
+	f.addStrategyFlags(flags)
+	f.addSkipCheckFlag(flags)
+	flags.BoolVar(&f.consent.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 }
 
-// addUpgrade adds the flags of an upgrade alone.
-func (f *flags) addUpgrade(flags *pflag.FlagSet) {
+// addUpgradeFlags adds the flags of an upgrade alone.
+func (f *flags) addUpgradeFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When the upgrade stops, keep the cordon and the taint of nodes that it has not started to drain")
-	f.addWait(flags)
-	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "If the record of an upgrade is lost, rebuild it from the annotations of its nodes without asking")
-	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take over an upgrade from another process that is still running")
-	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
-	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required without a terminal")
+	f.addWaitFlag(flags)
+	flags.BoolVar(&f.consent.rebuild, "rebuild", false, "If the record of an upgrade is lost, rebuild it from the annotations of its nodes without asking")
+	flags.BoolVar(&f.consent.takeover, "takeover", false, "Take over an upgrade from another process that is still running")
+	flags.BoolVar(&f.consent.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
+	flags.BoolVarP(&f.consent.yes, "yes", "y", false, "Do not ask; required without a terminal")
 }
 
-// addReport adds the flag of commands that can write a report.
-func (f *flags) addReport(flags *pflag.FlagSet) {
+// addReportFlag adds the flag of commands that can write a report.
+func (f *flags) addReportFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&f.reportFile, "report", "", "Write a report of one group into a new file: FILE.html, FILE.md or FILE.json")
 }
 
-// addSkipCheck adds the flag of commands that stop at what rules find.
-func (f *flags) addSkipCheck(flags *pflag.FlagSet) {
+// addSkipCheckFlag adds the flag of commands that stop at what rules find.
+func (f *flags) addSkipCheckFlag(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Ids of rules to skip, such as PDB001,TERM001; kubectl nodeupgrade check prints the ids")
 }
 
-// addWait adds the flag of commands that may come to a long soak.
-func (f *flags) addWait(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.agreed.wait, "wait", false, "Keep running during waits of more than 15 minutes (soak, wait for drain) instead of exiting with code 6")
+// addWaitFlag adds the flag of commands that may come to a long soak.
+func (f *flags) addWaitFlag(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.consent.wait, "wait", false, "Keep running during waits of more than 15 minutes (soak, wait for drain) instead of exiting with code 6")
 }
 
-// addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
-func (f *flags) addStrategy(flags *pflag.FlagSet) {
+// addStrategyFlags adds the flags that shape an upgrade, be it carried out or simulated.
+func (f *flags) addStrategyFlags(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How to replace the nodes: "+strings.Join(convertToStrings(record.Strategies()), ", "))
 	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes, else eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to upgrade to (default: the one in the group's template)")

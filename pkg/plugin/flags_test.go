@@ -132,7 +132,7 @@ func TestIgnoredFlagsExist(t *testing.T) {
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) { have[flag.Name] = true })
 		cmd.PersistentFlags().VisitAll(func(flag *pflag.Flag) { have[flag.Name] = true })
 	}
-	for _, row := range f.listIgnored(root) {
+	for _, row := range f.listIgnoredFlags(root) {
 		if len(row.flags) == 0 {
 			t.Errorf("%q is said of no flag", row.because)
 		}
@@ -174,13 +174,13 @@ func parsed(t *testing.T, args ...string) *commandLine {
 	t.Helper()
 	f := newFlags(genericiooptions.NewTestIOStreamsDiscard())
 	cmd := &cobra.Command{Use: "test"}
-	f.addShared(cmd.Flags())
-	f.addPlan(cmd)
-	f.addUpgrade(cmd.Flags())
+	f.addSharedFlags(cmd.Flags())
+	f.addPlanFlags(cmd)
+	f.addUpgradeFlags(cmd.Flags())
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	line, err := f.parseUpgrade(cmd, cmd.Flags().Args())
+	line, err := f.parseRootCommand(cmd, cmd.Flags().Args())
 	if err != nil {
 		t.Fatal(err)
 	}

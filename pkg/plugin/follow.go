@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// followPause is the time in which changes are gathered before they are shown.
-	followPause = 500 * time.Millisecond
-	// followCloud is the time between two readings of the cloud and the lease, which are not watched. followLeast is that time when
+	// changePause is the time in which changes are gathered before they are shown.
+	changePause = 500 * time.Millisecond
+	// cloudInterval is the time between two readings of the cloud and the lease, which are not watched. minCloudInterval is that time when
 	// something has changed.
-	followCloud = 15 * time.Second
-	followLeast = 5 * time.Second
+	cloudInterval    = 15 * time.Second
+	minCloudInterval = 5 * time.Second
 )
 
-// followed is an upgrade that is shown each time it changes.
-type followed struct {
-	screen   *screen
+// followedUpgrade is an upgrade that is shown each time it changes.
+type followedUpgrade struct {
+	screen   *statusScreen
 	s        *session
-	g        reported
+	g        reportedGroup
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
 	// stale says that the cloud and the lease must be read again. They were read last at observed.
@@ -43,7 +43,7 @@ type followed struct {
 func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // it stops a forecast that is being made
-	f := &followed{screen: newScreen(s.line.console), s: s, g: reported{groupContext: g}, stale: true}
+	f := &followedUpgrade{screen: newScreen(s.line.console), s: s, g: reportedGroup{groupContext: g}, stale: true}
 	var err error
 	// The record that this store has read may be deleted by now: a new store begins with the present one.
 	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
@@ -52,7 +52,7 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {
 		return err
 	}
-	ask := time.NewTicker(followCloud)
+	ask := time.NewTicker(cloudInterval)
 	defer ask.Stop()
 	for {
 		over, err := f.showNow(ctx)
@@ -66,12 +66,12 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 }
 
 // showNow shows the upgrade as it is now, and reports whether it is over.
-func (f *followed) showNow(ctx context.Context) (over bool, err error) {
+func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 	record, version, err := f.follower.Record()
 	if err != nil {
 		return false, err
 	}
-	observes := f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning() && !f.g.isWatching())
+	observes := f.stale && (time.Since(f.observed) > minCloudInterval || !record.IsRunning() && !f.g.isFollowingOperation())
 	if observes {
 		if err := f.observeAgain(ctx, &record, version); err != nil {
 			return false, err
@@ -79,35 +79,35 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	}
 	f.g.cluster, f.g.now = &clusterReading{view: f.watcher.View()}, f.s.conn.Now()
 	f.g.joinNodes(&f.g.record)
-	state := f.stateOf(record, version)
+	state := f.currentState(record, version)
 	status := f.g.makeStatus(state, f.g.now)
-	status.Leftovers = state.findAbandoned(f.g.group.Name)
+	status.Leftovers = state.findAbandonedRun(f.g.group.Name)
 	if record.IsRunning() {
 		if observes { // the record, the group and the cluster are of one moment
 			f.beginForecast(ctx, record)
 		}
 		status.TimeLeft = f.forecast.restAt(f.g.now, record.Run)
 	}
-	return !record.IsRunning() && !f.g.isWatching(), f.screen.showChange(status, &record)
+	return !record.IsRunning() && !f.g.isFollowingOperation(), f.screen.showChange(status, &record)
 }
 
 // beginForecast begins a forecast if a new one is due.
-func (f *followed) beginForecast(ctx context.Context, record record.Record) {
+func (f *followedUpgrade) beginForecast(ctx context.Context, record record.Record) {
 	s, g := f.s, *f.g.groupContext
 	f.forecast.begin(record.Run, forecastPause, func(known *restData) report.TimeLeft {
 		return s.forecastRest(ctx, g, record, func(ctx context.Context, p *planning) error { return p.loadRestData(ctx, known) })
 	})
 }
 
-// stateOf returns what the cluster has of the upgrade. If the record has changed since the lease was read, the upgrade does not count
+// currentState returns what the cluster has of the upgrade. If the record has changed since the lease was read, the upgrade does not count
 // as abandoned: a process may have continued it.
-func (f *followed) stateOf(record record.Record, version string) recordedState {
+func (f *followedUpgrade) currentState(record record.Record, version string) recordedState {
 	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
 // waitForChange returns when there is something new to read or to show. It returns false when the context has ended.
-func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
-	pause := time.NewTimer(followPause)
+func (f *followedUpgrade) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
+	pause := time.NewTimer(changePause)
 	defer pause.Stop()
 	select {
 	case <-pause.C: // a burst of changes is shown once
@@ -141,15 +141,15 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 }
 
 // observeTimer receives when the cloud and the lease may be read again. It is nil if they are not to be read.
-func (f *followed) observeTimer() <-chan time.Time {
+func (f *followedUpgrade) observeTimer() <-chan time.Time {
 	if !f.stale {
 		return nil
 	}
-	return time.After(time.Until(f.observed.Add(followLeast)) + time.Millisecond)
+	return time.After(time.Until(f.observed.Add(minCloudInterval)) + time.Millisecond)
 }
 
 // observeAgain reads the group from the cloud, and the lease for the record of that version.
-func (f *followed) observeAgain(ctx context.Context, record *record.Record, version string) error {
+func (f *followedUpgrade) observeAgain(ctx context.Context, record *record.Record, version string) error {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
 		return err
@@ -161,9 +161,9 @@ func (f *followed) observeAgain(ctx context.Context, record *record.Record, vers
 	return nil
 }
 
-// screen shows how a status changes. A terminal is redrawn. A program gets a document for each change. A pipe gets the whole status
+// statusScreen shows how a status changes. A terminal is redrawn. A program gets a document for each change. A pipe gets the whole status
 // first and last, and a line for each change between them.
-type screen struct {
+type statusScreen struct {
 	console
 	// block draws live, the view of a running upgrade; nil unless stdout is a terminal that can be redrawn.
 	block  *block
@@ -176,8 +176,8 @@ type screen struct {
 	leftovers []report.Leftover
 }
 
-func newScreen(c console) *screen {
-	d := &screen{console: c, live: report.LiveView{Hint: "Ctrl-C ends this view, not the upgrade"}}
+func newScreen(c console) *statusScreen {
+	d := &statusScreen{console: c, live: report.LiveView{Hint: "Ctrl-C ends this view, not the upgrade"}}
 	if !c.isForPrograms() && mayRedraw(c.Out) {
 		d.block = newBlock(c.Out)
 	}
@@ -185,7 +185,7 @@ func newScreen(c console) *screen {
 }
 
 // redrawTimer receives when a terminal is to be drawn again because times have changed.
-func (d *screen) redrawTimer() <-chan time.Time {
+func (d *statusScreen) redrawTimer() <-chan time.Time {
 	if d.block == nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 }
 
 // showChange shows a status if it differs from the last one.
-func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
+func (d *statusScreen) showChange(status *report.UpgradeStatus, rec *record.Record) error {
 	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked, TimeLeft: status.TimeLeft}
 	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && d.block == nil {
@@ -218,7 +218,7 @@ func (d *screen) showChange(status *report.UpgradeStatus, rec *record.Record) er
 }
 
 // describeChanges compares a status with the last one and returns a line, with the time, for each difference.
-func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
+func (d *statusScreen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
 	var texts []string
 	for _, event := range report.DescribeChanges(d.last, now) {
 		texts = append(texts, event.Text)
@@ -241,7 +241,7 @@ func (d *screen) describeChanges(status *report.UpgradeStatus, now report.Moment
 }
 
 // drawLive draws the view of a running upgrade, and below it the lines that only a status has.
-func (d *screen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
+func (d *statusScreen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
 	d.live.Update(now, rec, status.Impacts)
 	width, height := d.block.size()
 	options := report.Options{Width: width, Color: d.mayColor(d.Out)}

@@ -20,12 +20,12 @@ import (
 
 // makePlan runs the upgrade in virtual time and reports what it would do.
 func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
-	if p.isForecast() {
+	if p.hasForecast() {
 		if err := p.loadForecastData(ctx); err != nil {
 			return nil, err
 		}
 	}
-	findings := p.checkObjects()
+	findings := p.runRules()
 	p.addRefusals(preflight.ListRefusals(findings))
 	forecast, assumed, err := p.forecastPlan(ctx)
 	if err != nil {
@@ -38,30 +38,30 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 	}
 	var leaving []*drain.Replicas
 	if p.cluster.objectsForChecks() != nil && p.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
-		leaving = p.listLeaving()
+		leaving = p.listLeavingWorkloads()
 	}
 	unread := p.group.Unread
-	if p.cluster.objects != nil && p.findOwner() == nil {
-		unread = slices.Concat(unread, describeUnread(p.cluster.objects))
+	if p.cluster.objects != nil && p.findOwnerRefusal() == nil {
+		unread = slices.Concat(unread, describeUnreadKinds(p.cluster.objects))
 	}
 	unread = slices.Concat(unread, p.describeReplacements(&forecast))
 	awaited := 0
-	if p.awaitsUsers(&p.request) {
+	if p.awaitsUserNodes(&p.request) {
 		awaited = len(forecast.Nodes)
 	}
 	return report.NewPlan(report.Plan{
 		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.shortfalls, CheckedBy: p.s.checkedBy,
 		Operation: runningOperation(&p.group), Unlabelled: p.unlabelled, Resumes: p.record.Run,
 		SizeAfter: p.sizeAfter(&forecast), AwaitsNodes: awaited,
-		Disruption: report.Disruption{Singletons: p.findSingletons(leaving), Slow: findSlow(leaving)},
-	}, &p.group, p.members, &forecast, p.isForecast()), nil
+		Disruption: report.Disruption{Singletons: p.findSingletons(leaving), Slow: findSlowWorkloads(leaving)},
+	}, &p.group, p.members, &forecast, p.hasForecast()), nil
 }
 
 // describeReplacements says what the forecast assumes of the nodes that users bring and that the upgrade waits for.
 func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	const unknown = ", but it is unknown how long you take"
 	switch {
-	case len(forecast.Nodes) == 0 || !p.awaitsUsers(&p.request):
+	case len(forecast.Nodes) == 0 || !p.awaitsUserNodes(&p.request):
 		return nil
 	case forecast.Refilled:
 		return []string{"you bring a new node as soon as one is drained. The upgrade waits for each of them" + unknown}
@@ -71,8 +71,8 @@ func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	}
 }
 
-// awaitsUsers reports whether the upgrade waits for nodes that users bring.
-func (p *planning) awaitsUsers(req *record.Request) bool {
+// awaitsUserNodes reports whether the upgrade waits for nodes that users bring.
+func (p *planning) awaitsUserNodes(req *record.Request) bool {
 	return req.WaitReplacement && p.group.Can.Refill == nodegroup.RefillByUser
 }
 
@@ -86,14 +86,14 @@ func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 	return size
 }
 
-// isForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
+// hasForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
 // owner does with other nodes is not either.
-func (p *planning) isForecast() bool {
-	return !p.s.podsOfGroupOnly && !p.request.Strategy.Traits().Expires && p.findOwner() == nil
+func (p *planning) hasForecast() bool {
+	return !p.s.podsOfGroupOnly && !p.request.Strategy.Traits().Expires && p.findOwnerRefusal() == nil
 }
 
-// findOwner returns the finding that names the owner of the nodes, nil where there is none.
-func (g *groupContext) findOwner() *preflight.Finding {
+// findOwnerRefusal returns the finding that names the owner of the nodes, nil where there is none.
+func (g *groupContext) findOwnerRefusal() *preflight.Finding {
 	if f := preflight.FirstRefusal(g.findings); f != nil && f.Rule == preflight.RuleOwner {
 		return f
 	}
@@ -103,18 +103,18 @@ func (g *groupContext) findOwner() *preflight.Finding {
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
 func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []string, error) {
-	if !p.isForecast() {
+	if !p.hasForecast() {
 		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
 	}
-	if p.film != nil && !p.request.Strategy.Traits().ByCloud { // which is forecast as another strategy
-		return p.runForecast(ctx, p.request, p.film.see)
+	if p.recorder != nil && !p.request.Strategy.Traits().ByCloud { // which is forecast as another strategy
+		return p.runForecast(ctx, p.request, p.recorder.recordStep)
 	}
 	return p.runForecast(ctx, p.request, nil)
 }
 
-// drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
+// randomOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
 // (EKS E40).
-const drawnOrders = 3
+const randomOrders = 3
 
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on. watch, if not nil, sees the steps of the
 // run in which pods end as soon as they may.
@@ -125,7 +125,7 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 	looks := time.Duration(0)
 	if delegated {
 		if looks = p.group.Managed.PollInterval; p.group.Managed.DrawsNodes {
-			spec.Draws = drawnOrders
+			spec.Draws = randomOrders
 		}
 		spec.Pods = drain.DropWishes(spec.Pods)
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
@@ -162,8 +162,8 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 	return &g.Managed.Operation
 }
 
-// judgeInstances is the group with each of its instances as outdated as its node is.
-func (o *observation) judgeInstances() nodegroup.Group {
+// withOutdatedInstances is the group with each of its instances as outdated as its node is.
+func (o *observation) withOutdatedInstances() nodegroup.Group {
 	group := o.group
 	group.Instances = slices.Clone(o.group.Instances)
 	for i := range o.members {
@@ -178,17 +178,17 @@ func (o *observation) judgeInstances() nodegroup.Group {
 
 func (p *planning) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: p.now, Group: p.judgeInstances(), Record: record.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
-		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
+		Now: p.now, Group: p.withOutdatedInstances(), Record: record.CreditIdleTime(&p.record, p.idle, p.now), Budgets: p.cluster.view.PDBs, EndingNamespaces: p.cluster.view.EndingNamespaces,
+		Times: simulate.Times{Seen: runner.MinCloudInterval}, Launched: p.survey.Launched, Terminations: p.survey.Terminations,
 		Targets: nodegroup.Targets{Groups: p.balancers.Groups, List: p.balancers.targets},
 		Facts:   p.cluster.objects.Facts(), Workloads: simulate.WorkloadsOf(p.cluster.objects.Deployments, p.cluster.objects.ReplicaSets, p.cluster.objects.StatefulSets),
-		Movable: p.listMovable(), Claims: p.cluster.objects.Claims, Volumes: p.cluster.objects.Volumes,
+		Movable: p.findMovable(), Claims: p.cluster.objects.Claims, Volumes: p.cluster.objects.Volumes,
 		CSINodes: p.cluster.objects.CSINodes, ResourceClaims: p.cluster.objects.ResourceClaims, Namespaces: p.cluster.objects.Namespaces,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
 	}
 	if len(p.refusals) > 0 {
 		spec.Refused = func(pod *corev1.Pod, beside bool) string {
-			if r := p.refusals[nameWorkload(pod)]; beside || !r.WhileOldExists {
+			if r := p.refusals[workloadName(pod)]; beside || !r.WhileOldExists {
 				return r.Why
 			}
 			return ""
@@ -211,8 +211,8 @@ func (p *planning) makeSpec() simulate.Spec {
 	return spec
 }
 
-// rejectRefused is the first finding that forbids the upgrade, as an error.
-func (g *groupContext) rejectRefused() error {
+// rejectRefusedUpgrade is the first finding that forbids the upgrade, as an error.
+func (g *groupContext) rejectRefusedUpgrade() error {
 	f := preflight.FirstRefusal(g.findings)
 	switch {
 	case f == nil:
@@ -224,16 +224,16 @@ func (g *groupContext) rejectRefused() error {
 	}
 }
 
-// stopsAtBlocks reports whether a finding of severity block may stop the upgrade before it begins. An upgrade that continues, and one
+// stopsAtBlockingFindings reports whether a finding of severity block may stop the upgrade before it begins. An upgrade that continues, and one
 // that skips or forces nodes that cannot be drained, begins in spite of such findings.
-func (g *groupContext) stopsAtBlocks() bool {
+func (g *groupContext) stopsAtBlockingFindings() bool {
 	return g.request.RefusesBlocked() && !g.record.IsResumable()
 }
 
-// rejectBlocked returns an error if a finding of severity block stops the upgrade: a node cannot be drained, or a pod cannot run on any
+// rejectBlockedUpgrade returns an error if a finding of severity block stops the upgrade: a node cannot be drained, or a pod cannot run on any
 // other node.
-func (g *groupContext) rejectBlocked() error {
-	if !g.stopsAtBlocks() {
+func (g *groupContext) rejectBlockedUpgrade() error {
+	if !g.stopsAtBlockingFindings() {
 		return nil
 	}
 	for _, f := range g.findings {
@@ -244,9 +244,9 @@ func (g *groupContext) rejectBlocked() error {
 	return nil
 }
 
-// rejectUnmanaged refuses pods that no one would bring back, unless the user said what is to become
+// rejectUnmanagedPods refuses pods that no one would bring back, unless the user said what is to become
 // of such nodes.
-func (g *groupContext) rejectUnmanaged() error {
+func (g *groupContext) rejectUnmanagedPods() error {
 	if g.request.OnTimeout != record.Fail || g.request.EvictUnmanaged {
 		return nil
 	}

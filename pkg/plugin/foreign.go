@@ -28,12 +28,12 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 		return err
 	}
 	delete(records, g.name)
-	s.warnUnreadable(unreadable)
+	s.warnOfUnreadableRecords(unreadable)
 	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
-		if node := unnamedMarks(g); node != "" {
+		if node := findNodeWithUnnamedMarks(g); node != "" {
 			return fmt.Errorf("upgrading group %q: node %q has marks that may belong to group %q: %w", g.group.Name, node, name, unreadable[name])
 		}
-		if node := sharedNode(name, g.members); node != "" {
+		if node := findSharedNode(name, g.members); node != "" {
 			return fmt.Errorf("upgrading group %q: node %q also belongs to group %q, whose record cannot be read: %w", g.group.Name, node, name, unreadable[name])
 		}
 	}
@@ -43,15 +43,15 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		rec := records[name]
-		if node := sharedNode(name, g.members); node != "" && rec.IsCloudless() && (rec.IsRunning() || rec.Result == record.Paused) {
+		if node := findSharedNode(name, g.members); node != "" && rec.IsCloudless() && (rec.IsRunning() || rec.Result == record.Paused) {
 			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: rec.Run, Owner: nodemark.Owner{Namespace: s.line.stateNamespace, Group: name}}, &rec)
 		}
 	}
 	return nil
 }
 
-// unnamedMarks returns the first node with marks of another run that name no group; "" if there is none.
-func unnamedMarks(g *groupContext) string {
+// findNodeWithUnnamedMarks returns the first node with marks of another run that name no group; "" if there is none.
+func findNodeWithUnnamedMarks(g *groupContext) string {
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
 			run := nodemark.RunOf(node)
@@ -63,9 +63,9 @@ func unnamedMarks(g *groupContext) string {
 	return ""
 }
 
-// rejectUnreadable refuses to upgrade nodes whose marks cannot be read, because the upgrade could not
+// rejectUnreadableMarks refuses to upgrade nodes whose marks cannot be read, because the upgrade could not
 // unfence them afterwards. An abort is allowed: it removes the marks that it can read.
-func (g *groupContext) rejectUnreadable(m mode) error {
+func (g *groupContext) rejectUnreadableMarks(m mode) error {
 	if m == modeStatus || m == modeAbort {
 		return nil
 	}
@@ -114,9 +114,9 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 		"run %s to list the marks and the commands that remove them", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}
 }
 
-// sharedNode finds a member that belongs to the group of labelled nodes too, which is named by its
+// findSharedNode finds a member that belongs to the group of labelled nodes too, which is named by its
 // selector or by the label that names groups; "" when there is none.
-func sharedNode(group string, members []nodegroup.Member) string {
+func findSharedNode(group string, members []nodegroup.Member) string {
 	options := manual.Options{ControlPlane: true}
 	if nodegroup.IsSelector(group) {
 		selection, err := parseGroups(nil, groupSelection{selector: group}, providerManual)
@@ -142,10 +142,10 @@ func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
 	return usageError(fmt.Errorf("upgrading group %q to %s: %s", g.group.Name, s.line.settings.To, g.group.Refusal))
 }
 
-// rejectUnseenTarget refuses to move a group to a revision that only its record names: whoever may
+// rejectTargetOfRecordOnly refuses to move a group to a revision that only its record names: whoever may
 // write the record could choose the image that new machines boot from. The group has to point at it
 // or one of its machines has to have it already, or the user types it.
-func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
+func (s *session) rejectTargetOfRecordOnly(g *groupContext, m mode) error {
 	switch {
 	case m == modeStatus || m == modeAbort || g.to == "" || g.to == s.line.settings.To || g.group.Managed != nil:
 		return nil

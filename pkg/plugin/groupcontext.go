@@ -74,10 +74,10 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err := s.observeGroup(ctx, g, m); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(s.rejectAbsentTarget(g, m), s.rejectUnseenTarget(g, m)); err != nil {
+	if err := cmp.Or(s.rejectAbsentTarget(g, m), s.rejectTargetOfRecordOnly(g, m)); err != nil {
 		return nil, err
 	}
-	if err := g.rejectUnreadable(m); err != nil {
+	if err := g.rejectUnreadableMarks(m); err != nil {
 		return nil, err
 	}
 	if err := s.rejectForeignRun(ctx, g, m); err != nil {
@@ -107,24 +107,24 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 	case m == modeStatus && g.stored.IsCloudless(): // an upgrade asks which nodes are current
 		line := *s.line
 		line.settings.Current = g.stored.Request.Current
-		g.provider = line.manualProvider(s.cluster.view.Nodes)
+		g.provider = line.newManualProvider(s.cluster.view.Nodes)
 	default:
 		g.provider = cloud.RequireLabels(g.provider, g.stored.Request.Current)
 	}
 	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: g.name, To: g.to}); err != nil {
 		return err
 	}
-	if err = g.observeOperation(ctx, m); err != nil {
+	if err = g.observeOperationTarget(ctx, m); err != nil {
 		return err
 	}
 	if s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare {
-		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.conn.Client, &g.group, g.now)
+		g.group.Autoscaler = cluster.ReadAutoscaler(ctx, s.conn.Client, &g.group, g.now)
 	}
 	if g.cluster, err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.cluster.view.Nodes), m); err != nil {
 		return err
 	}
 	g.joinNodes(&g.stored)
-	return g.rejectForeign(s.conn.context)
+	return g.rejectGroupOfOtherCluster(s.conn.context)
 }
 
 // loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
@@ -145,13 +145,13 @@ func (s *session) loadRecord(ctx context.Context, g *groupContext) (err error) {
 	if err != nil {
 		return err
 	}
-	g.idle = lease.Unattended()
+	g.idle = lease.FreeFor()
 	return nil
 }
 
-// observeOperation has a status judge the nodes against what the group's own cloud is moving them
+// observeOperationTarget has a status judge the nodes against what the group's own cloud is moving them
 // to, which may be another revision than the one that is wanted by now.
-func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
+func (g *groupContext) observeOperationTarget(ctx context.Context, m mode) error {
 	op := runningOperation(&g.group)
 	if m != modeStatus || g.stored.IsResumable() || op == nil || !op.IsUpgrade() || op.To.ID == g.group.Wanted.ID {
 		return nil
@@ -210,7 +210,7 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		return nil // its plan has what all rules find
 	}
 	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f) }
-	if objects == nil && m == modeUpgrade && g.stopsAtBlocks() && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
+	if objects == nil && m == modeUpgrade && g.stopsAtBlockingFindings() && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
 		var err error
 		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)
@@ -242,7 +242,7 @@ func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 // outdated for their labels.
 func (o *observation) joinNodes(record *record.Record) {
 	o.members = joinMembers(o.provider, &o.group, o.cluster.view.Nodes)
-	nameOwner(&o.group, o.members)
+	setOwnerKind(&o.group, o.members)
 	o.unlabelled = upgrade.JudgeLabels(&o.group, o.members, record)
 	for i := range o.members {
 		if node := o.members[i].Node; node != nil {
@@ -251,8 +251,8 @@ func (o *observation) joinNodes(record *record.Record) {
 	}
 }
 
-// rejectForeign refuses a group none of whose instances is a node of the cluster.
-func (o *observation) rejectForeign(contextName string) error {
+// rejectGroupOfOtherCluster refuses a group none of whose instances is a node of the cluster.
+func (o *observation) rejectGroupOfOtherCluster(contextName string) error {
 	if joined := slices.ContainsFunc(o.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(o.members) > 0 {
 		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
 			o.group.Name, len(o.members), contextName))
@@ -275,14 +275,14 @@ func (g *groupContext) rejectLargeRecord() error {
 // took one away.
 func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {
 	for _, name := range ignored {
-		if name != record.AllWorkloads && !g.knowsWorkload(name) {
+		if name != record.AllWorkloads && !g.hasWorkload(name) {
 			return usageError(fmt.Errorf("--ignore-unready=%s: group %q has no pod of such a workload: check the spelling, for example shop/Deployment/web", name, g.group.Name))
 		}
 	}
 	return nil
 }
 
-func (g *groupContext) knowsWorkload(name string) bool {
+func (g *groupContext) hasWorkload(name string) bool {
 	for known := range g.record.Workloads {
 		if strings.EqualFold(known, name) {
 			return true
@@ -318,16 +318,16 @@ func (o *observation) sizesAtStart(record *record.Record) (group nodegroup.Group
 // isCurrent reports whether there is nothing to upgrade and no upgrade to continue.
 func (g *groupContext) isCurrent() bool { return countOutdated(g.members) == 0 && g.record.Run == "" }
 
-// makeCurrentRecord is how the upgrade of a group ends that is current.
-func (g *groupContext) makeCurrentRecord() record.Record {
+// makeUpToDateRecord is how the upgrade of a group ends that is current.
+func (g *groupContext) makeUpToDateRecord() record.Record {
 	if standby := upgrade.DescribeStandby(g.members); standby != "" {
 		return record.Record{Result: record.Succeeded, Message: "no other node is outdated; " + standby}
 	}
 	return record.Record{Result: record.Succeeded, Message: report.AllNodesAre(len(g.members)) + " current"}
 }
 
-// knownOutdated counts the outdated members; it is nil where no one can say which are.
-func knownOutdated(g *nodegroup.Group, members []nodegroup.Member) *int {
+// countOutdatedIfKnown counts the outdated members; it is nil where no one can say which are.
+func countOutdatedIfKnown(g *nodegroup.Group, members []nodegroup.Member) *int {
 	if !g.IsTargetKnown() {
 		return nil
 	}
@@ -347,6 +347,6 @@ func countOutdated(members []nodegroup.Member) int {
 // makeWorld is the world that a plan or a status decides over.
 func (g *groupContext) makeWorld(now time.Time) upgrade.World {
 	world := upgrade.NewWorld(now, g.group, g.members, &g.cluster.view, g.record)
-	world.Request, world.Movable = g.request, g.listMovable()
+	world.Request, world.Movable = g.request, g.findMovable()
 	return world
 }

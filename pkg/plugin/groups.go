@@ -34,7 +34,7 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (fou
 	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" || errors.Is(err, cloud.ErrOtherCluster) {
 		return foundGroups{}, err
 	}
-	found := foundGroups{provider: l.manualProvider(nodes), warning: "groups are taken from labels: " + err.Error()}
+	found := foundGroups{provider: l.newManualProvider(nodes), warning: "groups are taken from labels: " + err.Error()}
 	found.groups, err = found.provider.Groups(ctx, nodes)
 	return found, err
 }
@@ -64,15 +64,15 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 	return chosen.names, nil
 }
 
-// openGroups resolves what the user named to names of groups. If no group has the name and the name is a label selector, as status
+// openNamedGroups resolves what the user named to names of groups. If no group has the name and the name is a label selector, as status
 // and errors print groups of labelled nodes, it opens a session for the labelled nodes. With --provider=aws such a name is unknown.
-func (s *session) openGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
+func (s *session) openNamedGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
 	names, err := s.resolveGroupNames(ctx, chosen, suggest)
 	mayBeLabelled := s.line.providerName == providerAuto || s.line.providerName == providerManual
 	if err == nil || !mayBeLabelled || len(chosen.names) != 1 || !nodegroup.IsSelector(chosen.names[0]) {
 		return s, names, err
 	}
-	labelled, err := s.openLabelled(ctx, chosen.names[0], nil)
+	labelled, err := s.openLabelledNodes(ctx, chosen.names[0], nil)
 	if err != nil {
 		return s, nil, err
 	}
@@ -80,9 +80,9 @@ func (s *session) openGroups(ctx context.Context, chosen groupSelection, suggest
 	return labelled, names, err
 }
 
-// openLabelled opens another session, for the nodes of a label selector. Without --current, the labels in current tell current nodes
+// openLabelledNodes opens another session, for the nodes of a label selector. Without --current, the labels in current tell current nodes
 // from outdated ones.
-func (s *session) openLabelled(ctx context.Context, selector string, current map[string]string) (*session, error) {
+func (s *session) openLabelledNodes(ctx context.Context, selector string, current map[string]string) (*session, error) {
 	line := *s.line
 	line.providerName = providerManual
 	if len(line.settings.Current) == 0 {
@@ -117,7 +117,7 @@ func unknownGroupError(wanted string, names, verbs []string) error {
 func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == node })
 	if i < 0 {
-		return "", usageError(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errNoNode))
+		return "", usageError(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errUnknownNode))
 	}
 	for g := range groups {
 		if provider.Belongs(&groups[g], nodes[i]) {
@@ -127,14 +127,14 @@ func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []
 	return "", usageError(fmt.Errorf("node %q belongs to no known node group: pass -l SELECTOR --current KEY=VALUE", node))
 }
 
-// suggestNone suggests no command. It is for commands without subcommands.
-func suggestNone(string) []string { return nil }
+// suggestNoCommand suggests no command. It is for commands without subcommands.
+func suggestNoCommand(string) []string { return nil }
 
-// errNoNode is returned for a --node that is not in the cluster.
-var errNoNode = errors.New("no such node")
+// errUnknownNode is returned for a --node that is not in the cluster.
+var errUnknownNode = errors.New("no such node")
 
-// takesOneGroup returns a usage error if there is more than one argument.
-func takesOneGroup(cmd *cobra.Command, args []string) error {
+// rejectSeveralGroups returns a usage error if there is more than one argument.
+func rejectSeveralGroups(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
 	}

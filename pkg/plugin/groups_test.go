@@ -34,7 +34,7 @@ func TestSelectorNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			line.providerName, s.provider = c.provider, manual.New(manual.Options{})
-			_, names, err := s.openGroups(t.Context(), groupSelection{names: []string{c.name}}, suggestNone)
+			_, names, err := s.openNamedGroups(t.Context(), groupSelection{names: []string{c.name}}, suggestNoCommand)
 			switch {
 			case c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("names %q, error %v; want one that says %q", names, err, c.says)

@@ -39,7 +39,7 @@ type heading struct {
 	flags []string
 }
 
-func listHeadings() []heading {
+func listFlagHeadings() []heading {
 	return []heading{
 		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "all-namespaces", "all-nodes", "filename"}},
 		{"How it is upgraded", []string{
@@ -76,13 +76,13 @@ func printUsage(cmd *cobra.Command) error {
 		}
 	}
 	var refused []string
-	for _, row := range listRefused() {
+	for _, row := range listFlagsIgnoredByCommand() {
 		if row.applies(cmd, nil) {
 			refused = append(refused, row.flags...)
 		}
 	}
 	if cmd.HasParent() {
-		for _, h := range listHeadings() {
+		for _, h := range listFlagHeadings() {
 			b.WriteString(h.describeFlags(cmd.Flags(), refused))
 		}
 	} else {

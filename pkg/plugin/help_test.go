@@ -62,7 +62,7 @@ func TestHelpFits(t *testing.T) {
 				}
 			}
 			isRefused := func(flag string) bool {
-				return slices.ContainsFunc(listRefused(), func(row ignored) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, flag) })
+				return slices.ContainsFunc(listFlagsIgnoredByCommand(), func(row ignoredFlags) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, flag) })
 			}
 			wanted := func(f *pflag.Flag) {
 				if !f.Hidden && !isRefused(f.Name) && f.Name != "help" && !strings.Contains(help, " --"+f.Name) {

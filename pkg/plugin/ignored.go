@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ignored is a set of flags without an effect on some command lines. Such a flag is refused, so that nobody relies on it.
+// ignoredFlags is a set of flags without an effect on some command lines. Such a flag is refused, so that nobody relies on it.
 //
 // Three kinds of flags are accepted without an effect: --color and --no-headers, as kubectl accepts them with each format; what a
 // user agrees to (--yes, --wait, …) beside --dry-run, which may be added to any upgrade to see its plan; and settings of a
 // strategy that the group's cloud does not have, which preflight refuses or a plan explains.
-type ignored struct {
+type ignoredFlags struct {
 	// applies reports whether the command line is one of those.
 	applies func(cmd *cobra.Command, line *commandLine) bool
 	flags   []string
@@ -23,45 +23,45 @@ type ignored struct {
 	because string
 }
 
-// isCommand returns a function that reports whether the command has one of the names. The root command is "".
-func isCommand(names ...string) func(*cobra.Command, *commandLine) bool {
-	return func(cmd *cobra.Command, _ *commandLine) bool { return slices.Contains(names, nameOfCommand(cmd)) }
+// matchesCommand returns a function that reports whether the command has one of the names. The root command is "".
+func matchesCommand(names ...string) func(*cobra.Command, *commandLine) bool {
+	return func(cmd *cobra.Command, _ *commandLine) bool { return slices.Contains(names, commandName(cmd)) }
 }
 
-func nameOfCommand(cmd *cobra.Command) string {
+func commandName(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return ""
 	}
 	return cmd.Name()
 }
 
-// listIgnored returns the table of flags without an effect.
-func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
+// listIgnoredFlags returns the table of flags without an effect.
+func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	ofUpgrades := &cobra.Command{}
 	scratch := newFlags(f.IOStreams)
-	scratch.addPlan(ofUpgrades)
-	scratch.addUpgrade(ofUpgrades.Flags())
+	scratch.addPlanFlags(ofUpgrades)
+	scratch.addUpgradeFlags(ofUpgrades.Flags())
 	kubectls := listConnectionFlags()
 	ofDump := func(cmd *cobra.Command, _ *commandLine) bool {
-		return nameOfCommand(cmd) == "simulate" || nameOfCommand(cmd) == "check" && f.dump != ""
+		return commandName(cmd) == "simulate" || commandName(cmd) == "check" && f.dump != ""
 	}
 	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes have errors of their own
-		return nameOfCommand(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.agreed.yes
+		return commandName(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.consent.yes
 	}
 
-	return append(listRefused(), []ignored{
-		{lists, namesOf(ofUpgrades.Flags()), "the flag sets how a group is upgraded, but no group was named: name a group"},
+	return append(listFlagsIgnoredByCommand(), []ignoredFlags{
+		{lists, flagNames(ofUpgrades.Flags()), "the flag sets how a group is upgraded, but no group was named: name a group"},
 		{lists, []string{"progress"}, "a list has no progress: remove the flag, or name a group"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return nameOfCommand(cmd) == "abort" && line.dryRun == dryRunServer
+				return commandName(cmd) == "abort" && line.dryRun == dryRunServer
 			},
 			[]string{"dry-run"},
 			"an abort evicts no pod, so there is nothing to ask the API server: use --dry-run=client",
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return nameOfCommand(cmd) == "abort" && line.isDryRun()
+				return commandName(cmd) == "abort" && line.isDryRun()
 			},
 			[]string{"report"},
 			"--dry-run aborts nothing, so there is nothing to report: remove one of the two flags",
@@ -75,45 +75,45 @@ func (f *flags) listIgnored(cmd *cobra.Command) []ignored {
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return (nameOfCommand(cmd) == "" || nameOfCommand(cmd) == "upgrade") && !line.isDryRun()
+				return (commandName(cmd) == "" || commandName(cmd) == "upgrade") && !line.isDryRun()
 			},
 			[]string{"forecast"},
 			"the flag works only with plans: add --dry-run, or remove the flag",
 		},
-		{ofDump, slices.Concat(namesOf(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump, not a cluster: remove the flag"},
+		{ofDump, slices.Concat(flagNames(kubectls), []string{"state-namespace", "cluster-name"}), "it reads a dump, not a cluster: remove the flag"},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return nameOfCommand(cmd) == "simulate" && line.compare
+				return commandName(cmd) == "simulate" && line.compare
 			},
 			[]string{"progress"},
 			"a comparison shows no progress: remove the flag",
 		},
 		{
 			func(cmd *cobra.Command, line *commandLine) bool {
-				return nameOfCommand(cmd) == "simulate" && (line.progress == "live" || line.progress == "tty")
+				return commandName(cmd) == "simulate" && (line.progress == "live" || line.progress == "tty")
 			},
 			[]string{"progress"},
 			"it runs in virtual time: use plain, json or quiet",
 		},
 		{
 			func(cmd *cobra.Command, _ *commandLine) bool { return cmd.Flags().Changed("explain") },
-			namesOf(cmd.Flags(), "explain", "color", "help"), "with --explain it only shows a rule: remove the flag",
+			flagNames(cmd.Flags(), "explain", "color", "help"), "with --explain it only shows a rule: remove the flag",
 		},
 	}...)
 }
 
-// listRefused returns the rows of listIgnored that depend on the command only. Its help hides these flags.
-func listRefused() []ignored {
-	return []ignored{
-		{isCommand("list"), []string{"node", "selector"}, "it shows all groups: remove the flag, or use kubectl nodeupgrade plan"},
-		{isCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so there is no progress to show: remove the flag"},
-		{isCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it needs no group: remove the flag"},
-		{isCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
-		{isCommand("abort"), []string{"parallel-groups"}, "it drains no node, so it never waits for other groups: remove the flag"},
+// listFlagsIgnoredByCommand returns the rows of listIgnoredFlags that depend on the command only. Its help hides these flags.
+func listFlagsIgnoredByCommand() []ignoredFlags {
+	return []ignoredFlags{
+		{matchesCommand("list"), []string{"node", "selector"}, "it shows all groups: remove the flag, or use kubectl nodeupgrade plan"},
+		{matchesCommand("list", "plan", "check", "status", "version"), []string{"progress"}, "it changes nothing, so there is no progress to show: remove the flag"},
+		{matchesCommand("version"), []string{"node", "selector", "current", "provider", "cluster-name", "state-namespace", "control-plane"}, "it needs no group: remove the flag"},
+		{matchesCommand("check"), []string{"compare"}, "it compares no strategies: use kubectl nodeupgrade plan GROUP --compare"},
+		{matchesCommand("abort"), []string{"parallel-groups"}, "it drains no node, so it never waits for other groups: remove the flag"},
 	}
 }
 
-func namesOf(set *pflag.FlagSet, except ...string) (names []string) {
+func flagNames(set *pflag.FlagSet, except ...string) (names []string) {
 	set.VisitAll(func(flag *pflag.Flag) {
 		if !slices.Contains(except, flag.Name) {
 			names = append(names, flag.Name)
@@ -122,9 +122,9 @@ func namesOf(set *pflag.FlagSet, except ...string) (names []string) {
 	return names
 }
 
-// rejectIgnored returns an error if a flag was typed that has no effect.
-func (f *flags) rejectIgnored(cmd *cobra.Command, line *commandLine) error {
-	for _, row := range f.listIgnored(cmd) {
+// rejectIgnoredFlags returns an error if a flag was typed that has no effect.
+func (f *flags) rejectIgnoredFlags(cmd *cobra.Command, line *commandLine) error {
+	for _, row := range f.listIgnoredFlags(cmd) {
 		if !row.applies(cmd, line) {
 			continue
 		}
@@ -165,10 +165,10 @@ func explainFlagError(cmd *cobra.Command, err error) error {
 	if len(have) == 0 {
 		return fmt.Errorf("%w: see kubectl nodeupgrade --help", err)
 	}
-	return fmt.Errorf("%s takes no --%s (only %s): remove the flag", describeCommand(cmd), name, describeHaving(have))
+	return fmt.Errorf("%s takes no --%s (only %s): remove the flag", describeCommand(cmd), name, describeCommandsWithFlag(have))
 }
 
-func describeHaving(commands []string) string {
+func describeCommandsWithFlag(commands []string) string {
 	if len(commands) == 1 {
 		return commands[0] + " does"
 	}

@@ -40,8 +40,8 @@ func (k *connectionFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&k.userExtra, "as-user-extra", nil, "User extras to impersonate for the operation, KEY=VALUE; this flag can be repeated")
 }
 
-// load returns the kubeconfig under the flags. The files are read when it is first asked.
-func (k *connectionFlags) load() clientcmd.ClientConfig {
+// clientConfig returns the kubeconfig under the flags. The files are read when it is first asked.
+func (k *connectionFlags) clientConfig() clientcmd.ClientConfig {
 	extra := map[string][]string{}
 	for _, pair := range k.userExtra {
 		if key, value, ok := strings.Cut(pair, "="); ok {

@@ -60,7 +60,7 @@ func TestConnectionFlagsAreKubectls(t *testing.T) {
 			}
 			parse(mine.addTo)
 			parse(theirs.AddFlags)
-			got, gotErr := mine.load().ClientConfig()
+			got, gotErr := mine.clientConfig().ClientConfig()
 			want, wantErr := theirs.ToRESTConfig()
 			if (gotErr == nil) != (wantErr == nil) {
 				t.Fatalf("got error %v, kubectl %v", gotErr, wantErr)

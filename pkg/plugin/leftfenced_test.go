@@ -33,7 +33,7 @@ func TestIsLeftFenced(t *testing.T) {
 	}{
 		"it could not continue":            {rec("", false), one, errors.New("forbidden"), true},
 		"another process continues":        {rec("", false), both, runner.ErrLost, false},
-		"it was interrupted twice":         {rec("", false), both, runner.ErrUnrested, false},
+		"it was interrupted twice":         {rec("", false), both, runner.ErrNotStoppedInTime, false},
 		"refused":                          {rec(record.Failed, false), both, nil, true},
 		"failed with a node in drain":      {rec(record.Failed, false), one, nil, false},
 		"interrupted, fences are kept":     {rec(record.Interrupted, true), both, nil, false},
@@ -42,7 +42,7 @@ func TestIsLeftFenced(t *testing.T) {
 		"fenced by another run":            {record.Record{Run: "r2", Result: record.Failed}, both, nil, false},
 	}
 	for name, c := range cases {
-		if got := isLeftFenced(&c.record, c.nodes, c.err); got != c.want {
+		if got := hasLeftNodesFenced(&c.record, c.nodes, c.err); got != c.want {
 			t.Errorf("%s: got %t", name, got)
 		}
 	}

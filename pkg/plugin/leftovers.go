@@ -17,8 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// findAbandoned lists the upgrade if it is abandoned: its holder is gone without having brought it to rest.
-func (s *recordedState) findAbandoned(group string) []report.Leftover {
+// findAbandonedRun lists the upgrade if it is abandoned: its holder is gone without having brought it to rest.
+func (s *recordedState) findAbandonedRun(group string) []report.Leftover {
 	if !s.abandoned {
 		return nil
 	}
@@ -56,19 +56,19 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 	if err != nil {
 		return nil, err
 	}
-	s.warnUnreadable(unreadable)
+	s.warnOfUnreadableRecords(unreadable)
 	var own []*corev1.Node
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspendedProcesses(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
+	return slices.Concat(state.findAbandonedRun(g.group.Name), report.FindSuspendedProcesses(&g.group, &state.record), report.FindOrphanedNodes(s.dropNodesOfUnreadableRecords(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
 func findAllLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) ([]report.Leftover, error) {
-	s.warnUnreadable(unreadable)
+	s.warnOfUnreadableRecords(unreadable)
 	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {
 		return nil, err
@@ -80,17 +80,17 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]record
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)...)
+		found = append(found, (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandonedRun(name)...)
 		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, report.FindSuspendedProcesses(&groups[i], &record)...)
 		}
 	}
-	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.cluster.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.cluster.view.Nodes)), nil
+	return slices.Concat(found, report.FindOrphanedNodes(s.dropNodesOfUnreadableRecords(s.cluster.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.cluster.view.Nodes)), nil
 }
 
-// dropUnknowable removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report
+// dropNodesOfUnreadableRecords removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report
 // their marks as leftovers. Marks without a group name may belong to any upgrade.
-func (s *session) dropUnknowable(nodes []*corev1.Node, unreadable map[string]error) []*corev1.Node {
+func (s *session) dropNodesOfUnreadableRecords(nodes []*corev1.Node, unreadable map[string]error) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
 		owner, named := nodemark.ReadOwner(node)
 		if !named {

@@ -36,7 +36,7 @@ func TestFindAbandoned(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			state := recordedState{record: c.record, lease: c.lease, abandoned: looksAbandoned(&c.record, c.lease)}
-			if got := state.findAbandoned("workers"); !slices.Equal(got, c.want) {
+			if got := state.findAbandonedRun("workers"); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listGroups prints the node groups of the cluster, again and again with --watch.
+// suggestGroups prints the node groups of the cluster, again and again with --watch.
 func listGroups(ctx context.Context, c *command) error {
 	if c.line.watch {
 		return ignoreInterrupt(ctx, watchGroups(ctx, c))
@@ -40,9 +40,9 @@ func listGroups(ctx context.Context, c *command) error {
 	case err != nil:
 		c.line.warn("phases are unknown: " + err.Error())
 	}
-	c.warnUnreadable(unreadable)
-	all := c.makeList(&found, view.Nodes, records)
-	all.forgetPhases(func(group string) bool { return err != nil || unreadable[group] != nil })
+	c.warnOfUnreadableRecords(unreadable)
+	all := c.makeGroupList(&found, view.Nodes, records)
+	all.markUnknownPhases(func(group string) bool { return err != nil || unreadable[group] != nil })
 	switch {
 	case !c.line.isForPrograms():
 		if err := c.line.writeNotes(all.hints); err != nil || len(all.list.Items) == 0 {
@@ -62,12 +62,12 @@ type groupList struct {
 	names, hints, unknown []string
 }
 
-// makeList lists the groups that the command line asks for.
-func (c *command) makeList(found *foundGroups, nodes []*corev1.Node, records map[string]record.Record) groupList {
+// makeGroupList lists the groups that the command line asks for.
+func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, records map[string]record.Record) groupList {
 	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // an empty list is one in JSON, too
 	refusals := map[string]string{}
 	for i := range found.groups {
-		row := describeGroup(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version})
+		row := makeGroupRow(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}
@@ -79,12 +79,12 @@ func (c *command) makeList(found *foundGroups, nodes []*corev1.Node, records map
 			all.unknown = append(all.unknown, row.Name)
 		}
 	}
-	all.hints = slices.Concat(hintsOfList(len(all.list.Items), found.groups, refusals, nodes), hintsOfOwners(found.provider, found.groups, nodes), hintsOfRecords(found.groups, records))
+	all.hints = slices.Concat(hintsOnGroups(len(all.list.Items), found.groups, refusals, nodes), hintsOnUngroupedNodes(found.provider, found.groups, nodes), hintsOnUnlistedUpgrades(found.groups, records))
 	return all
 }
 
-// forgetPhases marks the phases that are not known because the group's record was not read.
-func (g *groupList) forgetPhases(isUnread func(group string) bool) {
+// markUnknownPhases marks the phases that are not known because the group's record was not read.
+func (g *groupList) markUnknownPhases(isUnread func(group string) bool) {
 	for i := range g.list.Items {
 		row := &g.list.Items[i]
 		row.PhaseUnknown = isUnread(row.Name)
@@ -96,9 +96,9 @@ func (g *groupList) print(c console) error {
 	return c.printObject(g.list, g.names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, g.list, ro) })
 }
 
-// hintsOfList returns lines for people about what the table does not show: how to name groups that are not known, and why a number
+// hintsOnGroups returns lines for people about what the table does not show: how to name groups that are not known, and why a number
 // of outdated nodes is not known. Labels do not help a group that is refused because of its owner.
-func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]string, nodes []*corev1.Node) []string {
+func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]string, nodes []*corev1.Node) []string {
 	var unknown, hints []string
 	for i := range groups {
 		switch g := &groups[i]; {
@@ -114,7 +114,7 @@ func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]strin
 	switch {
 	case len(groups) == 0:
 		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a known group. Name a group by labels: %s (%s).",
-			countVerb(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeOwnLabels(nodes)))
+			formatCount(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeGroupingLabels(nodes)))
 	case listed == 0: // they were left out
 		hints = append(hints, "No node groups with outdated nodes found.")
 	}
@@ -124,8 +124,8 @@ func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]strin
 	return hints
 }
 
-// hintsOfOwners name the owners of nodes that are in no group, so that nobody looks for these nodes in the list.
-func hintsOfOwners(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
+// hintsOnUngroupedNodes name the owners of nodes that are in no group, so that nobody looks for these nodes in the list.
+func hintsOnUngroupedNodes(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
 	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}
 	for _, node := range nodes {
 		owner, owned := nodegroup.OwnerOf(node)
@@ -136,13 +136,13 @@ func hintsOfOwners(provider cloud.Provider, groups []nodegroup.Group, nodes []*c
 	}
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		hints = append(hints, fmt.Sprintf("Not listed: %s of %s: %s.", countVerb(counts[name], "node", "nodes"), name, owners[name].Remedy))
+		hints = append(hints, fmt.Sprintf("Not listed: %s of %s: %s.", formatCount(counts[name], "node", "nodes"), name, owners[name].Remedy))
 	}
 	return hints
 }
 
-// hintsOfRecords name upgrades under way or stopped of groups that are in no list, as labelled nodes are.
-func hintsOfRecords(groups []nodegroup.Group, records map[string]record.Record) []string {
+// hintsOnUnlistedUpgrades name upgrades under way or stopped of groups that are in no list, as labelled nodes are.
+func hintsOnUnlistedUpgrades(groups []nodegroup.Group, records map[string]record.Record) []string {
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
@@ -153,16 +153,16 @@ func hintsOfRecords(groups []nodegroup.Group, records map[string]record.Record) 
 	return hints
 }
 
-func countVerb(n int, one, many string) string {
+func formatCount(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// describeOwnLabels names label keys that may tell groups of nodes apart: those that people and clouds give, and that
+// describeGroupingLabels names label keys that may tell groups of nodes apart: those that people and clouds give, and that
 // several nodes have with one value.
-func describeOwnLabels(nodes []*corev1.Node) string {
+func describeGroupingLabels(nodes []*corev1.Node) string {
 	const most = 6
 	values := map[string]map[string]int{}
 	for _, node := range nodes {
@@ -197,11 +197,11 @@ func isUpgradable(row report.NodeGroup) bool {
 	return row.Outdated != nil && *row.Outdated > 0 && row.Refusal == ""
 }
 
-func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
+func makeGroupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
 	row := report.NodeGroup{Provider: g.Provider, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
 	members := joinMembers(provider, g, nodes)
-	nameOwner(g, members)
+	setOwnerKind(g, members)
 	row.Kind = g.Kind
 	upgrade.JudgeLabels(g, members, &record.Record{})
 	row.Nodes = len(members)
@@ -210,7 +210,7 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 			row.Created = node.CreationTimestamp.UTC().Truncate(time.Second)
 		}
 	}
-	row.Outdated = knownOutdated(g, members)
+	row.Outdated = countOutdatedIfKnown(g, members)
 	if f := preflight.FirstRefusal(preflight.CheckUpgrade(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
 		row.Refusal = f.String()
 	}
@@ -225,8 +225,8 @@ func describePhase(rec *record.Record) string {
 	return string(rec.Phase)
 }
 
-// nameOwner sets the group's kind to that of its owner, where one owns all of its nodes.
-func nameOwner(g *nodegroup.Group, members []nodegroup.Member) {
+// setOwnerKind sets the group's kind to that of its owner, where one owns all of its nodes.
+func setOwnerKind(g *nodegroup.Group, members []nodegroup.Member) {
 	if owner, owned := nodegroup.OwnerOfAll(members); owned {
 		g.Kind = owner.Kind
 	}

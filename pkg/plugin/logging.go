@@ -11,9 +11,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// addVerbosity adds -v: what the Kubernetes and AWS libraries log goes to stderr from level 1 on,
+// addVerbosityFlag adds -v: what the Kubernetes and AWS libraries log goes to stderr from level 1 on,
 // and nowhere without it, since their lines are not about what the user asked for.
-func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
+func addVerbosityFlag(flags *pflag.FlagSet, errOut io.Writer) {
 	private := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(private)
 	klog.LogToStderr(false)

@@ -30,9 +30,9 @@ func (m mode) keepsSettings() bool { return m == modeResume || m == modeComplete
 // undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
 func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
 
-// fulfilledVerb is the request that a command which keeps settings obeys itself, or makes void. It
+// correspondingVerb is the request that a command which keeps settings obeys itself, or makes void. It
 // has the command's name, but for a resume.
-func (m mode) fulfilledVerb() record.Verb {
+func (m mode) correspondingVerb() record.Verb {
 	if m == modeResume {
 		return record.VerbPause
 	}
@@ -53,9 +53,9 @@ func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 	}
 }
 
-// rejectConflicting refuses a command that the record is in the way of, and names the one that
+// rejectConflictingCommand refuses a command that the record is in the way of, and names the one that
 // continues.
-func rejectConflicting(m mode, dryRun bool, group string, rec *record.Record) error {
+func rejectConflictingCommand(m mode, dryRun bool, group string, rec *record.Record) error {
 	var state string
 	continues := string(rec.Undoing())
 	switch record.Verb(continues) {
@@ -78,8 +78,8 @@ func rejectConflicting(m mode, dryRun bool, group string, rec *record.Record) er
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run %s to continue", state, nodegroup.Command(continues, group))}
 }
 
-// rejectFinished refuses a verb where no upgrade is under way that could obey it.
-func rejectFinished(doing, group string, record *record.Record) error {
+// rejectFinishedUpgrade refuses a verb where no upgrade is under way that could obey it.
+func rejectFinishedUpgrade(doing, group string, record *record.Record) error {
 	switch {
 	case record.Run == "":
 		return usageError(fmt.Errorf("%s group %q: it has no recorded upgrade: run %s to start one, or %s to list what an earlier upgrade left", doing, group, nodegroup.Command("", group), nodegroup.Command("status", group)))
@@ -105,5 +105,5 @@ func describeRun(group string, rec *record.Record) string {
 	}
 }
 
-// errGone is the error of a command about a running upgrade that ended while the command waited for the upgrade's process.
-var errGone = errors.New("the upgrade ended while this command waited for its process")
+// errUpgradeEnded is the error of a command about a running upgrade that ended while the command waited for the upgrade's process.
+var errUpgradeEnded = errors.New("the upgrade ended while this command waited for its process")

@@ -46,7 +46,7 @@ func TestRejectConflicting(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, w := range []mode{modeUpgrade, modeStatus, modeResume, modeRollback, modeAbort} {
-				err := rejectConflicting(w, false, "workers", &c.record)
+				err := rejectConflictingCommand(w, false, "workers", &c.record)
 				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCodeOf(err) != exitPaused) || want == "" && err != nil {
 					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCodeOf(err), want)
 				}
@@ -55,7 +55,7 @@ func TestRejectConflicting(t *testing.T) {
 	}
 	t.Run("a plan of a paused upgrade", func(t *testing.T) {
 		record := begun(record.Paused, byVerb)
-		if err := rejectConflicting(modeUpgrade, true, "workers", &record); err != nil {
+		if err := rejectConflictingCommand(modeUpgrade, true, "workers", &record); err != nil {
 			t.Errorf("got error %v", err)
 		}
 	})
@@ -108,7 +108,7 @@ func TestRejectFinished(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := rejectFinished("pausing", "workers", &c.record)
+			err := rejectFinishedUpgrade("pausing", "workers", &c.record)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || exitCodeOf(err) != exitUsage) {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}
@@ -120,7 +120,7 @@ func TestRejectFinished(t *testing.T) {
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
 		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if _, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "ended while this command waited") {
+		if _, err := o.adoptRecord(&commandLine{typed: noFlagTyped}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "ended while this command waited") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestVerbsKeepTheSettings(t *testing.T) {
 		t.Run(string(w), func(t *testing.T) {
 			rec := begun(record.Paused, byVerb, func(r *record.Record) { r.Request.MaxUnavailable = 7 })
 			o := &observation{stored: rec, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
-			got, err := o.adoptRecord(&commandLine{typed: typedNone}, w, record.Request{})
+			got, err := o.adoptRecord(&commandLine{typed: noFlagTyped}, w, record.Request{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,30 +7,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// refuseRepeats makes each flag that holds one text refuse a second, different one. Otherwise the last one would count
+// rejectRepeatedFlags makes each flag that holds one text refuse a second, different one. Otherwise the last one would count
 // silently, and "-l pool=a -l pool=b" would upgrade only b. Durations and numbers are overridden by the last, as in
 // kubectl.
-func refuseRepeats(cmd *cobra.Command) {
+func rejectRepeatedFlags(cmd *cobra.Command) {
 	wrap := func(flag *pflag.Flag) {
-		if _, wrapped := flag.Value.(*once); !wrapped && flag.Value.Type() == "string" {
-			flag.Value = &once{Value: flag.Value}
+		if _, wrapped := flag.Value.(*onceValue); !wrapped && flag.Value.Type() == "string" {
+			flag.Value = &onceValue{Value: flag.Value}
 		}
 	}
 	cmd.Flags().VisitAll(wrap)
 	cmd.PersistentFlags().VisitAll(wrap)
 	for _, child := range cmd.Commands() {
-		refuseRepeats(child)
+		rejectRepeatedFlags(child)
 	}
 }
 
-// once is the value of a flag that may be given once.
-type once struct {
+// onceValue is the value of a flag that may be given once.
+type onceValue struct {
 	pflag.Value
 	given *string
 }
 
 // Set implements pflag.Value. It returns an error if the flag has another value already.
-func (o *once) Set(value string) error {
+func (o *onceValue) Set(value string) error {
 	if o.given != nil && *o.given != value {
 		return fmt.Errorf("the flag is given twice, as %q and as %q: pass it once", *o.given, value)
 	}

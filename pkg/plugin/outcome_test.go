@@ -73,8 +73,8 @@ func TestOutcomes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			line := commandLine{console: console{IOStreams: streams}, retry: "kubectl nodeupgrade blue --yes"}
-			err := line.printOutcome("blue", c.record)
+			line := commandLine{console: console{IOStreams: streams}, retryCommand: "kubectl nodeupgrade blue --yes"}
+			err := line.reportOutcome("blue", c.record)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -94,7 +94,7 @@ func TestOutcomeForPrograms(t *testing.T) {
 		t.Run(string(result), func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
 			line := commandLine{console: console{IOStreams: streams, format: "json"}}
-			err := line.printOutcome("blue", ended(result, "x"))
+			err := line.reportOutcome("blue", ended(result, "x"))
 			var got report.UpgradeStatus
 			oneDocument(t, out.String(), &got)
 			if string(got.Result) != report.KebabCase(string(result)) || got.Name != "blue" || got.Status.Replaced != 2 || got.Message != "x" || exitCodeOf(err) != exitCodeOfResult(result) {
@@ -143,7 +143,7 @@ func TestAdoptRecord(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			line := &commandLine{choices: choices{agreed: agreements{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" }}
+			line := &commandLine{choices: choices{consent: consents{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" || flag == "max-surge" }}
 			o := &observation{stored: c.record, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}, cluster: &clusterReading{}}
 			got, err := o.adoptRecord(line, modeUpgrade, c.request)
 			if c.err != "" {
@@ -258,12 +258,12 @@ func TestOnlyOneUpgrade(t *testing.T) {
 				return true
 			}}
 			s.serve(t)
-			typed := &commandLine{choices: choices{agreed: agreements{parallelGroups: c.parallel}, stateNamespace: "kube-system"}}
+			typed := &commandLine{choices: choices{consent: consents{parallelGroups: c.parallel}, stateNamespace: "kube-system"}}
 			conn, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectCluster(t.Context(), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = (&command{typed, conn}).rejectParallel(t.Context(), "blue", modeUpgrade)
+			err = (&command{typed, conn}).rejectParallelUpgrade(t.Context(), "blue", modeUpgrade)
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}
@@ -276,7 +276,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 
 // TestIdentitiesDiffer between two processes of one user on one machine.
 func TestIdentitiesDiffer(t *testing.T) {
-	one, other := makeIdentity(), makeIdentity()
+	one, other := makeHolderIdentity(), makeHolderIdentity()
 	if one == other || !strings.Contains(one, "@") || !strings.Contains(one, "/") {
 		t.Errorf("got %q and %q", one, other)
 	}
@@ -286,7 +286,7 @@ func TestIdentitiesDiffer(t *testing.T) {
 func TestOutcomeThatCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
-	if code := exitCodeOf(line.printOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
+	if code := exitCodeOf(line.reportOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
 	if text := errOut.String(); !strings.Contains(text, `group "workers" was upgraded (succeeded)`) || !strings.Contains(text, "broken pipe") {

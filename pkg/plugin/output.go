@@ -12,15 +12,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// ours are the formats that cli-runtime does not have.
-var ours = []string{"", "table", "wide", "name", "markdown"}
+// ownFormats are the formats that cli-runtime does not have.
+var ownFormats = []string{"", "table", "wide", "name", "markdown"}
 
 // usageOfOutput is the usage of --output for a command without formats of its own.
 const usageOfOutput = "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…"
 
 // checkFormat refuses a format that no one knows, before anything is read. The error names the command's own formats, too.
 func checkFormat(format string, own ...string) error {
-	if slices.Contains(ours, format) {
+	if slices.Contains(ownFormats, format) {
 		return nil
 	}
 	_, err := choosePrinter(format)
@@ -32,10 +32,12 @@ func checkFormat(format string, own ...string) error {
 }
 
 // isForPrograms reports whether stdout carries one document for a program.
-func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) || c.format == "name" }
+func (c console) isForPrograms() bool {
+	return !slices.Contains(ownFormats, c.format) || c.format == "name"
+}
 
-// printsStructure reports whether stdout carries a whole document, from which no template takes a part.
-func (c console) printsStructure() bool { return c.format == "json" || c.format == "yaml" }
+// isJSONOrYAML reports whether stdout carries a whole document, from which no template takes a part.
+func (c console) isJSONOrYAML() bool { return c.format == "json" || c.format == "yaml" }
 
 // printObject writes one value on stdout: names are what -o name prints, table how people read it. Which flags the commands in a
 // table lack is noted on stderr.
@@ -70,14 +72,14 @@ func (c console) printTable(table func(io.Writer, report.Options) error, options
 	if err := table(c.Out, options); err != nil {
 		return err
 	}
-	if len(c.ofCluster) == 0 {
+	if len(c.clusterFlags) == 0 {
 		return nil
 	}
 	var text strings.Builder
 	if err := table(&text, report.Options{Now: options.Now, Wide: options.Wide, Style: options.Style}); err != nil {
 		return err
 	}
-	if note := noteCluster(text.String(), c.ofCluster); note != "" {
+	if note := noteMissingFlags(text.String(), c.clusterFlags); note != "" {
 		return c.writeNotes([]string{note})
 	}
 	return nil

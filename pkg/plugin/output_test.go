@@ -131,7 +131,7 @@ func TestPlansAreOneDocument(t *testing.T) {
 			programs := console{IOStreams: streams, format: "json"}
 			list := &report.PlanList{Items: c.plans}
 			list.TypeMeta, _ = report.NewMeta("PlanList", "")
-			if err := programs.answerPlans(c.asksForOne, list.Items...); err != nil {
+			if err := programs.printPlans(c.asksForOne, list.Items...); err != nil {
 				t.Fatal(err)
 			}
 			var got struct {
@@ -151,7 +151,7 @@ func TestPlansAsTables(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	list := &report.PlanList{Items: make([]report.Plan, 2)}
 	list.Items[0].Name, list.Items[1].Name = "blue", "green"
-	if err := (console{IOStreams: streams}).answerPlans(false, list.Items...); err != nil {
+	if err := (console{IOStreams: streams}).printPlans(false, list.Items...); err != nil {
 		t.Fatal(err)
 	}
 	blue, green, ok := strings.Cut(out.String(), "\n\n")
@@ -222,7 +222,7 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 func TestTablesNameTheCluster(t *testing.T) {
 	for format, want := range map[string]string{"": "note: add --context=prod to the commands that lack it\n", "markdown": "note: add --context=prod to the commands that lack it\n", "name": "", "json": ""} {
 		var out, errOut bytes.Buffer
-		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, ofCluster: []string{"--context=prod"}}
+		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, clusterFlags: []string{"--context=prod"}}
 		err := c.printObject(sampleList(), []string{"x"}, func(w io.Writer, _ report.Options) error {
 			return writeLines(w, []string{"Leftover    node n1 is fenced: kubectl uncordon n1"})
 		})
@@ -254,14 +254,14 @@ func TestFailureIsADocument(t *testing.T) {
 // TestUpgradesOfSeveralGroupsAreOneDocument wants a list of the groups that were come to, with the error of the last.
 func TestUpgradesOfSeveralGroupsAreOneDocument(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	c := console{IOStreams: streams, format: "json", gathered: &[]report.UpgradeStatus{}}
+	c := console{IOStreams: streams, format: "json", groupStatuses: &[]report.UpgradeStatus{}}
 	if err := c.printDone("blue", record.Record{Run: "r1", Phase: record.PhaseDone, Result: record.Succeeded}); err != nil {
 		t.Fatal(err)
 	}
-	c.gatherFailure("blue", errors.New("a second time"))
-	c.gatherFailure("green", errors.New("the cloud does not answer"))
-	gathered := *c.gathered
-	c.gathered = nil
+	c.addFailedStatus("blue", errors.New("a second time"))
+	c.addFailedStatus("green", errors.New("the cloud does not answer"))
+	gathered := *c.groupStatuses
+	c.groupStatuses = nil
 	if err := printAll(c, "UpgradeStatusList", false, gathered, report.WriteStatus); err != nil {
 		t.Fatal(err)
 	}

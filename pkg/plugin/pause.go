@@ -32,12 +32,12 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted and starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
 		if u.record.Delegation != nil {
-			if atWork, err := c.isHolderAtWork(ctx, u.name, modeResume); err != nil || !atWork {
+			if atWork, err := c.awaitHolder(ctx, u.name, modeResume); err != nil || !atWork {
 				return usageError(fmt.Errorf("pausing the upgrade of group %q: the cloud may still be upgrading the group, and only a running process of this tool can cancel that: run %s, and pause it from another terminal",
 					u.name, nodegroup.Command("resume", u.name)))
 			}
 		}
-		if err := u.leaveRequest(ctx, c, record.VerbPause); err != nil {
+		if err := u.storeRequest(ctx, c, record.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
 		record, err := awaitPause(ctx, c, u)
@@ -55,8 +55,8 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%s)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), report.DescribeProgress(u.record.Replaced, u.record.CountDrained(), u.record.Total)))
 }
 
-// claim is how the wait for a lease ended.
-type claim struct {
+// leaseResult is how the wait for a lease ended.
+type leaseResult struct {
 	hold *cluster.Hold
 	err  error
 }
@@ -65,7 +65,7 @@ type claim struct {
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Record, error) {
 	display := c.line.openDisplay(u.name, nil)
-	display.Begin(u.record.Run)
+	display.SetRun(u.record.Run)
 	defer display.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,13 +73,13 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Rec
 	if err != nil {
 		return record.Record{}, err
 	}
-	claims := make(chan claim, 1)
+	claims := make(chan leaseResult, 1)
 	go func() {
 		hold, err := cluster.AcquireLease(ctx, c.conn.Client, cluster.Claim{
-			Namespace: c.line.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
-			Waiting: func(holder string) { display.Note(describeWait(holder, &u.record)) },
+			Namespace: c.line.stateNamespace, Group: u.name, Identity: makeHolderIdentity(), Patient: true,
+			Waiting: func(holder string) { display.ShowNote(describePauseWait(holder, &u.record)) },
 		})
-		claims <- claim{hold, err}
+		claims <- leaseResult{hold, err}
 	}()
 	for {
 		select {
@@ -103,7 +103,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Rec
 	}
 }
 
-func describeWait(holder string, record *record.Record) string {
+func describePauseWait(holder string, record *record.Record) string {
 	text := fmt.Sprintf("asked %s to pause", holder)
 	if n := len(record.Nodes); n > 0 {
 		text += fmt.Sprintf(": nodes that are being replaced are finished first (%d now)", n)
@@ -131,31 +131,31 @@ func newResumeCommand(f *flags) *cobra.Command {
 that it was started with. If a process still runs the upgrade and is about to
 pause, resume withdraws the pause.`,
 		run: func(ctx context.Context, c *command, u *recordedUpgrade) error {
-			if err := rejectWaiting(c.line, u.name, u.record); err != nil {
+			if err := rejectWaitingUpgrade(c.line, u.name, u.record); err != nil {
 				return err
 			}
 			return resumeUpgrade(ctx, c, u)
 		},
 	})
-	f.addAgreements(cmd)
-	f.addReport(cmd.Flags())
-	f.addWait(cmd.Flags())
+	f.addConsentFlags(cmd)
+	f.addReportFlag(cmd.Flags())
+	f.addWaitFlag(cmd.Flags())
 	return cmd
 }
 
 // resumeUpgrade withdraws a pause or, where no one carries the upgrade out, does that.
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if err := rejectConflicting(modeResume, c.line.isDryRun(), u.name, &u.record); err != nil {
+	if err := rejectConflictingCommand(modeResume, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
 	asked := u.store.Asked()
 	pausing := asked.Verb == record.VerbPause && asked.Run == u.record.Run
-	atWork, err := c.isHolderAtWork(ctx, u.name, modeResume)
+	atWork, err := c.awaitHolder(ctx, u.name, modeResume)
 	if err == nil && atWork {
-		err = u.rejectReport(c)
+		err = u.rejectReportFlag(c)
 	}
 	if err == nil && atWork && pausing {
-		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see takeUpRecord
+		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see reloadUnderLease
 	}
 	switch {
 	case err != nil:

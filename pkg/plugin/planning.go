@@ -26,7 +26,7 @@ type planning struct {
 	survey    cloud.Survey
 	surveyErr error
 	// film keeps the upgrade that the plan forecasts, nil for a plan without a report. forecast is the plan's once that is made.
-	film     *film
+	recorder *simulationRecorder
 	forecast *simulate.Forecast
 }
 
@@ -53,7 +53,7 @@ func (p *planning) askRights(ctx context.Context) {
 // what the cloud tells of the group. A plan does without what the cloud does not tell, and says so.
 func (p *planning) loadForecastData(ctx context.Context) error {
 	if p.cluster.objects == nil { // they are read once for all groups of a session
-		objects, err := p.s.readBackground(ctx)
+		objects, err := p.s.readForecastObjects(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,13 +90,13 @@ func (p *planning) makeFacts(serverVersion string) preflight.Facts {
 	return preflight.Facts{
 		ServerVersion: serverVersion, MissingRights: p.rights.missing, MissingReads: p.rights.missingReads,
 		DeniedActions: p.rights.cloud.Denied, UnverifiedActions: p.rights.cloud.Unverified,
-		DeniedReads: p.balancers.Denied, Delays: p.balancers.delays(),
+		DeniedReads: p.balancers.Denied, Delays: p.balancers.deregistrationDelays(),
 	}
 }
 
-// checkObjects returns what all rules find. Where the objects that they look at were not read, it returns what the rules
+// runRules returns what all rules find. Where the objects that they look at were not read, it returns what the rules
 // find that need fewer.
-func (p *planning) checkObjects() []preflight.Finding {
+func (p *planning) runRules() []preflight.Finding {
 	objects := p.cluster.objectsForChecks()
 	switch {
 	case p.cluster.objects == nil:

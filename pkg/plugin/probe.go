@@ -84,7 +84,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 			pods = append(pods, pod)
 		}
 	}
-	probes, movable := make([]report.Probe, len(pods)), g.listMovable()
+	probes, movable := make([]report.Probe, len(pods)), g.findMovable()
 	var questions errgroup.Group
 	questions.SetLimit(probesAtOnce)
 	for i, pod := range pods {
@@ -101,7 +101,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 // describeCreation describes the API server's answer to the creation of a pod that replaces another. comesFirst is
 // true if the new pod is created before the old one is deleted.
 func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool) report.Probe {
-	probe := report.Probe{Pod: pod.Namespace + "/" + pod.Name, Workload: nameWorkload(pod)}
+	probe := report.Probe{Pod: pod.Namespace + "/" + pod.Name, Workload: workloadName(pod)}
 	switch {
 	case answer.Unverified != "":
 		probe.Answer = "unverified: " + answer.Unverified
@@ -115,8 +115,8 @@ func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool)
 	return probe
 }
 
-// listRefusedProbes lists the workloads of which the API server refused to create a pod, by name, with its answer.
-func listRefusedProbes(probes []report.Probe) map[string]preflight.Refusal {
+// refusalsOfProbes lists the workloads of which the API server refused to create a pod, by name, with its answer.
+func refusalsOfProbes(probes []report.Probe) map[string]preflight.Refusal {
 	refusals := map[string]preflight.Refusal{}
 	for i := range probes {
 		if probes[i].Refused {
@@ -126,9 +126,9 @@ func listRefusedProbes(probes []report.Probe) map[string]preflight.Refusal {
 	return refusals
 }
 
-// nameWorkload returns the workload of a pod as findings print it: "Deployment shop/web". For a pod without a controller it returns
+// workloadName returns the workload of a pod as findings print it: "Deployment shop/web". For a pod without a controller it returns
 // "Pod shop/web-0".
-func nameWorkload(pod *corev1.Pod) string {
+func workloadName(pod *corev1.Pod) string {
 	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
 		return w.Kind + " " + w.Namespace + "/" + w.Name
 	}

@@ -30,19 +30,19 @@ const heartbeat = 30 * time.Second
 // which nothing is shown.
 type Display interface {
 	// Begin sets the identifier of the upgrade that the following calls are about.
-	Begin(run string)
+	SetRun(run string)
 	// Step shows what a step of the upgrade has changed.
-	Step(step upgrade.Step)
+	ShowStep(step upgrade.Step)
 	// Note shows a text of one line that belongs to no step.
-	Note(text string)
+	ShowNote(text string)
 	// Cloud shows the error of the last reading of the group, nil if there was none, and the parts of the group that were not read.
-	Cloud(group *nodegroup.Group, err error)
+	ShowCloudReading(group *nodegroup.Group, err error)
 	// Balancers shows the error of the last reading of load balancers, nil if there was none.
-	Balancers(err error)
+	ShowBalancerError(err error)
 	// Outage shows why the cluster takes no change, "" if it takes changes.
-	Outage(detail string)
+	ShowOutage(detail string)
 	// Rest shows a forecast of the time left.
-	Rest(rest report.TimeLeft)
+	ShowRest(rest report.TimeLeft)
 	// Close ends the display. It must be called once.
 	Close()
 }
@@ -63,10 +63,10 @@ type progress struct {
 	// stderr passes the texts of others to this display; nil if there is no such writer.
 	stderr *Stderr
 
-	mu     sync.Mutex // guards the fields down to changed
-	last   report.Moment
-	rest   report.TimeLeft
-	spoken time.Time
+	mu         sync.Mutex // guards the fields down to changed
+	last       report.Moment
+	rest       report.TimeLeft
+	lastLineAt time.Time
 	// queue holds the lines that are not yet written, dropped counts those that were left out of it.
 	queue   []queuedLine
 	dropped int
@@ -112,12 +112,12 @@ const queueLimit = 10_000
 func (c console) openDisplay(group string, stop func()) Display {
 	terminal := fileOf(c.ErrOut)
 	p := &progress{
-		group: group, w: terminal, terminal: terminal, mode: c.chooseProgress(), color: c.mayColor(terminal), now: c.now, spoken: time.Now(),
+		group: group, w: terminal, terminal: terminal, mode: c.chooseProgressMode(), color: c.mayColor(terminal), now: c.now, lastLineAt: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if stop != nil {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-		p.w = &pipe{Writer: terminal, onNoReader: stop}
+		p.w = &pipeWriter{Writer: terminal, onNoReader: stop}
 	}
 	if p.mode == "live" {
 		p.live.Hint = "Ctrl-C stops cleanly"
@@ -125,7 +125,7 @@ func (c console) openDisplay(group string, stop func()) Display {
 	}
 	if s, is := c.ErrOut.(*Stderr); is {
 		p.stderr = s
-		s.divert(p.show)
+		s.divert(p.showText)
 	}
 	go p.writeUntilClosed()
 	return p
@@ -134,9 +134,9 @@ func (c console) openDisplay(group string, stop func()) Display {
 // leastHeight is the number of lines that a terminal needs for a live view.
 const leastHeight = 15
 
-// chooseProgress returns the mode of progress. A live view needs a terminal of leastHeight lines whose cursor can be moved. If
+// chooseProgressMode returns the mode of progress. A live view needs a terminal of leastHeight lines whose cursor can be moved. If
 // libraries log to stderr, there is none.
-func (c console) chooseProgress() string {
+func (c console) chooseProgressMode() string {
 	if c.progress != "auto" && c.progress != "live" {
 		return c.progress
 	}
@@ -151,14 +151,14 @@ func (c console) chooseProgress() string {
 	}
 }
 
-// pipe is a writer that calls onNoReader when it has no reader.
-type pipe struct {
+// pipeWriter is a writer that calls onNoReader when it has no reader.
+type pipeWriter struct {
 	io.Writer
 	onNoReader func()
 }
 
 // Write implements io.Writer.
-func (p *pipe) Write(text []byte) (int, error) {
+func (p *pipeWriter) Write(text []byte) (int, error) {
 	n, err := p.Writer.Write(text)
 	if errors.Is(err, syscall.EPIPE) {
 		p.onNoReader()
@@ -187,19 +187,19 @@ func (p *progress) writeUntilClosed() {
 		case <-p.wake:
 			p.writeQueue()
 		case <-ticker.C:
-			p.breakSilence()
+			p.queueHeartbeat()
 			p.writeQueue()
 			p.redraw()
 		}
 	}
 }
 
-// breakSilence adds a line if none was added for long and nothing is redrawn.
-func (p *progress) breakSilence() {
+// queueHeartbeat adds a line if none was added for long and nothing is redrawn.
+func (p *progress) queueHeartbeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last.Status.Group != "" && p.mode != "live" && p.mode != "tty" && time.Since(p.spoken) >= heartbeat {
-		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.current())})
+	if p.last.Status.Group != "" && p.mode != "live" && p.mode != "tty" && time.Since(p.lastLineAt) >= heartbeat {
+		p.addEvent(report.Event{Type: report.WaitingEvent, Text: "still in " + report.DescribeHeartbeat(p.currentMoment())})
 	}
 }
 
@@ -210,7 +210,7 @@ func (p *progress) writeQueue() {
 	p.queue, p.dropped = nil, 0
 	if dropped > 0 {
 		text := fmt.Sprintf("%d lines are missing here: this terminal accepted no output for too long", dropped)
-		queue = append([]queuedLine{p.queuedEvent(report.Event{Type: report.NoteEvent, Text: text})}, queue...)
+		queue = append([]queuedLine{p.makeQueuedLine(report.Event{Type: report.NoteEvent, Text: text})}, queue...)
 	}
 	p.mu.Unlock()
 	if len(queue) == 0 {
@@ -232,7 +232,7 @@ func (p *progress) writeQueue() {
 // redraw draws the line or the view below the lines again.
 func (p *progress) redraw() {
 	p.mu.Lock()
-	last, live, changed := p.current(), p.live, p.changed
+	last, live, changed := p.currentMoment(), p.live, p.changed
 	p.changed = false
 	p.mu.Unlock()
 	switch {
@@ -247,8 +247,8 @@ func (p *progress) redraw() {
 	}
 }
 
-// current returns the last moment with the present time, and the time left counted from it.
-func (p *progress) current() report.Moment {
+// currentMoment returns the last moment with the present time, and the time left counted from it.
+func (p *progress) currentMoment() report.Moment {
 	now := p.last
 	now.At = p.now()
 	now.TimeLeft = p.rest.CountedFrom(now.At)
@@ -274,8 +274,8 @@ func (p *progress) Close() {
 	}
 }
 
-// show adds a text that another part of the process wrote to stderr.
-func (p *progress) show(text string) {
+// showText adds a text that another part of the process wrote to stderr.
+func (p *progress) showText(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for line := range strings.Lines(text) {
@@ -285,23 +285,23 @@ func (p *progress) show(text string) {
 	}
 }
 
-// Begin implements Display.
-func (p *progress) Begin(run string) {
+// SetRun implements Display.
+func (p *progress) SetRun(run string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.run = run
 }
 
-// momentOf returns what a step shows at a time.
-func momentOf(at time.Time, step *upgrade.Step) report.Moment {
+// makeMoment returns what a step shows at a time.
+func makeMoment(at time.Time, step *upgrade.Step) report.Moment {
 	return report.Moment{At: at, Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}
 }
 
-// Step implements Display.
-func (p *progress) Step(step upgrade.Step) {
+// ShowStep implements Display.
+func (p *progress) ShowStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := momentOf(p.now(), &step).WithReportedWaits(p.last)
+	now := makeMoment(p.now(), &step).WithReportedWaits(p.last)
 	if now.Stopping != "" { // the forecast is of an upgrade that goes on
 		p.rest = report.TimeLeft{}
 	}
@@ -321,8 +321,8 @@ func (p *progress) Step(step upgrade.Step) {
 	}
 }
 
-// Rest implements Display. It writes a line when more has changed than the times.
-func (p *progress) Rest(rest report.TimeLeft) {
+// ShowRest implements Display. It writes a line when more has changed than the times.
+func (p *progress) ShowRest(rest report.TimeLeft) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.last.Stopping != "" {
@@ -334,8 +334,8 @@ func (p *progress) Rest(rest report.TimeLeft) {
 	p.rest = rest
 }
 
-// Cloud implements Display. It writes each error once, and each part of the group that could not be read.
-func (p *progress) Cloud(group *nodegroup.Group, err error) {
+// ShowCloudReading implements Display. It writes each error once, and each part of the group that could not be read.
+func (p *progress) ShowCloudReading(group *nodegroup.Group, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := ""
@@ -354,8 +354,8 @@ func (p *progress) Cloud(group *nodegroup.Group, err error) {
 	}
 }
 
-// Balancers implements Display. It writes each error once.
-func (p *progress) Balancers(err error) {
+// ShowBalancerError implements Display. It writes each error once.
+func (p *progress) ShowBalancerError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && err.Error() != p.balancers {
@@ -364,8 +364,8 @@ func (p *progress) Balancers(err error) {
 	}
 }
 
-// Outage implements Display. It writes each error once until the cluster takes a change.
-func (p *progress) Outage(detail string) {
+// ShowOutage implements Display. It writes each error once until the cluster takes a change.
+func (p *progress) ShowOutage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if detail == "" {
@@ -381,8 +381,8 @@ func (p *progress) Outage(detail string) {
 	p.outages[detail] = true
 }
 
-// Note implements Display.
-func (p *progress) Note(text string) {
+// ShowNote implements Display.
+func (p *progress) ShowNote(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.addEvent(report.Event{Type: report.NoteEvent, Text: text})
@@ -390,14 +390,14 @@ func (p *progress) Note(text string) {
 
 // addEvent queues the line of an event.
 func (p *progress) addEvent(event report.Event) {
-	p.spoken = time.Now()
+	p.lastLineAt = time.Now()
 	if p.mode != "quiet" {
-		p.addLine(p.queuedEvent(event))
+		p.addLine(p.makeQueuedLine(event))
 	}
 }
 
-// queuedEvent returns the line of an event that happens now.
-func (p *progress) queuedEvent(event report.Event) queuedLine {
+// makeQueuedLine returns the line of an event that happens now.
+func (p *progress) makeQueuedLine(event report.Event) queuedLine {
 	now := time.Now()
 	if p.mode != "json" {
 		return queuedLine{at: now, event: event}

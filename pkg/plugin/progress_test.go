@@ -56,23 +56,23 @@ func deniedPod(detail string) drain.Blocked {
 
 // story is an upgrade in short.
 func story(p Display) {
-	p.Begin("r1")
-	p.Note("run r1: upgrading to workers:2")
-	p.Step(stepOf(record.PhaseSetup))
-	p.Step(stepOf(record.PhaseSetup))
-	p.Step(stepOf(record.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
-	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
-	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
-	p.Cloud(&nodegroup.Group{}, nil)
-	p.Cloud(&nodegroup.Group{}, errors.New("no route to host"))
-	p.Outage("no credentials for the API server")
-	p.Outage("no credentials for the API server")
-	p.Outage("")
-	p.Outage("connection refused")
+	p.SetRun("r1")
+	p.ShowNote("run r1: upgrading to workers:2")
+	p.ShowStep(stepOf(record.PhaseSetup))
+	p.ShowStep(stepOf(record.PhaseSetup))
+	p.ShowStep(stepOf(record.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
+	p.ShowCloudReading(&nodegroup.Group{}, errors.New("no route to host"))
+	p.ShowCloudReading(&nodegroup.Group{}, errors.New("no route to host"))
+	p.ShowCloudReading(&nodegroup.Group{}, nil)
+	p.ShowCloudReading(&nodegroup.Group{}, errors.New("no route to host"))
+	p.ShowOutage("no credentials for the API server")
+	p.ShowOutage("no credentials for the API server")
+	p.ShowOutage("")
+	p.ShowOutage("connection refused")
 	stopping := stepOf(record.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
 	stopping.Record.Stopping = record.Interrupted
-	p.Step(stopping)
-	p.Step(stopping)
+	p.ShowStep(stopping)
+	p.ShowStep(stopping)
 }
 
 var told = []string{
@@ -147,13 +147,13 @@ func TestHeartbeat(t *testing.T) {
 		want    int
 	}{
 		"nothing was decided yet": {func(Display) { time.Sleep(10 * time.Minute) }, 0},
-		"a short silence":         {func(p Display) { p.Step(stepOf(record.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
-		"a long silence":          {func(p Display) { p.Step(stepOf(record.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
+		"a short silence":         {func(p Display) { p.ShowStep(stepOf(record.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
+		"a long silence":          {func(p Display) { p.ShowStep(stepOf(record.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
 		"somebody speaks": {func(p Display) {
-			p.Step(stepOf(record.PhaseUpgrade))
+			p.ShowStep(stepOf(record.PhaseUpgrade))
 			for range 10 {
 				time.Sleep(heartbeat - 2*time.Second)
-				p.Note("still here")
+				p.ShowNote("still here")
 			}
 		}, 0},
 	}
@@ -173,11 +173,11 @@ const erase = "\r\x1b[K"
 // takes it away at the end.
 func TestTerminalProgress(t *testing.T) {
 	text := follow(t, "tty", func(p Display) {
-		p.Step(stepOf(record.PhaseUpgrade))
+		p.ShowStep(stepOf(record.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
-		p.Note("one more line")
+		p.ShowNote("one more line")
 		time.Sleep(time.Second)
-		p.Step(stepOf(record.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
+		p.ShowStep(stepOf(record.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
 	const moment = "phase upgrade, 0 of 2 nodes replaced; n1 draining 1 pod"

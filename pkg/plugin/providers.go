@@ -41,8 +41,8 @@ func listProviderNames() []string {
 	return names
 }
 
-// findUnasked returns the provider of the name if it is a cloud whose API this program does not use.
-func findUnasked(name string) (unasked nodegroup.Info, ok bool) {
+// findUnsupportedCloud returns the provider of the name if it is a cloud whose API this program does not use.
+func findUnsupportedCloud(name string) (unasked nodegroup.Info, ok bool) {
 	if _, asked := cloudProviders()[name]; asked {
 		return nodegroup.Info{}, false
 	}
@@ -60,16 +60,16 @@ func joinAlternatives(names []string) string {
 // IDs say.
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
-	if unasked, is := findUnasked(name); is {
+	if unasked, is := findUnsupportedCloud(name); is {
 		return nil, usageError(fmt.Errorf("--provider=%s: this version does not use %s's API and plans such groups only from a dump (simulate -f, check -f): pass --provider=manual and --current KEY=VALUE to drain nodes by their labels",
 			name, unasked.Service()))
 	}
 	if name == providerAuto && l.groups.selector == "" {
-		name = findOwningProvider(nodes)
+		name = findProviderOfNodes(nodes)
 	}
 	open, known := cloudProviders()[name]
 	if !known {
-		return l.manualProvider(nodes), nil
+		return l.newManualProvider(nodes), nil
 	}
 	provider, err := open(ctx, l, nodes)
 	if err != nil {
@@ -78,17 +78,17 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 	return cloud.RequireLabels(provider, l.settings.Current), nil
 }
 
-// manualProvider is the provider of groups that the nodes' labels tell. It says so of a cloud that could tell more.
-func (l *commandLine) manualProvider(nodes []*corev1.Node) cloud.Provider {
+// newManualProvider is the provider of groups that the nodes' labels tell. It says so of a cloud that could tell more.
+func (l *commandLine) newManualProvider(nodes []*corev1.Node) cloud.Provider {
 	options := manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane}
-	if unasked, is := findUnasked(findOwningProvider(nodes)); is {
+	if unasked, is := findUnsupportedCloud(findProviderOfNodes(nodes)); is {
 		options.Unasked = unasked.Service()
 	}
 	return manual.New(options)
 }
 
-// recordedProvider is the provider of nodes that were written down.
-func (l *commandLine) recordedProvider(nodes []*corev1.Node) cloud.Provider {
+// newDumpProvider is the provider of nodes that were written down.
+func (l *commandLine) newDumpProvider(nodes []*corev1.Node) cloud.Provider {
 	labels := manual.Options{Selector: l.groups.labels, SelectorText: l.groups.selector, Current: l.settings.Current, ControlPlane: l.controlPlane}
 	o := recorded.Options{Options: labels, Nodes: nodes}
 	if l.providerName != providerAuto {
@@ -97,8 +97,8 @@ func (l *commandLine) recordedProvider(nodes []*corev1.Node) cloud.Provider {
 	return recorded.New(o)
 }
 
-// findOwningProvider names the first provider that owns one of the nodes, "" when none does.
-func findOwningProvider(nodes []*corev1.Node) string {
+// findProviderOfNodes names the first provider that owns one of the nodes, "" when none does.
+func findProviderOfNodes(nodes []*corev1.Node) string {
 	all := nodegroup.Providers()
 	i := slices.IndexFunc(all, func(p nodegroup.Info) bool { return slices.ContainsFunc(nodes, p.OwnsNode) })
 	if i < 0 {

@@ -42,7 +42,7 @@ func flagsPage() string {
 	b.WriteString("# Which flags are there?\n\n" +
 		"`kubectl nodeupgrade` without a word takes the flags of `list`. `kubectl nodeupgrade GROUP` takes those of `upgrade`, with `--dry-run` those of `plan`.\n" +
 		"A command refuses a flag that has no effect on it (exit code 2). Kubectl's connection flags are listed by `kubectl nodeupgrade options`.\n")
-	for _, h := range listHeadings() {
+	for _, h := range listFlagHeadings() {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | default | meaning | commands |\n|---|---|---|---|\n", h.title)
 		for _, name := range h.flags {
 			f, meaning, takers := findFlag(name)
@@ -70,7 +70,7 @@ func findFlag(name string) (found *pflag.Flag, meaning string, takers []string) 
 	users := map[string][]string{}
 	for _, cmd := range listCommands() {
 		f := cmp.Or(cmd.LocalFlags().Lookup(name), cmd.InheritedFlags().Lookup(name))
-		refused := slices.ContainsFunc(listRefused(), func(row ignored) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, name) })
+		refused := slices.ContainsFunc(listFlagsIgnoredByCommand(), func(row ignoredFlags) bool { return row.applies(cmd, nil) && slices.Contains(row.flags, name) })
 		if f == nil || f.Hidden || refused || cmd.Name() == "options" {
 			continue
 		}

@@ -36,7 +36,7 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 		g.record.Unhealthy = record.Unhealthy // its holder counts on; another would begin anew
 	}
 	rest := &planning{groupContext: &g, s: s}
-	err := g.rejectUnknownAdded(&record)
+	err := g.rejectUnknownAddedNodes(&record)
 	if err == nil {
 		err = load(ctx, rest)
 	}
@@ -54,9 +54,9 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 	return found
 }
 
-// rejectUnknownAdded returns an error where a cloud is in the middle of an upgrade of its own and it
+// rejectUnknownAddedNodes returns an error where a cloud is in the middle of an upgrade of its own and it
 // is not known what it has added to the group.
-func (o *observation) rejectUnknownAdded(record *record.Record) error {
+func (o *observation) rejectUnknownAddedNodes(record *record.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
 		return errors.New("this tool did not start the cloud's update, so it does not know how many nodes the update has added")
 	}
@@ -71,17 +71,17 @@ func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 		return report.TimeLeft{}, err
 	case forecast.Endless != "":
 		return report.TimeLeft{}, errors.New("it would wait for " + forecast.Endless)
-	case p.awaitsUsers(&p.record.Request):
+	case p.awaitsUserNodes(&p.record.Request):
 		return report.TimeLeft{}, fmt.Errorf("it waits until you replace the drained nodes; the rest takes %s", report.FormatSpan(forecast.Duration))
 	case p.record.Delegation != nil:
-		forecast.Fast.After, forecast.Slow.After = p.giveUpTime(&forecast.Fast, forecast.Nodes), p.giveUpTime(&forecast.Slow, forecast.Nodes)
+		forecast.Fast.After, forecast.Slow.After = p.failureTime(&forecast.Fast, forecast.Nodes), p.failureTime(&forecast.Slow, forecast.Nodes)
 	}
 	return report.NewTimeLeft(forecast.Duration, forecast.Fast, forecast.Slow), nil
 }
 
-// giveUpTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
+// failureTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
 // nothing then. It has tried the nodes that it is draining for a while already.
-func (p *planning) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) record.Duration {
+func (p *planning) failureTime(end *simulate.Ending, nodes []simulate.NodeForecast) record.Duration {
 	timeout := p.record.Request.DrainTimeout.Duration
 	i := slices.IndexFunc(nodes, func(n simulate.NodeForecast) bool { return n.Name == end.Node })
 	if end.Result != record.PodEvictionFailure || i < 0 {
@@ -118,7 +118,7 @@ type restData struct {
 // the targets of load balancers and what the cloud tells of the group.
 func (p *planning) loadRestData(ctx context.Context, known *restData) error {
 	if known.background == nil || time.Since(known.readAt) > backgroundAge {
-		background, err := p.s.readBackground(ctx)
+		background, err := p.s.readForecastObjects(ctx)
 		if err != nil {
 			return err
 		}

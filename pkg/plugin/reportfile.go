@@ -52,7 +52,7 @@ func checkReport(cmd *cobra.Command, line *commandLine) error {
 	if err := rejectExisting(file); err != nil {
 		return err
 	}
-	temporary, err := createBeside(file)
+	temporary, err := createTemporary(file)
 	if err != nil {
 		return fmt.Errorf("--report=%s: %w: choose a file in a directory where you may write", file, err)
 	}
@@ -71,15 +71,15 @@ func rejectExisting(file string) error {
 	}
 }
 
-// createBeside creates an empty file in the directory of another.
-func createBeside(file string) (*os.File, error) {
+// createTemporary creates an empty file in the directory of another.
+func createTemporary(file string) (*os.File, error) {
 	name := filepath.Join(filepath.Dir(file), ".nodeupgrade-"+rand.String(8)+".tmp")
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
 // writeReport writes the report to the file of --report, or beside it if that exists by now. If it fails, there is no new file.
 func (l *commandLine) writeReport(r *report.RunReport) error {
-	file, err := writeWhole(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
+	file, err := writeAtomically(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -92,9 +92,9 @@ func (l *commandLine) writeReport(r *report.RunReport) error {
 	return nil
 }
 
-// writeWhole writes a new file that is complete once it has its name, and returns that: file, or a free name beside it.
-func writeWhole(file string, write func(io.Writer) error) (string, error) {
-	temporary, err := createBeside(file)
+// writeAtomically writes a new file that is complete once it has its name, and returns that: file, or a free name beside it.
+func writeAtomically(file string, write func(io.Writer) error) (string, error) {
+	temporary, err := createTemporary(file)
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +104,7 @@ func writeWhole(file string, write func(io.Writer) error) (string, error) {
 	}
 	name := ""
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		name, err = takeName(file)
+		name, err = reserveName(file)
 	}
 	if err == nil {
 		if err = os.Rename(temporary.Name(), name); err == nil {
@@ -115,13 +115,13 @@ func writeWhole(file string, write func(io.Writer) error) (string, error) {
 	return "", errors.Join(err, os.Remove(temporary.Name()))
 }
 
-// mostNames is how many names are tried for a report.
-const mostNames = 100
+// maxNames is how many names are tried for a report.
+const maxNames = 100
 
-// takeName creates an empty file under the first free name of FILE.html, FILE-2.html and so on, so that no other file is replaced.
-func takeName(file string) (string, error) {
+// reserveName creates an empty file under the first free name of FILE.html, FILE-2.html and so on, so that no other file is replaced.
+func reserveName(file string) (string, error) {
 	ending := filepath.Ext(file)
-	for i := range mostNames {
+	for i := range maxNames {
 		name := file
 		if i > 0 {
 			name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(file, ending), i+1, ending)
@@ -134,54 +134,54 @@ func takeName(file string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%s and %d names beside it exist: remove some of these files", file, mostNames-1)
+	return "", fmt.Errorf("%s and %d names beside it exist: remove some of these files", file, maxNames-1)
 }
 
 // makeOrigin returns the origin of a report that is made now.
 func (c *command) makeOrigin(about report.Subject, account string) report.Origin {
 	return report.Origin{
 		About: about, Made: c.line.now().UTC().Truncate(time.Second), Context: c.conn.context, Account: account,
-		User: currentUser(), Version: currentVersion(), Command: c.line.repeat,
+		User: currentUser(), Version: currentVersion(), Command: c.line.repeatCommand,
 	}
 }
 
-// film is an upgrade in virtual time, for a report.
-type film struct {
+// recorder is an upgrade in virtual time, for a report.
+type simulationRecorder struct {
 	seen report.History
 	last record.Record
 }
 
-func (f *film) see(w upgrade.World, step upgrade.Step) {
-	f.seen.Observe(momentOf(w.Now, &step), &step.Record)
+func (f *simulationRecorder) recordStep(w upgrade.World, step upgrade.Step) {
+	f.seen.Observe(makeMoment(w.Now, &step), &step.Record)
 	f.last = step.Record
 }
 
-// filmFor returns an empty film if a report is written, else nil.
-func (c *command) filmFor() *film {
+// newSimulationRecorder returns an empty film if a report is written, else nil.
+func (c *command) newSimulationRecorder() *simulationRecorder {
 	if c.line.reportFile == "" {
 		return nil
 	}
-	return &film{}
+	return &simulationRecorder{}
 }
 
-// reportPlan writes the report of a plan, with the upgrade in virtual time, if --report was passed.
-func (p *planning) reportPlan(ctx context.Context, plan *report.Plan, about report.Subject) error {
-	if p.film == nil {
+// writePlanReport writes the report of a plan, with the upgrade in virtual time, if --report was passed.
+func (p *planning) writePlanReport(ctx context.Context, plan *report.Plan, about report.Subject) error {
+	if p.recorder == nil {
 		return nil
 	}
 	origin := p.s.makeOrigin(about, p.s.account)
 	origin.Made = p.now
-	if p.isForecast() && len(plan.Nodes) > 0 && p.film.last.Run == "" {
-		if _, err := p.replayUpgrade(ctx, p.film.see); err != nil {
+	if p.hasForecast() && len(plan.Nodes) > 0 && p.recorder.last.Run == "" {
+		if _, err := p.simulateFastest(ctx, p.recorder.recordStep); err != nil {
 			return err
 		}
 	}
-	rec := p.film.last
+	rec := p.recorder.last
 	rec.Request = p.request
 	if rec.Run != "" {
 		rec.Run = simulatedRun
 	}
-	r := report.NewRunReport(origin, plan, "", &p.film.seen, &rec)
+	r := report.NewRunReport(origin, plan, "", &p.recorder.seen, &rec)
 	r.AddComparison(p.compareForReport(ctx))
 	return p.s.line.writeReport(r)
 }
@@ -197,21 +197,21 @@ func (p *planning) compareForReport(ctx context.Context) (comparison *report.Com
 		return nil, nodegroup.InfoOf(p.group.Provider).Manager.Name + " upgrades the group in one way"
 	case p.record.IsResumable():
 		return nil, "an upgrade that has begun keeps its strategy"
-	case !p.isForecast() || p.forecast == nil:
+	case !p.hasForecast() || p.forecast == nil:
 		return nil, "the plan has no forecast"
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, comparisonLimit, fmt.Errorf("its forecast takes too long: all forecasts of a report together may take %s", comparisonLimit))
 	defer cancel()
 	ways := p.listWays(p.s.line.settings)
-	p.describeWay(&ways[0], p.forecast)
+	p.setWayForecast(&ways[0], p.forecast)
 	if _, err := p.forecastWays(ctx, ways); err != nil {
 		return nil, err.Error()
 	}
 	return p.newComparison(ways), ""
 }
 
-// replayUpgrade runs the upgrade in virtual time, if pods end as soon as they may, and shows each step.
-func (p *planning) replayUpgrade(ctx context.Context, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
+// simulateFastest runs the upgrade in virtual time, if pods end as soon as they may, and shows each step.
+func (p *planning) simulateFastest(ctx context.Context, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
 	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
 	req.Run = simulatedRun
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
@@ -219,8 +219,8 @@ func (p *planning) replayUpgrade(ctx context.Context, watch func(upgrade.World, 
 	return simulate.New(spec).Run(ctx, req, watch)
 }
 
-// reportStatus writes the report of an upgrade from its record, if --report was passed.
-func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record, account string) error {
+// writeStatusReport writes the report of an upgrade from its record, if --report was passed.
+func (c *command) writeStatusReport(status *report.UpgradeStatus, rec *record.Record, account string) error {
 	if c.line.reportFile == "" {
 		return nil
 	}
@@ -235,8 +235,8 @@ func (c *command) reportStatus(status *report.UpgradeStatus, rec *record.Record,
 	return c.line.writeReport(r)
 }
 
-// recorder is a Display that also keeps what it shows, for the report.
-type recorder struct {
+// recordingDisplay is a Display that also keeps what it shows, for the report.
+type recordingDisplay struct {
 	Display
 	now func() time.Time
 
@@ -246,33 +246,33 @@ type recorder struct {
 	outage string
 }
 
-// Step implements Display.
-func (r *recorder) Step(step upgrade.Step) {
+// ShowStep implements Display.
+func (r *recordingDisplay) ShowStep(step upgrade.Step) {
 	r.mu.Lock()
-	r.seen.Observe(momentOf(r.now(), &step), &step.Record)
+	r.seen.Observe(makeMoment(r.now(), &step), &step.Record)
 	r.mu.Unlock()
-	r.Display.Step(step)
+	r.Display.ShowStep(step)
 }
 
-// Note implements Display.
-func (r *recorder) Note(text string) {
-	r.keep(report.Event{Type: report.NoteEvent, Text: text})
-	r.Display.Note(text)
+// ShowNote implements Display.
+func (r *recordingDisplay) ShowNote(text string) {
+	r.addEvent(report.Event{Type: report.NoteEvent, Text: text})
+	r.Display.ShowNote(text)
 }
 
-// Outage implements Display.
-func (r *recorder) Outage(detail string) {
+// ShowOutage implements Display.
+func (r *recordingDisplay) ShowOutage(detail string) {
 	r.mu.Lock()
 	isNew := detail != r.outage
 	r.outage = detail
 	r.mu.Unlock()
 	if isNew && detail != "" {
-		r.keep(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster now: " + detail})
+		r.addEvent(report.Event{Type: report.WaitingEvent, Text: "nothing can be done in the cluster now: " + detail})
 	}
-	r.Display.Outage(detail)
+	r.Display.ShowOutage(detail)
 }
 
-func (r *recorder) keep(event report.Event) {
+func (r *recordingDisplay) addEvent(event report.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen.AddEvent(r.now(), event)

@@ -111,17 +111,17 @@ func TestFilmOfAForecast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.film = &film{}
+	p.recorder = &simulationRecorder{}
 	with, _, err := p.forecastPlan(t.Context())
 	if err != nil || !reflect.DeepEqual(without, with) {
 		t.Errorf("the forecast with a film differs, error %v", err)
 	}
-	again := &film{}
-	if _, err := p.replayUpgrade(t.Context(), again.see); err != nil {
+	again := &simulationRecorder{}
+	if _, err := p.simulateFastest(t.Context(), again.recordStep); err != nil {
 		t.Fatal(err)
 	}
 	reports := make([]*report.RunReport, 2)
-	for i, f := range []*film{p.film, again} {
+	for i, f := range []*simulationRecorder{p.recorder, again} {
 		f.last.Run, f.last.Request = simulatedRun, p.request
 		reports[i] = report.NewRunReport(report.Origin{About: report.AboutSimulation}, nil, "", &f.seen, &f.last)
 	}
@@ -347,21 +347,21 @@ func TestReportCompletion(t *testing.T) {
 func endedExecution(errOut *bytes.Buffer, file string) *execution {
 	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}}, choices: choices{reportFile: file}}
 	s := &session{command: &command{line, &connection{context: "test"}}}
-	return &execution{s: s, g: &groupContext{name: "workers"}, seen: &recorder{Display: discarded{}, now: time.Now}}
+	return &execution{s: s, g: &groupContext{name: "workers"}, seen: &recordingDisplay{Display: discarded{}, now: time.Now}}
 }
 
 // discarded is a Display that shows nothing.
 type discarded struct{}
 
-func (discarded) Begin(string) {}
+func (discarded) SetRun(string) {}
 
-func (discarded) Step(upgrade.Step)             {}
-func (discarded) Note(string)                   {}
-func (discarded) Cloud(*nodegroup.Group, error) {}
-func (discarded) Balancers(error)               {}
-func (discarded) Outage(string)                 {}
-func (discarded) Rest(report.TimeLeft)          {}
-func (discarded) Close()                        {}
+func (discarded) ShowStep(upgrade.Step)                    {}
+func (discarded) ShowNote(string)                          {}
+func (discarded) ShowCloudReading(*nodegroup.Group, error) {}
+func (discarded) ShowBalancerError(error)                  {}
+func (discarded) ShowOutage(string)                        {}
+func (discarded) ShowRest(report.TimeLeft)                 {}
+func (discarded) Close()                                   {}
 
 // TestUpgradeReport: an upgrade has its report however it ends, unless it never began.
 func TestUpgradeReport(t *testing.T) {
@@ -386,10 +386,10 @@ func TestUpgradeReport(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "r.json")
 			e := endedExecution(&errOut, file)
-			e.seen.Note("run r1: upgrading")
-			e.seen.Step(stepOf(record.PhaseUpgrade))
-			e.seen.Outage("no quorum")
-			e.seen.Outage("no quorum")
+			e.seen.ShowNote("run r1: upgrading")
+			e.seen.ShowStep(stepOf(record.PhaseUpgrade))
+			e.seen.ShowOutage("no quorum")
+			e.seen.ShowOutage("no quorum")
 			e.writeReport(t.Context(), &c.rec, c.err)
 			if !c.file {
 				if got := filesIn(t, dir); got != "" {
@@ -462,7 +462,7 @@ func TestReportBesideAnother(t *testing.T) {
 func TestReportOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "r.html")
-	name, err := writeWhole(file, func(w io.Writer) error {
+	name, err := writeAtomically(file, func(w io.Writer) error {
 		_, err := io.WriteString(w, "<html>")
 		return errors.Join(err, syscall.ENOSPC)
 	})
@@ -470,12 +470,12 @@ func TestReportOnAFullDisk(t *testing.T) {
 		t.Errorf("name %q, error %v, and there is %q", name, err, filesIn(t, dir))
 	}
 	names := 0
-	for ; names < mostNames; names++ {
-		if _, err = writeWhole(file, func(io.Writer) error { return nil }); err != nil {
+	for ; names < maxNames; names++ {
+		if _, err = writeAtomically(file, func(io.Writer) error { return nil }); err != nil {
 			t.Fatalf("%d names: %v", names, err)
 		}
 	}
-	if name, err = writeWhole(file, func(io.Writer) error { return nil }); err == nil || name != "" || len(strings.Fields(filesIn(t, dir))) != names {
+	if name, err = writeAtomically(file, func(io.Writer) error { return nil }); err == nil || name != "" || len(strings.Fields(filesIn(t, dir))) != names {
 		t.Errorf("beside %d files: %q, error %v, and there is %q", names, name, err, filesIn(t, dir))
 	}
 }

@@ -14,14 +14,14 @@ import (
 // makeRetryCommand is the command that was typed, as it is typed again to continue: with its groups
 // and its flags, but for secrets and for what was agreed to for once.
 func makeRetryCommand(cmd *cobra.Command, args []string) string {
-	return makeCommand(cmd, args, append([]string{"replan", "rebuild", "takeover", "dry-run", "report"}, secretFlags...))
+	return formatCommand(cmd, args, append([]string{"replan", "rebuild", "takeover", "dry-run", "report"}, secretFlags...))
 }
 
 // secretFlags are the flags whose values are not printed.
 var secretFlags = []string{"token", "password"}
 
-// makeCommand returns the command that was typed, with its groups and its flags except those named in left.
-func makeCommand(cmd *cobra.Command, args, left []string) string {
+// formatCommand returns the command that was typed, with its groups and its flags except those named in left.
+func formatCommand(cmd *cobra.Command, args, left []string) string {
 	words := strings.Fields(cmd.CommandPath())
 	for _, group := range args {
 		isVerb := slices.ContainsFunc(cmd.Commands(), func(verb *cobra.Command) bool { return verb.Name() == group || verb.HasAlias(group) })
@@ -38,8 +38,8 @@ func makeCommand(cmd *cobra.Command, args, left []string) string {
 	return shell.Join(words)
 }
 
-// clusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
-func clusterFlags(cmd *cobra.Command) []string {
+// typedClusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
+func typedClusterFlags(cmd *cobra.Command) []string {
 	kubectls := listConnectionFlags()
 	left := []string{"token", "password", "username", "namespace", "request-timeout"}
 	var words []string
@@ -51,8 +51,8 @@ func clusterFlags(cmd *cobra.Command) []string {
 	return words
 }
 
-// groupWords are the words that were typed to name groups and their current nodes.
-func groupWords(cmd *cobra.Command, groups []string) []string {
+// typedGroupArguments are the words that were typed to name groups and their current nodes.
+func typedGroupArguments(cmd *cobra.Command, groups []string) []string {
 	var words []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
 		if slices.Contains([]string{"selector", "node", "current"}, flag.Name) {
@@ -62,8 +62,8 @@ func groupWords(cmd *cobra.Command, groups []string) []string {
 	return append(words, groups...)
 }
 
-// noteCluster says which flags the commands of a text lack that have to reach the same cluster; "" where none does.
-func noteCluster(text string, flags []string) string {
+// noteMissingFlags says which flags the commands of a text lack that have to reach the same cluster; "" where none does.
+func noteMissingFlags(text string, flags []string) string {
 	if len(flags) == 0 || strings.Count(text, "kubectl ") <= strings.Count(text, shell.Quote(flags[0])) {
 		return ""
 	}

@@ -177,7 +177,7 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
-			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retry: c.again}
+			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retryCommand: c.again}
 			err := (&command{line: typed}).askUser(confirmation{mode: w})
 			if err == nil || !strings.HasSuffix(err.Error(), "a question needs a terminal: "+c.want) || exitCodeOf(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
@@ -199,10 +199,10 @@ func TestErrorsNameTheCluster(t *testing.T) {
 		"run kubectl nodeupgrade '--context=prod b'; kubectl cordon n": "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",
 		"no node matches": "",
 	} {
-		if got := noteCluster(text, flags); got != want {
+		if got := noteMissingFlags(text, flags); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
-		if got := noteCluster(text, nil); got != "" {
+		if got := noteMissingFlags(text, nil); got != "" {
 			t.Errorf("%q of the current context: %q", text, got)
 		}
 	}

@@ -33,7 +33,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 			label = ""
 		}
 		lines := []string{label + err.Error()}
-		if note := noteCluster(err.Error(), clusterFlags(executed)); note != "" {
+		if note := noteMissingFlags(err.Error(), typedClusterFlags(executed)); note != "" {
 			lines = append(lines, note)
 		}
 		_ = f.writeNotes(lines) // the exit code says that it failed
@@ -45,7 +45,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 // printFailure prints the document of a command that failed, unless it has printed another one or its command line was refused.
 func (c console) printFailure(err error) {
 	code := exitCodeOf(err)
-	if code == exitUsage || *c.printed || !c.printsStructure() {
+	if code == exitUsage || *c.printed || !c.isJSONOrYAML() {
 		return
 	}
 	if err := c.printObject(report.NewFailure(err.Error(), code), nil, nil); err != nil {
@@ -93,25 +93,25 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 		SuggestionsMinimumDistance: 2,
 
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: offerWords(f.listGroups),
+		ValidArgsFunction: completeWords(f.suggestGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.openCommand(cmd, args, f.parseUpgrade)
+			c, err := f.openCommand(cmd, args, f.parseRootCommand)
 			if err != nil {
 				return err
 			}
-			return runUpgrade(cmd.Context(), c, cmd.SuggestionsFor)
+			return runRootCommand(cmd.Context(), c, cmd.SuggestionsFor)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(explainFlagError(cmd, err)) })
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)
-	f.addShared(cmd.PersistentFlags())
-	f.addList(cmd.Flags())
-	f.addPlan(cmd)
-	f.addUpgrade(cmd.Flags())
+	f.addSharedFlags(cmd.PersistentFlags())
+	f.addListFlags(cmd.Flags())
+	f.addPlanFlags(cmd)
+	f.addUpgradeFlags(cmd.Flags())
 	hideConnectionFlags(cmd.PersistentFlags())
-	addForeignFlags(cmd.PersistentFlags())
+	addUnsupportedFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newListCommand(f), newPlanCommand(f), newUpgradeCommand(f))
 	cmd.AddCommand(newCheckCommand(f), newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand())
 	cmd.AddCommand(newPauseCommand(f), newResumeCommand(f), newRollbackCommand(f), newCompleteCommand(f), newAbortCommand(f))
@@ -119,8 +119,8 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 	cmd.SetUsageFunc(printUsage)
 	cmd.SetHelpCommand(newHelpCommand(cmd))
 	cmd.Version = currentVersion() // without a template of its own, which would make the binary larger (docs/decisions/0021)
-	f.offerValues(cmd)
-	refuseRepeats(cmd)
+	f.registerValueCompletions(cmd)
+	rejectRepeatedFlags(cmd)
 	return cmd, f
 }
 
@@ -134,28 +134,28 @@ func hideConnectionFlags(all *pflag.FlagSet) {
 	})
 }
 
-// addForeignFlags adds the flags that other commands of kubectl have and this one cannot, to say
+// addUnsupportedFlags adds the flags that other commands of kubectl have and this one cannot, to say
 // why.
-func addForeignFlags(flags *pflag.FlagSet) {
-	flags.VarP(foreign("nodes have no namespace: remove the flag, or set the namespace of the upgrade's state with --state-namespace"), "namespace", "n", "")
-	flags.VarP(foreign("nodes have no namespace, and all groups are listed anyway: remove the flag"), "all-namespaces", "A", "")
+func addUnsupportedFlags(flags *pflag.FlagSet) {
+	flags.VarP(unsupportedFlag("nodes have no namespace: remove the flag, or set the namespace of the upgrade's state with --state-namespace"), "namespace", "n", "")
+	flags.VarP(unsupportedFlag("nodes have no namespace, and all groups are listed anyway: remove the flag"), "all-namespaces", "A", "")
 	flags.Lookup("all-namespaces").NoOptDefVal = "true"
 	for _, name := range []string{"namespace", "all-namespaces"} {
 		flags.Lookup(name).Hidden = true
 	}
 }
 
-// foreign is the value of a flag that there cannot be: why not.
-type foreign string
+// unsupportedFlag is the value of a flag that there cannot be: why not.
+type unsupportedFlag string
 
 // Set implements pflag.Value.
-func (f foreign) Set(string) error { return errors.New(string(f)) }
+func (f unsupportedFlag) Set(string) error { return errors.New(string(f)) }
 
 // String implements pflag.Value.
-func (f foreign) String() string { return "" }
+func (f unsupportedFlag) String() string { return "" }
 
 // Type implements pflag.Value.
-func (f foreign) Type() string { return "bool" }
+func (f unsupportedFlag) Type() string { return "bool" }
 
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{

@@ -47,8 +47,8 @@ func (c *command) loadRecords(ctx context.Context) (records map[string]record.Re
 	return cluster.LoadRecords(ctx, c.conn.Client, c.line.stateNamespace)
 }
 
-// describeUnreadable returns a line for each record that cannot be read.
-func describeUnreadable(unreadable map[string]error) []string {
+// describeUnreadableRecords returns a line for each record that cannot be read.
+func describeUnreadableRecords(unreadable map[string]error) []string {
 	var lines []string
 	for _, group := range slices.Sorted(maps.Keys(unreadable)) {
 		lines = append(lines, fmt.Sprintf("the upgrade of group %s is not shown: %v", group, unreadable[group]))
@@ -56,9 +56,9 @@ func describeUnreadable(unreadable map[string]error) []string {
 	return lines
 }
 
-// warnUnreadable warns of the records of other groups that cannot be read.
-func (c *command) warnUnreadable(unreadable map[string]error) {
-	for _, line := range describeUnreadable(unreadable) {
+// warnOfUnreadableRecords warns of the records of other groups that cannot be read.
+func (c *command) warnOfUnreadableRecords(unreadable map[string]error) {
+	for _, line := range describeUnreadableRecords(unreadable) {
 		c.line.warn(line)
 	}
 }
@@ -117,11 +117,11 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 	switch {
 	case s.podsOfGroupOnly: // of no use to another group
 		read = &clusterReading{view: s.cluster.view}
-		read.view.Pods, err = cluster.PodsOn(ctx, s.conn.Client, listOutdatedNodes(members))
+		read.view.Pods, err = cluster.ListPodsOfNodes(ctx, s.conn.Client, listOutdatedNodes(members))
 	case len(read.view.Pods) > 0:
 	case m == modeUpgrade: // a plan, which says what rules find
 		if read.objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err == nil {
-			read.view.Pods, read.use = podsByNode(read.objects.Pods), inventory.ForChecks
+			read.view.Pods, read.use = groupPodsByNode(read.objects.Pods), inventory.ForChecks
 		}
 	default:
 		read.view.Pods, err = cluster.ListPods(ctx, s.conn.Client)
@@ -151,8 +151,8 @@ func indexWorkloads(pods map[string][]*corev1.Pod, background *inventory.Objects
 	return index
 }
 
-// podsByNode are the pods by the name of their node, "" for those without.
-func podsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
+// groupPodsByNode are the pods by the name of their node, "" for those without.
+func groupPodsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
 		byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
@@ -178,8 +178,8 @@ func (s *session) reloadCluster(ctx context.Context) error {
 	return err
 }
 
-// readBackground reads what a forecast knows of controllers and volumes.
-func (s *session) readBackground(ctx context.Context) (*inventory.Objects, error) {
+// readForecastObjects reads what a forecast knows of controllers and volumes.
+func (s *session) readForecastObjects(ctx context.Context) (*inventory.Objects, error) {
 	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
 	if err != nil {
 		return nil, explainReadError(err)

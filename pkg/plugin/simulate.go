@@ -53,10 +53,10 @@ func newSimulateCommand(f *flags) *cobra.Command {
 also print each event. The command needs neither a cluster nor a cloud: it reads
 the output of kubectl get, or uses a built-in example.`,
 		Example:           simulateExamples(),
-		Args:              takesOneGroup,
-		ValidArgsFunction: offerWords(f.listDumped),
+		Args:              rejectSeveralGroups,
+		ValidArgsFunction: completeWords(f.suggestDumpGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseLine(cmd, args)
+			line, err := f.parseCommandLine(cmd, args)
 			if err != nil {
 				return usageError(err)
 			}
@@ -64,9 +64,9 @@ the output of kubectl get, or uses a built-in example.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, also gzipped; - for stdin (default: the built-in example)")
-	f.addReport(cmd.Flags())
-	f.addStrategy(cmd.Flags())
-	f.addSkipCheck(cmd.Flags())
+	f.addReportFlag(cmd.Flags())
+	f.addStrategyFlags(cmd.Flags())
+	f.addSkipCheckFlag(cmd.Flags())
 	return cmd
 }
 
@@ -75,9 +75,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := openDump(s.line, d, source)
+	at := openDumpSession(s.line, d, source)
 	if s.file != "" {
-		at.checkedBy = shell.Join(append([]string{"kubectl", "nodeupgrade", "check", "--filename=" + s.file}, s.line.ofGroup...))
+		at.checkedBy = shell.Join(append([]string{"kubectl", "nodeupgrade", "check", "--filename=" + s.file}, s.line.groupArguments...))
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
@@ -90,23 +90,23 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err := g.rejectLargeRecord(); err != nil && !s.line.compare {
 		return err
 	}
-	s.explainAssumptions(g, d)
-	p := &planning{groupContext: g, s: at, film: at.filmFor()}
-	p.addRefusals(preflight.ListRefusals(p.checkObjects()))
+	s.printAssumptions(g, d)
+	p := &planning{groupContext: g, s: at, recorder: at.newSimulationRecorder()}
+	p.addRefusals(preflight.ListRefusals(p.runRules()))
 	if s.line.compare {
-		return p.compareWays(ctx)
+		return p.printComparison(ctx)
 	}
-	if err := s.writeEvents(ctx, p); err != nil {
+	if err := s.writeSimulatedEvents(ctx, p); err != nil {
 		return err
 	}
 	plan, err := p.makePlan(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.reportPlan(ctx, plan, report.AboutSimulation); err != nil {
+	if err := p.writePlanReport(ctx, plan, report.AboutSimulation); err != nil {
 		return err
 	}
-	return s.line.answerPlans(true, *plan)
+	return s.line.printPlans(true, *plan)
 }
 
 // loadDump reads the dump, and says where from.
@@ -128,7 +128,7 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 		defer file.Close() // it was only read
 		source, in = name, file
 	}
-	d, err := dump.Read(interruptible{ctx, in}, dump.Limits{}, trimObject)
+	d, err := dump.Read(contextReader{ctx, in}, dump.Limits{}, trimObject)
 	if err != nil && ctx.Err() == nil { // of what the file holds
 		err = usageError(err)
 	}
@@ -138,11 +138,11 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 	return d, source, nil
 }
 
-// openDump is a session with a cluster that was written down.
-func openDump(l *commandLine, d *dump.Dump, source string) *session {
+// openDumpSession is a session with a cluster that was written down.
+func openDumpSession(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
-		provider: l.recordedProvider(d.Nodes), cluster: &clusterReading{view: viewOfObjects(&d.Objects), objects: &d.Objects, use: inventory.ForChecks},
+		provider: l.newDumpProvider(d.Nodes), cluster: &clusterReading{view: viewOfObjects(&d.Objects), objects: &d.Objects, use: inventory.ForChecks},
 	}
 }
 
@@ -156,7 +156,7 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	// It is a question of what would be, so that one is taken to be there.
 	g.group.Autoscaler.Serves = s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare
 	g.joinNodes(&g.stored)
-	if err := g.rejectForeign(s.conn.context); err != nil {
+	if err := g.rejectGroupOfOtherCluster(s.conn.context); err != nil {
 		return nil, err
 	}
 	if err := s.resolveGroup(g, modeUpgrade); err != nil {
@@ -165,14 +165,14 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	return g, s.checkUpgrade(ctx, g, modeUpgrade)
 }
 
-// interruptible ends a long read when the user does.
-type interruptible struct {
+// contextReader ends a long read when the user does.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
 // Read implements io.Reader.
-func (i interruptible) Read(p []byte) (int, error) {
+func (i contextReader) Read(p []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
 		return 0, &exitErr{code: exitInterrupted, err: err}
 	}
@@ -182,7 +182,7 @@ func (i interruptible) Read(p []byte) (int, error) {
 // chooseGroup is the group that was named or, where none was, the only one there is.
 func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, error) {
 	if !s.line.groups.isEmpty() {
-		names, err := at.resolveGroupNames(ctx, s.line.groups, suggestNone)
+		names, err := at.resolveGroupNames(ctx, s.line.groups, suggestNoCommand)
 		if err != nil {
 			return "", s.wrapDumpError(at.conn.context, err)
 		}
@@ -212,8 +212,8 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 	return fmt.Errorf("reading %s: %w", source, err)
 }
 
-// explainAssumptions says on stderr what the dump leaves open and what is taken instead.
-func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
+// printAssumptions says on stderr what the dump leaves open and what is taken instead.
+func (s *simulation) printAssumptions(g *groupContext, d *dump.Dump) {
 	if s.line.progress == "quiet" || s.line.progress == "json" {
 		return
 	}
@@ -227,7 +227,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if len(d.Pods) == 0 {
 		notes = append(notes, "the dump has no pods: "+dump.Command()+" prints all objects that matter")
 	}
-	if g.group.Can.Resize && g.findOwner() == nil {
+	if g.group.Can.Resize && g.findOwnerRefusal() == nil {
 		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are assumed to be its %d nodes", g.group.Desired))
 	}
 	if g.group.Autoscaler.Serves {
@@ -241,14 +241,14 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 // simulatedRun is the identifier of a simulated upgrade.
 const simulatedRun = "simulation"
 
-// writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
+// writeSimulatedEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
-func (s *simulation) writeEvents(ctx context.Context, p *planning) error {
-	if s.line.progress != "plain" && s.line.progress != "json" || p.findOwner() != nil {
+func (s *simulation) writeSimulatedEvents(ctx context.Context, p *planning) error {
+	if s.line.progress != "plain" && s.line.progress != "json" || p.findOwnerRefusal() != nil {
 		return nil
 	}
 	t := &transcript{w: s.line.ErrOut, group: p.request.Group, json: s.line.progress == "json", began: p.now}
-	rec, err := p.replayUpgrade(ctx, t.recordStep)
+	rec, err := p.simulateFastest(ctx, t.recordStep)
 	if err != nil {
 		return err
 	}

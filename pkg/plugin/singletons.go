@@ -12,11 +12,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// longReady is how long the pods of a workload take to become ready that a plan calls slow.
-const longReady = 30 * time.Second
+// slowReadyTime is how long the pods of a workload take to become ready that a plan calls slow.
+const slowReadyTime = 30 * time.Second
 
-// listLeaving are the workloads with pods on outdated nodes, by name.
-func (g *groupContext) listLeaving() []*drain.Replicas {
+// listLeavingWorkloads are the workloads with pods on outdated nodes, by name.
+func (g *groupContext) listLeavingWorkloads() []*drain.Replicas {
 	workloads, found := indexWorkloads(g.cluster.view.Pods, g.cluster.objects).Current(), map[drain.Workload]*drain.Replicas{}
 	for i := range g.members {
 		if !g.members[i].Outdated {
@@ -37,7 +37,7 @@ func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton 
 		return nil
 	}
 	var found []report.Singleton
-	movable := p.listMovable()
+	movable := p.findMovable()
 	for _, r := range leaving {
 		i := slices.IndexFunc(r.Pods, drain.Ready)
 		if r.Ready != 1 || len(r.Pods) > 1 || i < 0 {
@@ -48,7 +48,7 @@ func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton 
 		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && p.request.Move == record.MoveBySurge {
 			s.Moves, s.Gap = record.MoveBySurge, record.Duration{}
 		}
-		if refusal := p.refusals[nameWorkload(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
+		if refusal := p.refusals[workloadName(r.Pods[i])]; refusal.Why != "" && s.Why == "" {
 			s.Why = "its new pod is refused"
 		}
 		found = append(found, s)
@@ -56,11 +56,11 @@ func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton 
 	return found
 }
 
-// findSlow are the workloads whose pods take long to become ready, the slowest first.
-func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
+// findSlowWorkloads are the workloads whose pods take long to become ready, the slowest first.
+func findSlowWorkloads(leaving []*drain.Replicas) []report.SlowWorkload {
 	var found []report.SlowWorkload
 	for _, r := range leaving {
-		if usual, _ := r.ReadyTime(); usual >= longReady {
+		if usual, _ := r.ReadyTime(); usual >= slowReadyTime {
 			found = append(found, report.SlowWorkload{Name: r.String(), Ready: record.Duration{Duration: usual}})
 		}
 	}
@@ -68,8 +68,8 @@ func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
 	return found
 }
 
-// listMovable tells which pods a restart of their Deployment moves without a gap.
-func (g *groupContext) listMovable() drain.Movable {
+// findMovable tells which pods a restart of their Deployment moves without a gap.
+func (g *groupContext) findMovable() drain.Movable {
 	if g.cluster.objects == nil {
 		return g.movable
 	}

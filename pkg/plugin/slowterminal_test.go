@@ -61,9 +61,9 @@ func TestBlockedTerminalDelaysNoStep(t *testing.T) {
 				p := newProgressOn(w, mode)
 				began := time.Now()
 				for i := range 20 {
-					p.Note(fmt.Sprintf("note %d", i))
+					p.ShowNote(fmt.Sprintf("note %d", i))
 					want = append(want, fmt.Sprintf("note %d", i))
-					p.Step(stepOf(record.Phase(fmt.Sprint("p", i))))
+					p.ShowStep(stepOf(record.Phase(fmt.Sprint("p", i))))
 					time.Sleep(time.Second)
 				}
 				if took := time.Since(began); took != 20*time.Second {
@@ -88,10 +88,10 @@ func TestSlowTerminalShowsAllLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(0, 200*time.Millisecond)
 		p := newProgressOn(w, "live")
-		p.Step(stepOf(record.PhaseUpgrade))
+		p.ShowStep(stepOf(record.PhaseUpgrade))
 		began := time.Now()
 		for i := range 300 {
-			p.Note(fmt.Sprintf("note %d", i))
+			p.ShowNote(fmt.Sprintf("note %d", i))
 			time.Sleep(20 * time.Millisecond)
 		}
 		p.Close()
@@ -115,10 +115,10 @@ func TestQueueIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(time.Minute, 0)
 		p := newProgressOn(w, "plain")
-		p.Note("the first one")
+		p.ShowNote("the first one")
 		synctest.Wait() // it is being written
 		for i := range queueLimit + 7 {
-			p.Note(fmt.Sprintf("note %d", i))
+			p.ShowNote(fmt.Sprintf("note %d", i))
 		}
 		p.Close()
 		texts := textsOf(w.Terminal)
@@ -134,9 +134,9 @@ func TestOthersWriteAboveTheView(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgressOn(e, "live")
 		p.stderr = NewStderr(e)
-		p.stderr.divert(p.show)
-		p.Note("run r1: upgrading to workers:2")
-		p.Step(stepOf(record.PhaseUpgrade))
+		p.stderr.divert(p.showText)
+		p.ShowNote("run r1: upgrading to workers:2")
+		p.ShowStep(stepOf(record.PhaseUpgrade))
 		time.Sleep(time.Second)
 		fmt.Fprint(e, "^C")
 		fmt.Fprintln(p.stderr, "interrupted: ending this command")
@@ -147,7 +147,7 @@ func TestOthersWriteAboveTheView(t *testing.T) {
 		fmt.Fprint(p.stderr, "Warning: one\nWarning: \x1b[2Jtwo\n")
 		stopping := stepOf(record.PhaseUpgrade)
 		stopping.Record.Stopping = record.Interrupted
-		p.Step(stopping)
+		p.ShowStep(stopping)
 		p.Close()
 		fmt.Fprintln(p.stderr, "error: the last line")
 	})
@@ -191,9 +191,9 @@ func TestResizesLoseNoLine(t *testing.T) {
 			step := stepOf(record.PhaseUpgrade)
 			step.Status.Waiting = long
 			step.Status.Nodes[0].Pods = i
-			p.Step(step)
+			p.ShowStep(step)
 			text := fmt.Sprintf("note %d", i)
-			p.Note(text)
+			p.ShowNote(text)
 			want = append(want, text)
 			time.Sleep(time.Second + time.Duration(i)*17*time.Millisecond)
 		}
@@ -210,7 +210,7 @@ func TestResizesLoseNoLine(t *testing.T) {
 // newProgressOn returns an open display of the mode on a terminal.
 func newProgressOn(w screenWriter, mode string) *progress {
 	p := &progress{
-		group: "workers", w: w, terminal: w, mode: mode, now: time.Now, spoken: time.Now(),
+		group: "workers", w: w, terminal: w, mode: mode, now: time.Now, lastLineAt: time.Now(),
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if mode == "live" {
@@ -233,10 +233,10 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 		p := newProgressOn(e, "live")
 		step := stepOf(record.PhaseUpgrade)
 		step.Record.Started = time.Now()
-		p.Step(step)
+		p.ShowStep(step)
 		minutes := func(n int) record.Duration { return record.Duration{Duration: time.Duration(n) * time.Minute} }
-		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(6), Latest: minutes(15)}, RemainingAsOf: time.Now()})
-		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(8), Latest: minutes(20)}, RemainingAsOf: time.Now()})
+		p.ShowRest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(6), Latest: minutes(15)}, RemainingAsOf: time.Now()})
+		p.ShowRest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(8), Latest: minutes(20)}, RemainingAsOf: time.Now()})
 		for _, want := range []struct {
 			after time.Duration
 			text  string
@@ -246,11 +246,11 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 				t.Errorf("%q is not in\n%s", want.text, shown)
 			}
 		}
-		p.Rest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(1), Latest: minutes(2)}, RemainingAsOf: time.Now()})
+		p.ShowRest(report.TimeLeft{Remaining: simulate.Span{Earliest: minutes(1), Latest: minutes(2)}, RemainingAsOf: time.Now()})
 		stopping := step
 		stopping.Record.Stopping = record.Interrupted
-		p.Step(stopping)
-		p.Rest(report.TimeLeft{RemainingUnknown: "context canceled"})
+		p.ShowStep(stopping)
+		p.ShowRest(report.TimeLeft{RemainingUnknown: "context canceled"})
 		time.Sleep(time.Second)
 		if shown := e.String(); strings.Count(shown, "left") != 1 {
 			t.Errorf("a forecast is shown of an upgrade that stops:\n%s", shown)

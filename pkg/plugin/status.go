@@ -37,10 +37,10 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 
   # print one document for a script
   kubectl nodeupgrade status workers -o json`,
-		Args:              takesOneGroup,
-		ValidArgsFunction: offerWords(f.listOneGroup),
+		Args:              rejectSeveralGroups,
+		ValidArgsFunction: completeWords(f.suggestOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.openCommand(cmd, args, f.parseLine)
+			c, err := f.openCommand(cmd, args, f.parseCommandLine)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 			}
 			status, rec, err := statusWithoutCloud(cmd.Context(), c, err)
 			if err == nil {
-				err = c.reportStatus(status, &rec, "")
+				err = c.writeStatusReport(status, &rec, "")
 			}
 			if err != nil {
 				return err
@@ -58,7 +58,7 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 			return c.line.printStatus(status)
 		},
 	}
-	f.addReport(cmd.Flags())
+	f.addReportFlag(cmd.Flags())
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow on one screen until the upgrade ends")
 	return cmd
 }
@@ -70,7 +70,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	s, name, err := chooseReported(ctx, s)
+	s, name, err := chooseGroupToReport(ctx, s)
 	if err != nil || name == "" {
 		return err
 	}
@@ -91,7 +91,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	state := recordedState{record: rec, asked: asked, lease: lease, abandoned: abandoned}
-	r := &reported{groupContext: g}
+	r := &reportedGroup{groupContext: g}
 	r.readControllers(ctx, s.conn, &rec)
 	status := r.makeStatus(state, s.conn.Now())
 	if rec.IsRunning() || rec.Result == record.Waiting {
@@ -103,16 +103,16 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if why, remedy := g.store.UnreadableRequest(); why != "" {
 		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
 	}
-	if err := c.reportStatus(status, &rec, s.account); err != nil {
+	if err := c.writeStatusReport(status, &rec, s.account); err != nil {
 		return err
 	}
 	return c.line.printStatus(status)
 }
 
-// chooseReported returns the name of the group to show: the requested one, the only one with a record, or
+// chooseGroupToReport returns the name of the group to show: the requested one, the only one with a record, or
 // the only one with a running upgrade. If there is none, it lists what earlier upgrades left and returns
 // "". It opens another session if the group is named by a label selector.
-func chooseReported(ctx context.Context, s *session) (*session, string, error) {
+func chooseGroupToReport(ctx context.Context, s *session) (*session, string, error) {
 	chosen := s.line.groups
 	if chosen.isEmpty() {
 		records, unreadable, err := s.loadRecords(ctx)
@@ -127,26 +127,26 @@ func chooseReported(ctx context.Context, s *session) (*session, string, error) {
 			return s, "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
 		default:
-			return s, "", usageError(fmt.Errorf("several upgrades are running: pass one of %s", strings.Join(quoteGroups(chosen.names), ", ")))
+			return s, "", usageError(fmt.Errorf("several upgrades are running: pass one of %s", strings.Join(quoteGroupOperands(chosen.names), ", ")))
 		}
 		if name := chosen.names[0]; nodegroup.IsSelector(name) {
-			s, err = s.openLabelled(ctx, name, records[name].Request.Current)
+			s, err = s.openLabelledNodes(ctx, name, records[name].Request.Current)
 			return s, name, err
 		}
 	}
-	found, names, err := s.openGroups(ctx, chosen, suggestNone)
+	found, names, err := s.openNamedGroups(ctx, chosen, suggestNoCommand)
 	if err == nil {
 		return found, names[0], nil
 	}
-	if labelled := s.openRecorded(ctx, chosen); labelled != nil {
+	if labelled := s.openRecordedSelector(ctx, chosen); labelled != nil {
 		return labelled, chosen.names[0], nil
 	}
 	return s, "", err
 }
 
-// openRecorded opens a session for labelled nodes whose selector is a single word, as in -l odd, if an upgrade is recorded under it; nil
+// openRecordedSelector opens a session for labelled nodes whose selector is a single word, as in -l odd, if an upgrade is recorded under it; nil
 // otherwise. Only a status may do so: a record, which others can write, must not choose the nodes of an upgrade.
-func (s *session) openRecorded(ctx context.Context, chosen groupSelection) *session {
+func (s *session) openRecordedSelector(ctx context.Context, chosen groupSelection) *session {
 	if len(chosen.names) != 1 || s.line.providerName != providerAuto && s.line.providerName != providerManual {
 		return nil
 	}
@@ -154,15 +154,15 @@ func (s *session) openRecorded(ctx context.Context, chosen groupSelection) *sess
 	if err != nil || !rec.IsCloudless() {
 		return nil
 	}
-	labelled, err := s.openLabelled(ctx, chosen.names[0], rec.Request.Current)
+	labelled, err := s.openLabelledNodes(ctx, chosen.names[0], rec.Request.Current)
 	if err != nil {
 		return nil
 	}
 	return labelled
 }
 
-// quoteGroups quotes the names of groups as operands of a command.
-func quoteGroups(names []string) []string {
+// quoteGroupOperands quotes the names of groups as operands of a command.
+func quoteGroupOperands(names []string) []string {
 	quoted := make([]string, 0, len(names))
 	for _, name := range names {
 		if word := shell.Quote(name); nodegroup.IsSelector(name) {
@@ -183,8 +183,8 @@ type recordedState struct {
 	abandoned bool
 }
 
-// reported is a group whose upgrade a status shows, once or again and again.
-type reported struct {
+// reportedGroup is a group whose upgrade a status shows, once or again and again.
+type reportedGroup struct {
 	*groupContext
 	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
 	// of, with the notes of the last look; nil where there is none.
@@ -195,9 +195,9 @@ type reported struct {
 }
 
 // makeStatus is what the next step would see, without doing it.
-func (r *reported) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
+func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	rec := state.record
-	if watched := r.watchOperation(now); watched != nil && !rec.IsRunning() {
+	if watched := r.followOperation(now); watched != nil && !rec.IsRunning() {
 		rec = *watched
 	}
 	status := makeUpgradeStatus(r.group.Name, rec)
@@ -208,10 +208,10 @@ func (r *reported) makeStatus(state recordedState, now time.Time) *report.Upgrad
 	world := upgrade.NewWorld(now, r.group, r.members, &r.cluster.view, rec)
 	world.Asked, world.Notes, world.Controllers = state.asked, r.notes, r.controllers
 	if rec.Run == "" {
-		status.Status, status.Outdated = record.Status{}, knownOutdated(&r.group, r.members)
+		status.Status, status.Outdated = record.Status{}, countOutdatedIfKnown(&r.group, r.members)
 		if status.Outdated == nil {
 			status.Unknown = "pass --current KEY=VALUE, a label of current nodes"
-			if owner := r.findOwner(); owner != nil {
+			if owner := r.findOwnerRefusal(); owner != nil {
 				status.Unknown = owner.String()
 			}
 		}
@@ -235,7 +235,7 @@ const mostControllersRead = 20
 
 // readControllers reads how many pods the workloads should have that have fewer than before the
 // upgrade.
-func (r *reported) readControllers(ctx context.Context, conn *connection, record *record.Record) {
+func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, record *record.Record) {
 	if len(record.Workloads) == 0 {
 		return
 	}
@@ -247,9 +247,9 @@ func (r *reported) readControllers(ctx context.Context, conn *connection, record
 	}
 }
 
-// watchOperation is how the operation is followed that the group's own cloud carries out, nil where
+// followOperation is how the operation is followed that the group's own cloud carries out, nil where
 // it carries none out and none was followed.
-func (r *reported) watchOperation(now time.Time) *record.Record {
+func (r *reportedGroup) followOperation(now time.Time) *record.Record {
 	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
 		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
 		r.watched = &record
@@ -257,11 +257,13 @@ func (r *reported) watchOperation(now time.Time) *record.Record {
 	return r.watched
 }
 
-// isWatching reports whether an operation is followed that is not over.
-func (r *reported) isWatching() bool { return r.watched != nil && r.watched.Result == "" }
+// isFollowingOperation reports whether an operation is followed that is not over.
+func (r *reportedGroup) isFollowingOperation() bool {
+	return r.watched != nil && r.watched.Result == ""
+}
 
-// describeRecorded ends a sentence with the groups of which there is a record.
-func describeRecorded(records map[string]record.Record) string {
+// describeRecordedGroups ends a sentence with the groups of which there is a record.
+func describeRecordedGroups(records map[string]record.Record) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(records))
 	switch n := len(names); {
@@ -284,7 +286,7 @@ func showLeftovers(ctx context.Context, s *session, records map[string]record.Re
 	return s.line.printObject(status, nil, func(w io.Writer, _ report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
-			lines = []string{"No upgrade is running" + describeRecorded(records)}
+			lines = []string{"No upgrade is running" + describeRecordedGroups(records)}
 		}
 		return writeLines(w, lines)
 	})

@@ -26,14 +26,14 @@ func NewStderr(w io.Writer) *Stderr {
 
 // Write implements io.Writer. While a display is open, it returns no error.
 func (s *Stderr) Write(text []byte) (int, error) {
-	if s.pass(string(text)) {
+	if s.passToDisplay(string(text)) {
 		return len(text), nil
 	}
 	return s.w.Write(text)
 }
 
-// pass gives the text to the open display. It returns false if none is open.
-func (s *Stderr) pass(text string) bool {
+// passToDisplay gives the text to the open display. It returns false if none is open.
+func (s *Stderr) passToDisplay(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.show != nil {

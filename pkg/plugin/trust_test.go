@@ -389,9 +389,9 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g := &groupContext{name: "workers", observation: observation{to: "ami-9", group: nodegroup.Group{Name: "workers", Provider: "aws", Wanted: wanted, Pointed: pointed}}}
-			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
+			s := &session{command: &command{line: &commandLine{typed: noFlagTyped}}}
 			c.change(g, s)
-			err := s.rejectUnseenTarget(g, c.mode)
+			err := s.rejectTargetOfRecordOnly(g, c.mode)
 			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want %q", err, c.says)
 			}
@@ -415,7 +415,7 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 		"for a status":  {"1.33.9-20270101", "1.33.9-20270101", true, modeStatus, exitDone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &session{command: &command{line: &commandLine{typed: typedNone}}}
+			s := &session{command: &command{line: &commandLine{typed: noFlagTyped}}}
 			s.line.settings.To = c.typed
 			g := &groupContext{observation: observation{to: c.used, group: nodegroup.Group{Name: "web", Refusal: "there is no release 1.33.9-20270101", AbsentTarget: c.absent}}}
 			err := s.rejectAbsentTarget(g, c.mode)

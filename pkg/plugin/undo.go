@@ -15,15 +15,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addAgreements adds the flags of verbs that carry something out.
-func (f *flags) addAgreements(cmd *cobra.Command) {
+// addConsentFlags adds the flags of verbs that carry something out.
+func (f *flags) addConsentFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required without a terminal")
-	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
+	flags.BoolVarP(&f.consent.yes, "yes", "y", false, "Do not ask; required without a terminal")
+	flags.BoolVar(&f.consent.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 }
 
-// addDryRun adds kubectl's flag with the usage text. Without a value it means client.
-func addDryRun(cmd *cobra.Command, text string) {
+// addDryRunFlag adds kubectl's flag with the usage text. Without a value it means client.
+func addDryRunFlag(cmd *cobra.Command, text string) {
 	cmd.Flags().String("dry-run", string(dryRunNone), text)
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(dryRunClient)
 }
@@ -36,18 +36,18 @@ with the same strategy and settings. If another process runs the upgrade, it is
 stopped first. A complete upgrade cannot be rolled back: use upgrade --to with
 the earlier revision.`,
 		needs: record.VerbRollback,
-		run:   rollBack,
+		run:   rollBackUpgrade,
 	})
-	f.addAgreements(cmd)
-	f.addReport(cmd.Flags())
-	addDryRun(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
+	f.addConsentFlags(cmd)
+	f.addReportFlag(cmd.Flags())
+	addDryRunFlag(cmd, "Show the plan of the rollback and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
 	cmd.Flags().StringVar(&f.settings.To, "to", "", "AMI or launch-template version to go back to (default: the one that the nodes had before)")
 	return cmd
 }
 
-// rollBack takes the upgrade from its holder and goes back.
-func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if err := rejectConflicting(modeRollback, c.line.isDryRun(), u.name, &u.record); err != nil {
+// rollBackUpgrade takes the upgrade from its holder and goes back.
+func rollBackUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
+	if err := rejectConflictingCommand(modeRollback, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
 	s, err := u.openSession(ctx, c, modeRollback)
@@ -66,10 +66,10 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if err != nil {
 			return err
 		}
-		return c.line.answerPlans(true, *plan)
+		return c.line.printPlans(true, *plan)
 	}
-	s.warnOfLosses(g)
-	if err := errors.Join(g.rejectRefused(), g.rejectUnmanaged()); err != nil {
+	s.warnOfForeignJobs(g)
+	if err := errors.Join(g.rejectRefusedUpgrade(), g.rejectUnmanagedPods()); err != nil {
 		return err
 	}
 	if g.group.Follows != "" {
@@ -84,14 +84,14 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 
 // undoUpgrade asks, has the holder give way and carries out what is left to do.
 func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how confirmation) error {
-	if err := e.s.checkAccess(ctx, how.mode, &e.g.request); err != nil {
+	if err := e.s.checkRights(ctx, how.mode, &e.g.request); err != nil {
 		return err
 	}
 	if err := e.s.askUser(how); err != nil {
 		return err
 	}
 	e.planForReport(ctx)
-	if err := u.leaveRequest(ctx, e.s.command, how.mode.fulfilledVerb()); err != nil {
+	if err := u.storeRequest(ctx, e.s.command, how.mode.correspondingVerb()); err != nil {
 		return err
 	}
 	record, err := e.carryOut(ctx)
@@ -99,7 +99,7 @@ func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how con
 	if err != nil {
 		return fmt.Errorf("%s: %w", describeRun(u.name, &e.g.record), err)
 	}
-	return e.printEnd(record)
+	return e.printFinalResult(record)
 }
 
 func newAbortCommand(f *flags) *cobra.Command {
@@ -115,9 +115,9 @@ current and are still fenced.`,
 		afterEnd: true,
 		run:      abortUpgrade,
 	})
-	f.addAgreements(cmd)
-	f.addReport(cmd.Flags())
-	addDryRun(cmd, "Show what would be undone and change nothing")
+	f.addConsentFlags(cmd)
+	f.addReportFlag(cmd.Flags())
+	addDryRunFlag(cmd, "Show what would be undone and change nothing")
 	return cmd
 }
 
@@ -128,8 +128,8 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	g, err := s.loadGroup(ctx, u.name, modeAbort)
-	if errors.Is(err, errGone) {
-		return cmp.Or(rejectFinished("aborting the upgrade of", u.name, &u.record), err)
+	if errors.Is(err, errUpgradeEnded) {
+		return cmp.Or(rejectFinishedUpgrade("aborting the upgrade of", u.name, &u.record), err)
 	}
 	if err != nil {
 		return err

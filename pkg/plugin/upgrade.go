@@ -18,20 +18,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// runUpgrade is the root command: the list without a group, else the plan and, unless it is a dry
+// runRootCommand is the root command: the list without a group, else the plan and, unless it is a dry
 // run, the upgrade of one group after the other.
-func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) error {
+func runRootCommand(ctx context.Context, c *command, suggest func(string) []string) error {
 	if c.line.groups.isEmpty() {
 		return listGroups(ctx, c)
 	}
-	if err := rejectEarly(ctx, c); err != nil {
+	if err := rejectWaitingEarly(ctx, c); err != nil {
 		return err
 	}
 	s, err := c.openSession(ctx)
 	if err != nil {
 		return err
 	}
-	s, names, err := s.openGroups(ctx, c.line.groups, suggest)
+	s, names, err := s.openNamedGroups(ctx, c.line.groups, suggest)
 	if err != nil {
 		return err
 	}
@@ -45,44 +45,44 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	return upgradeGroups(ctx, s, names)
 }
 
-// rejectEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
-func rejectEarly(ctx context.Context, c *command) error {
-	if len(c.line.groups.names) != 1 || c.line.isDryRun() || c.line.agreed.wait {
+// rejectWaitingEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
+func rejectWaitingEarly(ctx context.Context, c *command) error {
+	if len(c.line.groups.names) != 1 || c.line.isDryRun() || c.line.consent.wait {
 		return nil
 	}
 	name := c.line.groups.names[0]
 	if record, err := c.openStore(name).LoadRecord(ctx); err == nil { // else reading the group says more
-		return rejectWaiting(c.line, name, record)
+		return rejectWaitingUpgrade(c.line, name, record)
 	}
 	return nil
 }
 
-// rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
+// rejectWaitingUpgrade refuses to take up an upgrade that has nothing to do before the end of a soak,
 // unless it is to be waited for.
-func rejectWaiting(line *commandLine, group string, record record.Record) error {
-	if line.agreed.wait || !upgrade.IsWaiting(&record, line.now()) {
+func rejectWaitingUpgrade(line *commandLine, group string, record record.Record) error {
+	if line.consent.wait || !upgrade.IsWaiting(&record, line.now()) {
 		return nil
 	}
-	return line.printOutcome(group, record)
+	return line.reportOutcome(group, record)
 }
 
 // upgradeGroups upgrades the groups one after the other and stops at the first one that does not reach its goal. If several groups
 // were named, -o json and -o yaml print one list of all of them at the end.
 func upgradeGroups(ctx context.Context, s *session, names []string) error {
-	if s.line.groups.asksForOne() || !s.line.printsStructure() {
-		return upgradeEach(ctx, s, names)
+	if s.line.groups.isSingle() || !s.line.isJSONOrYAML() {
+		return upgradeOneByOne(ctx, s, names)
 	}
 	statuses := []report.UpgradeStatus{}
-	s.line.gathered = &statuses
-	err := upgradeEach(ctx, s, names)
-	s.line.gathered = nil
+	s.line.groupStatuses = &statuses
+	err := upgradeOneByOne(ctx, s, names)
+	s.line.groupStatuses = nil
 	if len(statuses) == 0 {
 		return err
 	}
 	return cmp.Or(err, printAll(s.line.console, "UpgradeStatusList", false, statuses, report.WriteStatus))
 }
 
-func upgradeEach(ctx context.Context, s *session, names []string) error {
+func upgradeOneByOne(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
 		if i > 0 { // the upgrade before this one has changed what was read
 			if err := s.reloadCluster(ctx); err != nil {
@@ -90,7 +90,7 @@ func upgradeEach(ctx context.Context, s *session, names []string) error {
 			}
 		}
 		if err := upgradeGroup(ctx, s, name, modeUpgrade); err != nil {
-			s.line.gatherFailure(name, err)
+			s.line.addFailedStatus(name, err)
 			return err
 		}
 	}
@@ -107,8 +107,8 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		if s.line.compare {
 			p := &planning{groupContext: g, s: s}
-			p.addRefusals(preflight.ListRefusals(p.checkObjects()))
-			return p.compareWays(ctx)
+			p.addRefusals(preflight.ListRefusals(p.runRules()))
+			return p.printComparison(ctx)
 		}
 		s.line.warn(g.keptSurge)
 		if g.releases != nil {
@@ -120,7 +120,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		}
 		plans = append(plans, *plan)
 	}
-	return s.line.answerPlans(s.line.groups.asksForOne(), plans...)
+	return s.line.printPlans(s.line.groups.isSingle(), plans...)
 }
 
 // planGroup is the plan of one group, with what a dry run asks the server.
@@ -128,23 +128,23 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	if err := g.rejectLargeRecord(); err != nil {
 		return nil, err
 	}
-	p := &planning{groupContext: g, s: s, film: s.filmFor()}
+	p := &planning{groupContext: g, s: s, recorder: s.newSimulationRecorder()}
 	p.askRights(ctx)
 	p.balancers = g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())
 	if g.rebuilt {
-		s.line.note(g.describeLoss())
+		s.line.note(g.describeLostRecord())
 	}
 	var probes []report.Probe
 	if s.line.dryRun == dryRunServer {
 		probes = append(probeEvictions(ctx, s.conn, g), probeCreations(ctx, s.conn, g)...)
-		p.addRefusals(listRefusedProbes(probes))
+		p.addRefusals(refusalsOfProbes(probes))
 	}
 	plan, err := p.makePlan(ctx)
 	if err != nil {
 		return nil, err
 	}
 	plan.Probes = probes
-	return plan, p.reportPlan(ctx, plan, report.AboutPlan)
+	return plan, p.writePlanReport(ctx, plan, report.AboutPlan)
 }
 
 // upgradeGroup shows one group's plan, asks, and carries it out.
@@ -153,18 +153,18 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err != nil {
 		return err
 	}
-	if err := g.rejectRefused(); err != nil {
+	if err := g.rejectRefusedUpgrade(); err != nil {
 		return err
 	}
 	if g.isCurrent() {
-		return s.reportCurrent(ctx, g, m)
+		return s.reportUpToDate(ctx, g, m)
 	}
 	s.line.warn(g.keptSurge)
-	s.warnOfLosses(g)
-	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked(), g.rejectLargeRecord()); err != nil {
+	s.warnOfForeignJobs(g)
+	if err := cmp.Or(g.rejectUnmanagedPods(), g.rejectBlockedUpgrade(), g.rejectLargeRecord()); err != nil {
 		return err
 	}
-	if err := s.checkAccess(ctx, m, &g.request); err != nil {
+	if err := s.checkRights(ctx, m, &g.request); err != nil {
 		return err
 	}
 	if err := s.confirmRebuild(g); err != nil {
@@ -185,24 +185,24 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	e.writeReport(ctx, &record, err)
 	if err != nil {
 		record.Message = cmp.Or(record.Message, err.Error())
-		s.line.printUnfinished(name, record)
+		s.line.printUnfinishedStatus(name, record)
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
-	return e.printEnd(record)
+	return e.printFinalResult(record)
 }
 
-// warnOfLosses says which pods' work the upgrade may end for good, before anything is begun or
+// warnOfForeignJobs says which pods' work the upgrade may end for good, before anything is begun or
 // refused.
-func (s *session) warnOfLosses(g *groupContext) {
+func (s *session) warnOfForeignJobs(g *groupContext) {
 	lines := report.DescribeRuleFindings(g.findings, preflight.RuleForeignJob)
 	if len(lines) == 0 {
 		return
 	}
 	display := s.line.openDisplay(g.group.Name, nil)
 	defer display.Close()
-	display.Begin(g.request.Run)
+	display.SetRun(g.request.Run)
 	for _, line := range lines {
-		display.Note(line)
+		display.ShowNote(line)
 	}
 }
 
@@ -210,8 +210,8 @@ func describeReleases(nodes []string) string {
 	return "current and still fenced: " + strings.Join(nodes, ", ")
 }
 
-// checkAccess refuses an upgrade that would come to a halt half way for want of a right.
-func (c *command) checkAccess(ctx context.Context, m mode, request *record.Request) error {
+// checkRights refuses an upgrade that would come to a halt half way for want of a right.
+func (c *command) checkRights(ctx context.Context, m mode, request *record.Request) error {
 	missing := c.conn.ListMissingRights(ctx, request, m != modeAbort, c.line.stateNamespace)
 	if len(missing) == 0 {
 		return nil
@@ -220,15 +220,15 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *record.Reque
 		request.Group, strings.Join(missing, ", "))
 }
 
-// reportCurrent says that the group is current. A run that died right after its last write has left
+// reportUpToDate says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that continues.
-func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) error {
-	if err := s.clearLease(ctx, g.group.Name, m); err != nil {
+func (s *session) reportUpToDate(ctx context.Context, g *groupContext, m mode) error {
+	if err := s.clearStaleHolder(ctx, g.group.Name, m); err != nil {
 		return err
 	}
-	rec := g.makeCurrentRecord()
-	(&execution{s: s, g: g, mode: m, noPlan: "the group is current"}).writeReport(ctx, &rec, nil)
-	return s.line.printOutcome(g.group.Name, rec)
+	rec := g.makeUpToDateRecord()
+	(&execution{s: s, g: g, mode: m, whyNoPlan: "the group is current"}).writeReport(ctx, &rec, nil)
+	return s.line.reportOutcome(g.group.Name, rec)
 }
 
 // showPlan writes the plan for the one who is asked.
@@ -259,11 +259,11 @@ type confirmation struct {
 // askUser shows what would be done and asks, unless --yes. Without a terminal there is no one to
 // ask.
 func (c *command) askUser(how confirmation) error {
-	if c.line.agreed.yes {
+	if c.line.consent.yes {
 		return nil
 	}
 	if !printers.IsTerminal(c.line.In) || !isTerminal(c.line.ErrOut) {
-		return usageError(errors.New("a question needs a terminal: run " + c.line.retry + " --yes" + suggestDryRun(how.mode, c.line.retry)))
+		return usageError(errors.New("a question needs a terminal: run " + c.line.retryCommand + " --yes" + suggestDryRun(how.mode, c.line.retryCommand)))
 	}
 	if err := how.show(); err != nil {
 		return err
@@ -274,12 +274,12 @@ func (c *command) askUser(how confirmation) error {
 // confirmRebuild asks whether the marks on nodes are what an upgrade continues by whose record is
 // gone. --yes does not say so: it was typed for an upgrade that is recorded.
 func (s *session) confirmRebuild(g *groupContext) error {
-	switch text := g.describeLoss(); {
-	case !g.rebuilt || s.line.agreed.rebuild:
+	switch text := g.describeLostRecord(); {
+	case !g.rebuilt || s.line.consent.rebuild:
 		return nil
-	case s.line.agreed.yes || !printers.IsTerminal(s.line.In) || !isTerminal(s.line.ErrOut):
+	case s.line.consent.yes || !printers.IsTerminal(s.line.In) || !isTerminal(s.line.ErrOut):
 		return usageError(fmt.Errorf("upgrading group %q: %s: check that this is right (%s lists the marks and the commands that remove them), and run %s --rebuild to continue that run",
-			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.line.retry))
+			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.line.retryCommand))
 	default:
 		fmt.Fprintf(s.line.ErrOut, "%s.\n", text)
 		return s.readConsent("Continue run " + g.record.Run + " of node group " + g.name + " by these marks")
@@ -307,12 +307,12 @@ func suggestDryRun(m mode, retry string) string {
 	return ", or " + retry + " --dry-run to see what would be done"
 }
 
-// printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
+// reportOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
 // that names what to do.
-func (l *commandLine) printOutcome(name string, rec record.Record) error {
+func (l *commandLine) reportOutcome(name string, rec record.Record) error {
 	code := exitCodeOfResult(rec.Result)
 	if rec.Result != record.Succeeded && rec.Result != record.LeftBehind {
-		l.printUnfinished(name, rec)
+		l.printUnfinishedStatus(name, rec)
 	}
 	switch rec.Result {
 	case record.Succeeded, record.LeftBehind:
@@ -325,25 +325,25 @@ func (l *commandLine) printOutcome(name string, rec record.Record) error {
 		return nil
 	case record.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %s%s: run %s to continue",
-			describeRun(name, &rec), rec.Phase, report.DescribeProgress(rec.Replaced, rec.CountDrained(), rec.Total), report.Parenthesize(rec.Message), l.retry)}
+			describeRun(name, &rec), rec.Phase, report.DescribeProgress(rec.Replaced, rec.CountDrained(), rec.Total), report.Parenthesize(rec.Message), l.retryCommand)}
 	case record.Waiting:
 		if upgrade.Allows(&rec, record.VerbComplete) != nil {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retry)}
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retryCommand)}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: to continue after that time, run %s; to end the soak now, run %s", describeRun(name, &rec), rec.Message, l.retry, nodegroup.Command("complete", name))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: to continue after that time, run %s; to end the soak now, run %s", describeRun(name, &rec), rec.Message, l.retryCommand, nodegroup.Command("complete", name))}
 	case record.Paused, record.TargetMoved: // a person decides; the message says between what
 		if rec.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &rec), record.PauseMessage(&rec, name))}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &rec), rec.Result, rec.Message)}
 	default:
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", describeRun(name, &rec), rec.Result, rec.Message, l.retry)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", describeRun(name, &rec), rec.Result, rec.Message, l.retryCommand)}
 	}
 }
 
-// printUnfinished prints the status of an upgrade that did not reach its goal where stdout carries a document. For people
+// printUnfinishedStatus prints the status of an upgrade that did not reach its goal where stdout carries a document. For people
 // the error says it. The exit code tells how the upgrade ended even if the document cannot be written.
-func (l *commandLine) printUnfinished(name string, record record.Record) {
+func (l *commandLine) printUnfinishedStatus(name string, record record.Record) {
 	if !l.isForPrograms() || l.format == "name" {
 		return
 	}

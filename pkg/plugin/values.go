@@ -55,9 +55,9 @@ func convertToStrings[T ~string](values []T) []string {
 	return plain
 }
 
-// offerValues has the shell offer the values of flags, and file names for those alone that name a
+// registerValueCompletions has the shell offer the values of flags, and file names for those alone that name a
 // file.
-func (f *flags) offerValues(cmd *cobra.Command) {
+func (f *flags) registerValueCompletions(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
 		if flag.Name == "report" {
@@ -66,8 +66,8 @@ func (f *flags) offerValues(cmd *cobra.Command) {
 		}
 		if flag.Value.Type() != "bool" && !slices.Contains(files, flag.Name) {
 			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, func(of *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-				return offerWords(func(ctx context.Context, _ []string, typed string) []string {
-					return f.listValues(ctx, of, flag.Name, typed)
+				return completeWords(func(ctx context.Context, _ []string, typed string) []string {
+					return f.suggestFlagValues(ctx, of, flag.Name, typed)
 				})(of, args, typed)
 			}))
 		}
@@ -75,32 +75,32 @@ func (f *flags) offerValues(cmd *cobra.Command) {
 	cmd.LocalNonPersistentFlags().VisitAll(offer)
 	cmd.PersistentFlags().VisitAll(offer)
 	for _, sub := range cmd.Commands() {
-		f.offerValues(sub)
+		f.registerValueCompletions(sub)
 	}
 }
 
-// listValues are the values of a flag that there are: its own, or names in the kubeconfig or the
+// suggestFlagValues are the values of a flag that there are: its own, or names in the kubeconfig or the
 // cluster.
-func (f *flags) listValues(ctx context.Context, cmd *cobra.Command, flag, typed string) []string {
+func (f *flags) suggestFlagValues(ctx context.Context, cmd *cobra.Command, flag, typed string) []string {
 	switch flag {
 	case "context", "cluster", "user":
-		return f.listConfigured(flag)
+		return f.suggestKubeconfigNames(flag)
 	case "selector", "current":
-		return f.listLabels(ctx, typed)
+		return f.suggestLabels(ctx, typed)
 	case "output":
 		if values := listFlagValues(flag); cmd.Name() == "check" {
 			return append(values, formatsOfCheck()...)
 		}
 		return listFlagValues(flag)
 	case "node", "state-namespace":
-		return f.listExisting(ctx, flag)
+		return f.suggestObjectNames(ctx, flag)
 	default:
 		return listFlagValues(flag)
 	}
 }
 
-func (f *flags) listConfigured(flag string) []string {
-	config, err := f.kube.load().RawConfig()
+func (f *flags) suggestKubeconfigNames(flag string) []string {
+	config, err := f.kube.clientConfig().RawConfig()
 	if err != nil {
 		return nil
 	}
@@ -111,9 +111,9 @@ func (f *flags) listConfigured(flag string) []string {
 	}[flag]
 }
 
-// listLabels are the labels of nodes that may follow what was typed: keys and, behind a key, its values. The last pair of several
+// suggestLabels are the labels of nodes that may follow what was typed: keys and, behind a key, its values. The last pair of several
 // is completed.
-func (f *flags) listLabels(ctx context.Context, typed string) []string {
+func (f *flags) suggestLabels(ctx context.Context, typed string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil
@@ -138,7 +138,7 @@ func (f *flags) listLabels(ctx context.Context, typed string) []string {
 	return slices.Sorted(maps.Keys(words))
 }
 
-func (f *flags) listExisting(ctx context.Context, flag string) []string {
+func (f *flags) suggestObjectNames(ctx context.Context, flag string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil

@@ -36,21 +36,21 @@ type recordedUpgrade struct {
 func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	return &cobra.Command{
 		Use: v.use + " GROUP", Short: v.short, Long: v.long,
-		Args:              takesOneGroup,
-		ValidArgsFunction: offerWords(f.listRecorded),
+		Args:              rejectSeveralGroups,
+		ValidArgsFunction: completeWords(f.suggestResumableGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.openCommand(cmd, args, f.parseVerb)
+			c, err := f.openCommand(cmd, args, f.parseVerbCommand)
 			if err != nil {
 				return err
 			}
-			u, err := c.loadRecorded(cmd.Context())
+			u, err := c.loadRecordedUpgrade(cmd.Context())
 			if err != nil {
 				return err
 			}
-			if err := rejectFinished(v.doing, u.name, &u.record); err != nil && (!v.afterEnd || u.record.Run == "") {
+			if err := rejectFinishedUpgrade(v.doing, u.name, &u.record); err != nil && (!v.afterEnd || u.record.Run == "") {
 				return err
 			}
-			if err := v.rejectUnoffered(u); err != nil {
+			if err := v.rejectUnsupportedVerb(u); err != nil {
 				return err
 			}
 			return v.run(cmd.Context(), c, u)
@@ -58,8 +58,8 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	}
 }
 
-// rejectUnoffered refuses the verb where the upgrade's strategy does not have it.
-func (v verb) rejectUnoffered(u *recordedUpgrade) error {
+// rejectUnsupportedVerb refuses the verb where the upgrade's strategy does not have it.
+func (v verb) rejectUnsupportedVerb(u *recordedUpgrade) error {
 	if v.needs == "" {
 		return nil
 	}
@@ -69,18 +69,18 @@ func (v verb) rejectUnoffered(u *recordedUpgrade) error {
 	return nil
 }
 
-// parseVerb reads the command line of a verb.
-func (f *flags) parseVerb(cmd *cobra.Command, args []string) (*commandLine, error) {
-	line, err := f.parseLine(cmd, args)
+// parseVerbCommand reads the command line of a verb.
+func (f *flags) parseVerbCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseCommandLine(cmd, args)
 	if err == nil && line.groups.isEmpty() {
 		err = fmt.Errorf("no group is named: %s GROUP", shell.Command("kubectl nodeupgrade", cmd.Name()))
 	}
 	return line, err
 }
 
-// loadRecorded reads what is recorded of the group that was named. A name is taken as it is:
+// loadRecordedUpgrade reads what is recorded of the group that was named. A name is taken as it is:
 // neither the nodes nor a cloud need be asked.
-func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
+func (c *command) loadRecordedUpgrade(ctx context.Context) (*recordedUpgrade, error) {
 	u := &recordedUpgrade{}
 	switch {
 	case c.line.groups.node != "":
@@ -88,7 +88,7 @@ func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 		if err != nil {
 			return nil, err
 		}
-		names, err := s.resolveGroupNames(ctx, c.line.groups, suggestNone)
+		names, err := s.resolveGroupNames(ctx, c.line.groups, suggestNoCommand)
 		if err != nil {
 			return nil, err
 		}
@@ -137,13 +137,13 @@ func restoreSettings(line commandLine, m mode, group string, record *record.Reco
 	return line, err
 }
 
-// leaveRequest tells whoever holds the upgrade what is asked for.
-func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb record.Verb) error {
+// storeRequest tells whoever holds the upgrade what is asked for.
+func (u *recordedUpgrade) storeRequest(ctx context.Context, c *command, verb record.Verb) error {
 	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
 
-// rejectReport returns an error if --report was passed for an upgrade that another process runs.
-func (u *recordedUpgrade) rejectReport(c *command) error {
+// rejectReportFlag returns an error if --report was passed for an upgrade that another process runs.
+func (u *recordedUpgrade) rejectReportFlag(c *command) error {
 	if c.line.reportFile == "" {
 		return nil
 	}
@@ -151,23 +151,23 @@ func (u *recordedUpgrade) rejectReport(c *command) error {
 		nodegroup.Command("status", u.name), shell.Quote(c.line.reportFile)))
 }
 
-// warnOfNoReport warns that no report is written, if --report was passed, because another process ran the upgrade.
-func (u *recordedUpgrade) warnOfNoReport(c *command) {
+// warnReportNotWritten warns that no report is written, if --report was passed, because another process ran the upgrade.
+func (u *recordedUpgrade) warnReportNotWritten(c *command) {
 	if c.line.reportFile != "" {
 		c.line.warn(fmt.Sprintf("group %q: no report was written: another process ran the upgrade", u.name))
 	}
 }
 
-// isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
+// awaitHolder reports whether the upgrade has a holder that gives a sign of life. It changes
 // nothing.
-func (c *command) isHolderAtWork(ctx context.Context, group string, m mode) (bool, error) {
+func (c *command) awaitHolder(ctx context.Context, group string, m mode) (bool, error) {
 	display := c.line.openDisplay(group, nil)
 	defer display.Close()
-	return c.conn.IsHolderAtWork(ctx, c.line.stateNamespace, group, func(holder string) { display.Note(describeHolder(holder, m)) })
+	return c.conn.AwaitRenewal(ctx, c.line.stateNamespace, group, func(holder string) { display.ShowNote(describeLeaseWait(holder, m)) })
 }
 
-// clearLease takes the name of a holder that is gone out of the lease of an upgrade that is over.
-func (c *command) clearLease(ctx context.Context, group string, m mode) error {
+// clearStaleHolder takes the name of a holder that is gone out of the lease of an upgrade that is over.
+func (c *command) clearStaleHolder(ctx context.Context, group string, m mode) error {
 	lease, err := c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || lease.Holder == "" {
 		return err
@@ -193,35 +193,35 @@ was started with.`,
 		needs: record.VerbComplete,
 		run:   completeSoak,
 	})
-	f.addAgreements(cmd)
-	f.addReport(cmd.Flags())
+	f.addConsentFlags(cmd)
+	f.addReportFlag(cmd.Flags())
 	return cmd
 }
 
 // completeSoak has the holder of an upgrade end its soak or, where no one carries the upgrade out,
 // does that (GKE G52). Nothing is written before the user has agreed: the next process would obey it.
 func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if err := rejectConflicting(modeComplete, false, u.name, &u.record); err != nil {
+	if err := rejectConflictingCommand(modeComplete, false, u.name, &u.record); err != nil {
 		return err
 	}
 	if err := upgrade.Allows(&u.record, record.VerbComplete); err != nil {
 		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see %s", u.name, err, nodegroup.Command("status", u.name)))
 	}
-	atWork, err := c.isHolderAtWork(ctx, u.name, modeComplete)
+	atWork, err := c.awaitHolder(ctx, u.name, modeComplete)
 	switch {
 	case err != nil:
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	case atWork:
-		if err := u.rejectReport(c); err != nil {
+		if err := u.rejectReportFlag(c); err != nil {
 			return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 		}
-		return u.askToComplete(ctx, c)
+		return u.requestSoakEnd(ctx, c)
 	}
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
 	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // its holder did so, and has gone since
-		u.warnOfNoReport(c)
+		u.warnReportNotWritten(c)
 		return u.printSoakEnded(c)
 	}
 	s, err := u.openSession(ctx, c, modeComplete)
@@ -230,15 +230,15 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}
 	err = upgradeGroup(ctx, s, u.name, modeComplete)
 	if _, held := errors.AsType[*cluster.HeldError](err); held { // it was only late; the user has agreed by now
-		u.warnOfNoReport(c)
-		return u.askToComplete(ctx, c)
+		u.warnReportNotWritten(c)
+		return u.requestSoakEnd(ctx, c)
 	}
 	return err
 }
 
-// askToComplete has the holder of the upgrade end the soak.
-func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
-	if err := u.leaveRequest(ctx, c, record.VerbComplete); err != nil {
+// requestSoakEnd has the holder of the upgrade end the soak.
+func (u *recordedUpgrade) requestSoakEnd(ctx context.Context, c *command) error {
+	if err := u.storeRequest(ctx, c, record.VerbComplete); err != nil {
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	}
 	return u.printSoakEnded(c)

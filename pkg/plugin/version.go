@@ -37,7 +37,7 @@ func newVersionCommand(f *flags) *cobra.Command {
 		Short: "Print the version",
 		Args:  rejectArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cmp.Or(checkFormat(f.format), f.rejectIgnored(cmd, &commandLine{})); err != nil {
+			if err := cmp.Or(checkFormat(f.format), f.rejectIgnoredFlags(cmd, &commandLine{})); err != nil {
 				return usageError(err)
 			}
 			info := &report.Version{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}

@@ -41,16 +41,16 @@ func watchGroups(ctx context.Context, c *command) error {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return explainReadError(err)
 	}
-	ask := time.NewTicker(followCloud)
+	ask := time.NewTicker(cloudInterval)
 	defer ask.Stop()
 	for {
-		warning, err := f.read(ctx)
+		warning, err := f.readChanges(ctx)
 		if err != nil {
 			return err
 		}
-		all := f.makeList(&f.found, f.nodes, f.records)
-		all.forgetPhases(func(group string) bool { return f.unreadable[group] != nil })
-		for _, text := range slices.Concat(describeUnreadable(f.unreadable), slices.DeleteFunc([]string{f.found.warning, warning}, func(s string) bool { return s == "" })) {
+		all := f.makeGroupList(&f.found, f.nodes, f.records)
+		all.markUnknownPhases(func(group string) bool { return f.unreadable[group] != nil })
+		for _, text := range slices.Concat(describeUnreadableRecords(f.unreadable), slices.DeleteFunc([]string{f.found.warning, warning}, func(s string) bool { return s == "" })) {
 			all.hints = append(all.hints, "warning: "+text)
 		}
 		if err := f.screen.showChange(all); err != nil {
@@ -62,25 +62,25 @@ func watchGroups(ctx context.Context, c *command) error {
 	}
 }
 
-// read reads what has changed. If there is an older answer to show, it returns a warning in place of the error.
-func (f *followedGroups) read(ctx context.Context) (warning string, err error) {
-	observes := f.stale && time.Since(f.observed) > followLeast
+// readChanges reads what has changed. If there is an older answer to show, it returns a warning in place of the error.
+func (f *followedGroups) readChanges(ctx context.Context) (warning string, err error) {
+	observes := f.stale && time.Since(f.observed) > minCloudInterval
 	if err := f.readCluster(ctx, observes); err != nil {
-		return f.keepLast(ctx, err)
+		return f.warnInsteadOfError(ctx, err)
 	}
 	if !observes {
 		return "", nil
 	}
 	found, err := f.line.findGroups(ctx, f.nodes)
 	if err != nil {
-		return f.keepLast(ctx, err)
+		return f.warnInsteadOfError(ctx, err)
 	}
 	f.found, f.stale, f.observed = found, false, time.Now()
 	return "", nil
 }
 
-// keepLast returns a warning if there is an older answer to show, and the error otherwise.
-func (f *followedGroups) keepLast(ctx context.Context, err error) (warning string, _ error) {
+// warnInsteadOfError returns a warning if there is an older answer to show, and the error otherwise.
+func (f *followedGroups) warnInsteadOfError(ctx context.Context, err error) (warning string, _ error) {
 	if f.found.provider == nil || ctx.Err() != nil {
 		return "", err
 	}
@@ -118,10 +118,10 @@ func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time
 	}
 	var due <-chan time.Time
 	if f.stale {
-		due = time.After(time.Until(f.observed.Add(followLeast)) + time.Millisecond)
+		due = time.After(time.Until(f.observed.Add(minCloudInterval)) + time.Millisecond)
 	}
 	select {
-	case <-time.After(followPause): // a burst of changes is shown once
+	case <-time.After(changePause): // a burst of changes is shown once
 	case <-ctx.Done():
 		return false
 	}

@@ -35,14 +35,14 @@ names the reason.`,
 			return usageError(errors.New("list takes no group: use " + shell.Join(append([]string{"kubectl", "nodeupgrade", "plan"}, args...)) + " to see its plan"))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := f.openCommand(cmd, args, f.parseLine)
+			c, err := f.openCommand(cmd, args, f.parseCommandLine)
 			if err != nil {
 				return err
 			}
 			return listGroups(cmd.Context(), c)
 		},
 	}
-	f.addList(cmd.Flags())
+	f.addListFlags(cmd.Flags())
 	return cmd
 }
 
@@ -61,7 +61,7 @@ something must be fixed first.`
 
   # write the plan into a file that can be sent to a reviewer
   kubectl nodeupgrade plan workers --report plan.html`
-	f.addPlan(cmd)
+	f.addPlanFlags(cmd)
 	dry := cmd.Flags().Lookup("dry-run")
 	dry.DefValue, dry.Usage = "client", "client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)"
 	cobra.CheckErr(dry.Value.Set("client"))
@@ -86,8 +86,8 @@ machine.`
 
   # without a cloud: nodes labelled pool=workers; image=v2 is current
   kubectl nodeupgrade upgrade -l pool=workers --current image=v2`
-	f.addPlan(cmd)
-	f.addUpgrade(cmd.Flags())
+	f.addPlanFlags(cmd)
+	f.addUpgradeFlags(cmd.Flags())
 	return cmd
 }
 
@@ -95,20 +95,20 @@ machine.`
 func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " GROUP...", Short: short,
-		ValidArgsFunction: offerWords(f.listGroups),
+		ValidArgsFunction: completeWords(f.suggestGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.openCommand(cmd, args, f.parseGroupsCommand)
 			if err != nil {
 				return err
 			}
-			return runUpgrade(cmd.Context(), c, suggestNone)
+			return runRootCommand(cmd.Context(), c, suggestNoCommand)
 		},
 	}
 }
 
 // parseGroupsCommand reads the command line of a command that needs a group.
 func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
-	line, err := f.parseLine(cmd, args)
+	line, err := f.parseCommandLine(cmd, args)
 	switch {
 	case err != nil:
 		return nil, err
@@ -125,7 +125,7 @@ func newHelpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
 		Short: "Print the help of a command",
-		ValidArgsFunction: offerWords(func(_ context.Context, args []string, _ string) []string {
+		ValidArgsFunction: completeWords(func(_ context.Context, args []string, _ string) []string {
 			var names []string
 			for _, sub := range root.Commands() {
 				if len(args) == 0 && sub.IsAvailableCommand() {

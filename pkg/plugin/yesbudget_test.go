@@ -44,7 +44,7 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 1, 1))}
 			s.serve(t)
 			g := openForYes(t, true)
-			switch err := g.rejectBlocked(); {
+			switch err := g.rejectBlockedUpgrade(); {
 			case c.want == "" && err != nil:
 				t.Errorf("it is refused: %v", err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--skip-check=PDB006")):
@@ -63,7 +63,7 @@ func TestYesHonoursAnnotations(t *testing.T) {
 				s.budgets[0].Annotations = map[string]string{preflight.AnnotationSkip + "PDB001": "scaled up on Sunday"}
 			}
 			s.serve(t)
-			if err := openForYes(t, groupOnly).rejectBlocked(); (err == nil) != annotated {
+			if err := openForYes(t, groupOnly).rejectBlockedUpgrade(); (err == nil) != annotated {
 				t.Errorf("annotated %t, pods of the group only %t: %v", annotated, groupOnly, err)
 			}
 		}
@@ -87,13 +87,13 @@ func openBlue(ctx context.Context, t *testing.T, errOut io.Writer, flags ...stri
 	t.Helper()
 	f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: errOut}), &cobra.Command{}
 	cmd.SetContext(ctx)
-	f.addShared(cmd.Flags())
-	f.addPlan(cmd)
-	f.addUpgrade(cmd.Flags())
+	f.addSharedFlags(cmd.Flags())
+	f.addPlanFlags(cmd)
+	f.addUpgradeFlags(cmd.Flags())
 	if err := cmd.ParseFlags(flags); err != nil {
 		t.Fatal(err)
 	}
-	c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
+	c, err := f.openCommand(cmd, []string{"blue"}, f.parseRootCommand)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestYesLooksAtVolumes(t *testing.T) {
 	s.serve(t)
 	for _, groupOnly := range []bool{true, false} {
 		g := openForYes(t, groupOnly)
-		if err := g.rejectBlocked(); err == nil || !strings.Contains(err.Error(), "is on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
+		if err := g.rejectBlockedUpgrade(); err == nil || !strings.Contains(err.Error(), "is on its node's disk") || !strings.Contains(err.Error(), "--skip-check=POD003") {
 			t.Errorf("with the group's pods only %t: got %v, want an error that names the volume", groupOnly, err)
 		}
 	}

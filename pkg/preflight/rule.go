@@ -82,11 +82,11 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 		if slices.Contains(skip, rule.ID) {
 			continue
 		}
-		if why := s.WhyUnread(rule.Reads...); why != "" {
+		if why := s.DescribeUnread(rule.Reads...); why != "" {
 			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not checked: " + why})
 			continue
 		}
-		if why := s.WhyUnread(rule.More...); why != "" {
+		if why := s.DescribeUnread(rule.More...); why != "" {
 			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "checked in part: " + why})
 		}
 		for _, f := range rule.find(s) {

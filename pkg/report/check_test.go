@@ -53,7 +53,7 @@ func checkManifests(t *testing.T, rules ...string) *CheckReport {
 	}
 	d.Unread = []string{"ingresses"}
 	scene := preflight.NewScene(w, preflight.Facts{ServerVersion: "v1.34.0"}, &d.Objects)
-	r.Unread = d.WhyUnread(d.Unread...)
+	r.Unread = d.DescribeUnread(d.Unread...)
 	r.Workloads, r.Findings = len(scene.Workloads), preflight.Check(scene, preflight.Catalogue(), nil)
 	return r
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// Asker returns the user's requests for the upgrade; *cluster.Follower implements it.
-type Asker interface {
+// RequestSource returns the user's requests for the upgrade; *cluster.Follower implements it.
+type RequestSource interface {
 	Asked() record.Asked
 	AskedChanged() <-chan struct{}
 }
 
-// wakeChannels returns a channel for the next step without an event, and a channel for new
+// stepChannels returns a channel for the next step without an event, and a channel for new
 // requests. Both are nil for a finished upgrade, which waits only for answers.
-func (s *run) wakeChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
+func (s *run) stepChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil
 	}
-	return time.After(time.Until(s.nextLook(step))), s.Asks.AskedChanged()
+	return time.After(time.Until(s.nextStepTime(step))), s.Requests.AskedChanged()
 }

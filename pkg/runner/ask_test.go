@@ -54,7 +54,7 @@ func TestRequestsAreObeyedImmediately(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 2)
 				r, asks := s.runner(), &asker{changed: make(chan struct{}, 1)}
-				r.Asks = asks
+				r.Requests = asks
 				if c.result != record.Paused { // a pause lets a started node finish
 					s.budgets = spent()
 				}

@@ -54,8 +54,8 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local f
 	return latest
 }
 
-// forgetOthers forgets the controllers that the step does not ask for, because their workloads may be scaled in between.
-func (c *controllerReads) forgetOthers(step *upgrade.Step) {
+// keepOnlyUnscaled forgets the controllers that the step does not ask for, because their workloads may be scaled in between.
+func (c *controllerReads) keepOnlyUnscaled(step *upgrade.Step) {
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	maps.DeleteFunc(c.since, func(w drain.Workload, _ time.Time) bool { return !slices.Contains(step.Unscaled, w) })
 }

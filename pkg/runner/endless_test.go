@@ -64,8 +64,8 @@ func TestPermanentFailuresEndTheUpgrade(t *testing.T) {
 						told = time.Since(s.began) - from
 					}
 				}
-				r.Unreached = tell
-				r.Polled = func(_ *nodegroup.Group, err error) {
+				r.ReportOutage = tell
+				r.CloudRead = func(_ *nodegroup.Group, err error) {
 					if err != nil {
 						tell(err.Error())
 					}

@@ -67,7 +67,7 @@ func classifyError(err error) nodegroup.Outcome {
 		return cloudErr.Outcome
 	case errors.As(err, &unreadable): // it is the same the next time
 		return nodegroup.OutcomeFatal
-	case errors.Is(err, errUnrenewed):
+	case errors.Is(err, errLeaseNotRenewed):
 		return nodegroup.OutcomeLater
 	case isAdmissionDenial(err): // must come before the status codes, because an admission denial may use any of them
 		return nodegroup.OutcomeLater

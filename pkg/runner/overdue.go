@@ -15,19 +15,19 @@ const leaseCheckInterval = 5 * time.Second
 // API server cannot be reached.
 func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimit }
 
-// whyUnrenewed returns why the last renewal of the lease failed, as the end of a sentence. It
+// describeRenewalError returns why the last renewal of the lease failed, as the end of a sentence. It
 // returns "" if it succeeded or the reason is not known.
-func (r *Runner) whyUnrenewed() string {
-	err := r.Unrenewed()
+func (r *Runner) describeRenewalError() string {
+	err := r.RenewalError()
 	if err == nil {
 		return ""
 	}
 	return ": " + describeError(err)
 }
 
-// nextLook returns when the next step is due if no event arrives: at the decision's Wake, when the
+// nextStepTime returns when the next step is due if no event arrives: at the decision's Wake, when the
 // lease becomes overdue, or when an overdue lease may have been renewed.
-func (r *Runner) nextLook(step *upgrade.Step) time.Time {
+func (r *Runner) nextStepTime(step *upgrade.Step) time.Time {
 	look := r.Expires().Add(-requestLimit + time.Millisecond)
 	if r.isLeaseOverdue() {
 		look = time.Now().Add(leaseCheckInterval)
@@ -39,9 +39,9 @@ func (r *Runner) nextLook(step *upgrade.Step) time.Time {
 }
 
 const (
-	// outageTold is how long requests to the API server must fail before the user is told. Many
+	// outageReportedAfter is how long requests to the API server must fail before the user is told. Many
 	// outages are shorter.
-	outageTold = 3 * time.Second
+	outageReportedAfter = 3 * time.Second
 	// outageGap is the longest time between two failures of one outage. Requests are retried at
 	// least that often.
 	outageGap = 10 * time.Second
@@ -58,11 +58,11 @@ func (s *run) recordReachability(began time.Time, answered bool, detail string) 
 			s.outageSince = began
 		}
 		s.lastFailure = now
-		if now.Sub(s.outageSince) < outageTold {
+		if now.Sub(s.outageSince) < outageReportedAfter {
 			return
 		}
 	}
-	s.Unreached(detail)
+	s.ReportOutage(detail)
 }
 
 // recordWatchFailure records that a watch could not be opened. If it was refused, the next list may
@@ -71,25 +71,25 @@ func (s *run) recordReachability(began time.Time, answered bool, detail string) 
 func (s *run) recordWatchFailure(err error) {
 	a := ClassifyAnswer(err)
 	if a.Outcome == nodegroup.OutcomeFatal {
-		s.refusedWatch.record(err, watchRefused)
-		s.Unreached(a.Detail)
+		s.refusedWatch.record(err, watchRefusalLimit)
+		s.ReportOutage(a.Detail)
 		return
 	}
 	s.recordReachability(time.Now(), false, a.Detail)
-	if s.failedWatch.record(err, saveLimit) >= watchTold {
-		s.Unreached(a.Detail) // even if other requests are answered
+	if s.failedWatch.record(err, saveLimit) >= watchFailureReportedAfter {
+		s.ReportOutage(a.Detail) // even if other requests are answered
 	}
 }
 
 const (
-	// watchTold is how long watches must fail before the user is told, even if other requests are
+	// watchFailureReportedAfter is how long watches must fail before the user is told, even if other requests are
 	// answered.
-	watchTold = time.Minute
-	// watchRefused is how long watches must be refused before the permission to read counts as
-	// gone. watchGap is the longest time between two failures that belong together; client-go
+	watchFailureReportedAfter = time.Minute
+	// watchRefusalLimit is how long watches must be refused before the permission to read counts as
+	// gone. watchFailureGap is the longest time between two failures that belong together; client-go
 	// retries within a minute.
-	watchRefused = 20 * time.Second
-	watchGap     = 2 * time.Minute
+	watchRefusalLimit = 20 * time.Second
+	watchFailureGap   = 2 * time.Minute
 )
 
 // failingWatch is the state of watches that fail. err is set when they have failed for so long that
@@ -102,7 +102,7 @@ type failingWatch struct {
 // record records a failure and returns how long watches have failed.
 func (f *failingWatch) record(err error, limit time.Duration) time.Duration {
 	now := time.Now()
-	if now.Sub(f.last) > watchGap {
+	if now.Sub(f.last) > watchFailureGap {
 		f.since = now
 	}
 	f.last = now
@@ -123,7 +123,7 @@ func (s *run) fatalLeaseError() error {
 	if s.leaseOverdue.IsZero() {
 		s.leaseOverdue = time.Now()
 	}
-	err := s.Unrenewed()
+	err := s.RenewalError()
 	if err == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s *run) fatalLeaseError() error {
 func (s *run) showStep(step upgrade.Step) {
 	s.lastShown = step
 	if s.isLeaseOverdue() {
-		step.Status.Waiting = "the API server, which has not renewed the lease in time" + s.whyUnrenewed()
+		step.Status.Waiting = "the API server, which has not renewed the lease in time" + s.describeRenewalError()
 	}
 	s.Watch(step)
 }

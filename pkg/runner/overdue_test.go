@@ -76,7 +76,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				s.addPods("old-1", 1)
 				arrange(s)
 				r := s.leased(s.runner(), gap, again)
-				r.Unrenewed = func() error { return cut(errors.New("getting credentials: exec: run sso login")) }
+				r.RenewalError = func() error { return cut(errors.New("getting credentials: exec: run sso login")) }
 				heard := s.listen(r)
 				s.observe(t, r, func() {
 					time.Sleep(2 * time.Minute)

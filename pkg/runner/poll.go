@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// cloudIdle is how often the cloud is read while none of our changes is in progress there.
-	cloudIdle = time.Minute
-	// CloudSoon is the shortest average time between two readings of the cloud. A change of ours is
+	// cloudIdleInterval is how often the cloud is read while none of our changes is in progress there.
+	cloudIdleInterval = time.Minute
+	// MinCloudInterval is the shortest average time between two readings of the cloud. A change of ours is
 	// seen at most that late.
-	CloudSoon = 250 * time.Millisecond
+	MinCloudInterval = 250 * time.Millisecond
 	// cloudBurst is how many readings may follow each other without a pause.
 	cloudBurst = 4
-	// cloudAgain is the pause before the cloud is read again, because its first answer may not show
+	// cloudRepeatPause is the pause before the cloud is read again, because its first answer may not show
 	// the latest change.
-	cloudAgain = time.Second
-	// refusalsBelieved is how many refusals in a row mean that the credentials may no longer read
+	cloudRepeatPause = time.Second
+	// maxRefusedPolls is how many refusals in a row mean that the credentials may no longer read
 	// what the upgrade waits for.
-	refusalsBelieved = 2
+	maxRefusedPolls = 2
 )
 
 // nextPollTime returns when to read the cloud next: often while a change of ours is in progress
 // there, and soon after a change.
 func (s *run) nextPollTime(step upgrade.Step) time.Time {
 	if s.pollInFlight {
-		return time.Now().Add(cloudIdle)
+		return time.Now().Add(cloudIdleInterval)
 	}
-	next := s.lastPoll.Add(cloudIdle)
+	next := s.lastPoll.Add(cloudIdleInterval)
 	if step.Poll > 0 {
 		next = s.lastPoll.Add(step.Poll)
 	}
@@ -46,7 +46,7 @@ func (s *run) nextPollTime(step upgrade.Step) time.Time {
 // was read too often just now.
 func (s *run) requestPollBy(at time.Time) {
 	if len(s.recentPolls) == cloudBurst {
-		if earliest := s.recentPolls[0].Add(cloudBurst * CloudSoon); at.Before(earliest) {
+		if earliest := s.recentPolls[0].Add(cloudBurst * MinCloudInterval); at.Before(earliest) {
 			at = earliest
 		}
 	}
@@ -55,9 +55,9 @@ func (s *run) requestPollBy(at time.Time) {
 	}
 }
 
-// nextQuestionTime returns when to read next what no watch reports: the cloud, load balancers or
+// nextReadTime returns when to read next what no watch reports: the cloud, load balancers or
 // controllers.
-func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
+func (s *run) nextReadTime(step *upgrade.Step) time.Time {
 	next := s.targetPolls.nextTime(step, s.nextPollTime(*step))
 	if s.Controllers == nil {
 		return next
@@ -65,11 +65,11 @@ func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
 	return s.controllers.nextTime(step, next, s.localTime)
 }
 
-// ask reads the cloud, load balancers and controllers that are due.
-func (s *run) ask(ctx context.Context, step *upgrade.Step) {
+// readDueSources reads the cloud, load balancers and controllers that are due.
+func (s *run) readDueSources(ctx context.Context, step *upgrade.Step) {
 	now := time.Now()
 	s.readControllers(ctx, step)
-	never := now.Add(cloudIdle)
+	never := now.Add(cloudIdleInterval)
 	if !s.targetPolls.nextTime(step, never).After(now) {
 		s.pollTargets(ctx, step.Targets.IDs)
 	}
@@ -84,7 +84,7 @@ func (s *run) pollCloud(ctx context.Context) {
 	s.recentPolls = s.recentPolls[max(0, len(s.recentPolls)-cloudBurst):]
 	if s.cloudStale {
 		s.cloudStale = false
-		s.requestPollBy(s.lastPoll.Add(cloudAgain))
+		s.requestPollBy(s.lastPoll.Add(cloudRepeatPause))
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
@@ -103,11 +103,11 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 		s.refusedTargets = 0
 	}
 	switch {
-	case s.refusedTargets >= refusalsBelieved:
+	case s.refusedTargets >= maxRefusedPolls:
 		return s.lastTargetsError
 	case step.Poll == 0:
 		s.refusedPolls, s.unreadSince = 0, time.Time{}
-	case s.refusedPolls >= refusalsBelieved:
+	case s.refusedPolls >= maxRefusedPolls:
 		return s.lastPollError
 	case !s.unreadSince.IsZero() && time.Since(s.unreadSince) >= saveLimit:
 		return fmt.Errorf("the cloud could not be read for %s: %w", saveLimit, s.lastPollError)
@@ -133,5 +133,5 @@ func (s *run) recordPoll(group nodegroup.Group, err error) {
 		s.unreadSince = time.Now()
 	}
 	s.lastPollError = err
-	s.Polled(&group, err)
+	s.CloudRead(&group, err)
 }

@@ -18,7 +18,7 @@ func (s *site) observe(t *testing.T, r *Runner, look func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if record, err := r.Run(ctx); err != nil && !errors.Is(err, ErrUnrested) || record.Run == "" {
+		if record, err := r.Run(ctx); err != nil && !errors.Is(err, ErrNotStoppedInTime) || record.Run == "" {
 			t.Errorf("run %q ended with error %v", record.Run, err)
 		}
 	}()
@@ -81,16 +81,16 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 				t.Fatalf("asked at %v", s.times("observe"))
 			}
 			for _, pause := range between {
-				if pause != cloudIdle {
-					t.Errorf("%s between two questions, want %s", pause, cloudIdle)
+				if pause != cloudIdleInterval {
+					t.Errorf("%s between two questions, want %s", pause, cloudIdleInterval)
 				}
 			}
 			before := time.Since(s.began)
 			signal(s.nodesChanged)
-			time.Sleep(2 * cloudAgain)
+			time.Sleep(2 * cloudRepeatPause)
 			synctest.Wait()
-			if at := lastTwo(s.times("observe")); at[0] != before || at[1] != before+cloudAgain {
-				t.Errorf("a node changed at %s, the cloud was asked at %s, want at once and %s later", before, at, cloudAgain)
+			if at := lastTwo(s.times("observe")); at[0] != before || at[1] != before+cloudRepeatPause {
+				t.Errorf("a node changed at %s, the cloud was asked at %s, want at once and %s later", before, at, cloudRepeatPause)
 			}
 		})
 	})
@@ -115,8 +115,8 @@ func TestCloudIsAskedAfterAChange(t *testing.T) {
 				after = append(after, at)
 			}
 		}
-		if len(after) < 2 || after[0] > launched+CloudSoon || after[1] != after[0]+cloudAgain {
-			t.Errorf("launched at %s, the cloud was asked at %s: want at once, and %s later", launched, after, cloudAgain)
+		if len(after) < 2 || after[0] > launched+MinCloudInterval || after[1] != after[0]+cloudRepeatPause {
+			t.Errorf("launched at %s, the cloud was asked at %s: want at once, and %s later", launched, after, cloudRepeatPause)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestNodesThatChangeAllTheTime(t *testing.T) {
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			for range 600 {
-				time.Sleep(cloudAgain / 2)
+				time.Sleep(cloudRepeatPause / 2)
 				signal(s.nodesChanged)
 			}
 		})
@@ -214,7 +214,7 @@ func TestQuestionsMayFollowEachOther(t *testing.T) {
 		"never asked":             {nil, 0},
 		"asked thrice just now":   {ago(2, 1, 0), 0},
 		"asked often a while ago": {ago(1300, 1200, 1100, 1000), 0},
-		"asked often just now":    {ago(300, 200, 100, 0), cloudBurst*CloudSoon - 300*time.Millisecond},
+		"asked often just now":    {ago(300, 200, 100, 0), cloudBurst*MinCloudInterval - 300*time.Millisecond},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// toCluster and toCloud are how many requests may be in flight concurrently. More requests would
+// maxClusterRequests and maxCloudRequests are how many requests may be in flight concurrently. More requests would
 // only wait for each other in the server.
 const (
-	toCluster = 24
-	toCloud   = 8
+	maxClusterRequests = 24
+	maxCloudRequests   = 8
 )
 
 // requestQueue contains the actions for one server, in the order of the decisions.
@@ -52,7 +52,7 @@ func (s *run) sendWaiting(work context.Context) {
 				close(running)
 				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
 				defer cancel()
-				answer := ClassifyAnswer(s.carryOut(ctx, action))
+				answer := ClassifyAnswer(s.sendAction(ctx, action))
 				s.answers <- func() { s.recordAnswer(action, answer) }
 			}(l.waiting[0])
 			<-running
@@ -60,7 +60,7 @@ func (s *run) sendWaiting(work context.Context) {
 	}
 }
 
-func (s *run) carryOut(ctx context.Context, action nodegroup.Action) error {
+func (s *run) sendAction(ctx context.Context, action nodegroup.Action) error {
 	if err := s.checkLease(); err != nil {
 		return err
 	}

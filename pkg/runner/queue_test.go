@@ -37,15 +37,15 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		log := &logbook{}
 		s := &run{
 			Runner: &Runner{Writer: log, Expires: func() time.Time { return time.Now().Add(time.Hour) }}, attempts: map[string]nodegroup.Attempt{},
-			answers: make(chan func(), toCluster), clusterQueue: requestQueue{limit: toCluster},
+			answers: make(chan func(), maxClusterRequests), clusterQueue: requestQueue{limit: maxClusterRequests},
 		}
-		for i := range toCluster {
+		for i := range maxClusterRequests {
 			pod := fmt.Sprint("pod-", i)
 			decided = append(decided, pod)
 			s.enqueueAction(schedule.Eviction{Namespace: "default", Pod: pod, UID: types.UID(pod)})
 		}
 		s.sendWaiting(t.Context())
-		for range toCluster {
+		for range maxClusterRequests {
 			<-s.answers
 		}
 		if sent = log.pods; slices.Equal(sent, decided) {

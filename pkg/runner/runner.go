@@ -60,13 +60,13 @@ type Saver interface {
 type Runner struct {
 	// Clock is the clock of all decisions and of the record, usually the API server's. The next process may run on a machine
 	// whose clock is wrong. The Cloud's observations use it, too. nil means this machine's wall clock.
-	Clock   func() time.Time
-	Request record.Request
-	Cluster Observer
-	Cloud   cloud.Provider
-	Writer  Actor
-	Store   Saver
-	Asks    Asker
+	Clock    func() time.Time
+	Request  record.Request
+	Cluster  Observer
+	Cloud    cloud.Provider
+	Writer   Actor
+	Store    Saver
+	Requests RequestSource
 	// Group is the group as it was observed before the run. Record is the stored record of an earlier run.
 	Group  nodegroup.Group
 	Record record.Record
@@ -79,7 +79,7 @@ type Runner struct {
 	Targets       nodegroup.Targets
 	BalancersRead func(error)
 	// Stay keeps the process running through a long soak instead of exiting; see upgrade.World.
-	Stay bool
+	WaitForSoak bool
 	// Lost is closed when another process may write. From then on this process writes nothing.
 	Lost <-chan struct{}
 	// Idle is how long no process carried out the upgrade before this one got the right to write.
@@ -87,29 +87,29 @@ type Runner struct {
 	// Expires returns the time until which no other process may write, by the wall clock.
 	Expires func() time.Time
 	// Unrenewed returns why the last try to renew the right to write failed, nil if it succeeded.
-	Unrenewed func() error
+	RenewalError func() error
 	// Watch is called on the runner's goroutine with every step.
 	Watch func(upgrade.Step)
 	// Polled is called on the runner's goroutine with each reading of the group from the cloud. If the reading failed, it gets
 	// the error and what was read before the failure.
-	Polled func(*nodegroup.Group, error)
+	CloudRead func(*nodegroup.Group, error)
 	// Failures receives the errors of watches of the cluster.
 	Failures <-chan error
 	// Unreached is called on the runner's goroutine. It gets the reason why the cluster has accepted no change for a while, and
 	// "" when it does again.
-	Unreached func(detail string)
+	ReportOutage func(detail string)
 }
 
 // ErrLost means that Run lost the right to write: the lease was lost or, with record.ErrChanged, another process changed the
 // record.
 var ErrLost = errors.New("another process may have taken over the upgrade")
 
-// errUnrenewed means that a request was not sent, because another process may soon hold the lease.
-var errUnrenewed = errors.New("the lease has not been renewed for too long")
+// errLeaseNotRenewed means that a request was not sent, because another process may soon hold the lease.
+var errLeaseNotRenewed = errors.New("the lease has not been renewed for too long")
 
-// ErrUnrested means that an interrupted upgrade did not finish its actions in time. The record contains them, and the same
+// ErrNotStoppedInTime means that an interrupted upgrade did not finish its actions in time. The record contains them, and the same
 // command continues.
-var ErrUnrested = fmt.Errorf("stopped before all work was finished within %s", stopLimit)
+var ErrNotStoppedInTime = fmt.Errorf("stopped before all work was finished within %s", stopLimit)
 
 // run is the state of one Run.
 type run struct {
@@ -148,8 +148,8 @@ type run struct {
 	refusedWatch, failedWatch failingWatch
 	// leaseOverdue is when the lease should have been renewed, zero if it is not overdue.
 	leaseOverdue time.Time
-	// gaveUp is why the upgrade stops although the user did not ask for it.
-	gaveUp error
+	// stopCause is why the upgrade stops although the user did not ask for it.
+	stopCause error
 	// lastDecided is when the last step was decided, by Clock.
 	lastDecided time.Time
 	// quietUntil is until when events are gathered before the next step.
@@ -168,27 +168,27 @@ type run struct {
 func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	work, cancel := r.contextForWork(ctx)
+	work, cancel := r.newWorkContext(ctx)
 	defer cancel(nil)
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: time.Now().Add(-r.now().Sub(r.Group.Observed)),
-		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // 2 for one reading each of the cloud and of load balancers
+		answers:      make(chan func(), maxClusterRequests+maxCloudRequests+controllersAtOnce+2), // 2 for one reading each of the cloud and of load balancers
 		controllers:  controllerReads{since: map[drain.Workload]time.Time{}, known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
-		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
+		clusterQueue: requestQueue{limit: maxClusterRequests}, cloudQueue: requestQueue{limit: maxCloudRequests},
 	}
 	rec, err := s.runLoop(ctx, work, stop)
 	switch {
-	case s.gaveUp == nil:
-	case errors.Is(err, ErrUnrested):
-		err = fmt.Errorf("%w; %s", s.gaveUp, err.Error()) // the user did not interrupt it
+	case s.stopCause == nil:
+	case errors.Is(err, ErrNotStoppedInTime):
+		err = fmt.Errorf("%w; %s", s.stopCause, err.Error()) // the user did not interrupt it
 	case err == nil && rec.Result == record.Interrupted:
-		err = s.gaveUp
+		err = s.stopCause
 	}
-	return rec, s.nameFenced(err)
+	return rec, s.addFencedNodes(err)
 }
 
-// nameFenced adds to an error the nodes that remain fenced.
-func (s *run) nameFenced(err error) error {
+// addFencedNodes adds to an error the nodes that remain fenced.
+func (s *run) addFencedNodes(err error) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
 	}
@@ -209,15 +209,15 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, er
 			}
 		}
 		s.adoptStep(&step)
-		if s.noteInterruption(ctx) || time.Since(began) > staleDecision {
+		if s.recordInterruption(ctx) || time.Since(began) > staleDecision {
 			continue // its actions are dropped: the next decision uses the current state
 		}
 		s.showStep(step)
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
 			return s.Record, nil
 		}
-		if err := cmp.Or(s.fatalCloudError(&step), s.fatalLeaseError(), s.refusedWatch.err, s.failedWatch.err); err != nil && s.gaveUp == nil {
-			s.gaveUp = err
+		if err := cmp.Or(s.fatalCloudError(&step), s.fatalLeaseError(), s.refusedWatch.err, s.failedWatch.err); err != nil && s.stopCause == nil {
+			s.stopCause = err
 			stop()
 		}
 		for _, action := range step.Actions {
@@ -234,8 +234,8 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (record.Record, er
 // is made again.
 const staleDecision = 5 * time.Second
 
-// noteInterruption records and reports whether the user has interrupted the upgrade since the last call.
-func (s *run) noteInterruption(ctx context.Context) (interrupted bool) {
+// recordInterruption records and reports whether the user has interrupted the upgrade since the last call.
+func (s *run) recordInterruption(ctx context.Context) (interrupted bool) {
 	select {
 	case <-s.stopRequested(ctx):
 		s.stopping = true
@@ -262,7 +262,7 @@ func (s *run) adoptStep(step *upgrade.Step) {
 		s.memberCache = memberCache{} // the members also depend on the record's nodes
 	}
 	s.Record, s.notes = step.Record, step.Notes
-	s.controllers.forgetOthers(step)
+	s.controllers.keepOnlyUnscaled(step)
 }
 
 // decideStep decides what to do now.
@@ -276,29 +276,29 @@ func (s *run) decideStep() upgrade.Step {
 	return step
 }
 
-// idleAfter is how long no step must have been decided until this process counts as inactive in between: the machine slept, or
+// maxActiveGap is how long no step must have been decided until this process counts as inactive in between: the machine slept, or
 // the record could not be stored. An active process decides at least twice as often.
-const idleAfter = time.Minute
+const maxActiveGap = time.Minute
 
 // idleTime returns how long no process has been active, up to now.
 func (s *run) idleTime(now time.Time) time.Duration {
 	if s.lastDecided.IsZero() {
 		return s.Idle
 	}
-	if gap := now.Sub(s.lastDecided); gap > idleAfter {
+	if gap := now.Sub(s.lastDecided); gap > maxActiveGap {
 		return gap
 	}
 	return 0
 }
 
-// contextForWork returns the context of all requests. It ends with ErrLost when the right to write is lost, and with ErrUnrested
+// newWorkContext returns the context of all requests. It ends with ErrLost when the right to write is lost, and with ErrNotStoppedInTime
 // when an interrupted upgrade has used up stopLimit.
-func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+func (r *Runner) newWorkContext(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(stopLimit):
-			cancel(ErrUnrested)
+			cancel(ErrNotStoppedInTime)
 		case <-work.Done():
 		}
 	})
@@ -320,12 +320,12 @@ func (s *run) saveRecord(work context.Context, rec record.Record) error {
 	var last error // the last error from an answer, not from the end of the wait
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		began := time.Now()
-		err := s.awaitSave(saving, rec)
+		err := s.saveOnce(saving, rec)
 		switch {
 		case errors.Is(err, context.Canceled):
-			err = cmp.Or(last, errUnsaved)
+			err = cmp.Or(last, errSaveUnanswered)
 		case errors.Is(err, context.DeadlineExceeded):
-			err = fmt.Errorf("%w: %w", errUnsaved, err)
+			err = fmt.Errorf("%w: %w", errSaveUnanswered, err)
 		}
 		last = err
 		switch {
@@ -351,26 +351,26 @@ func (s *run) saveRecord(work context.Context, rec record.Record) error {
 	}
 }
 
-// awaitSave stores the record once. It reports a request that gets no answer for a while, for example because an admission
+// saveOnce stores the record once. It reports a request that gets no answer for a while, for example because an admission
 // webhook holds it.
-func (s *run) awaitSave(ctx context.Context, record record.Record) error {
+func (s *run) saveOnce(ctx context.Context, record record.Record) error {
 	saved := make(chan error, 1)
-	go func() { saved <- s.trySaveRecord(ctx, record) }()
+	go func() { saved <- s.sendRecord(ctx, record) }()
 	silence := time.NewTimer(outageGap)
 	defer silence.Stop()
 	select {
 	case err := <-saved:
 		return err
 	case <-silence.C:
-		s.Unreached(errUnsaved.Error())
+		s.ReportOutage(errSaveUnanswered.Error())
 		return <-saved
 	}
 }
 
-// errUnsaved means that writing the record got no answer.
-var errUnsaved = errors.New("writing the upgrade's record got no answer: check whether an admission webhook delays it")
+// errSaveUnanswered means that writing the record got no answer.
+var errSaveUnanswered = errors.New("writing the upgrade's record got no answer: check whether an admission webhook delays it")
 
-func (s *run) trySaveRecord(ctx context.Context, record record.Record) error {
+func (s *run) sendRecord(ctx context.Context, record record.Record) error {
 	if err := s.checkLease(); err != nil {
 		return err
 	}
@@ -385,7 +385,7 @@ func (s *run) checkLease() error {
 	case s.isLeaseLost():
 		return ErrLost
 	case s.requestTimeout() < leaseSlack:
-		return fmt.Errorf("%w%s", errUnrenewed, s.whyUnrenewed())
+		return fmt.Errorf("%w%s", errLeaseNotRenewed, s.describeRenewalError())
 	default:
 		return nil
 	}
@@ -449,20 +449,20 @@ func retryDelay(answer Answer, tries int) time.Duration {
 
 // waitForEvent waits until the next step is due.
 func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
-	wake, asked := s.wakeChannels(&step)
-	ask := time.NewTimer(time.Until(s.nextQuestionTime(&step)))
+	wake, asked := s.stepChannels(&step)
+	ask := time.NewTimer(time.Until(s.nextReadTime(&step)))
 	defer ask.Stop()
 	select {
 	case record := <-s.answers:
 		record()
 		s.recordWaitingAnswers()
 	case <-ask.C:
-		s.ask(work, &step)
+		s.readDueSources(work, &step)
 	case err := <-s.Failures:
 		s.recordWatchFailure(err)
 	case <-s.Cluster.NodesChanged():
 		s.cloudStale = true
-		s.requestPollBy(s.lastPoll.Add(cloudAgain))
+		s.requestPollBy(s.lastPoll.Add(cloudRepeatPause))
 	case <-s.Cluster.Changed():
 		s.gatherEvents(work)
 	case <-wake:
@@ -470,14 +470,14 @@ func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	case <-s.stopRequested(ctx):
 		s.stopping = true
 	case <-work.Done():
-		return s.describeUnrested(context.Cause(work))
+		return s.describeUnfinishedWork(context.Cause(work))
 	}
 	return nil
 }
 
-// describeUnrested adds to the error what an interrupted upgrade was still waiting for.
-func (s *run) describeUnrested(cause error) error {
-	if !errors.Is(cause, ErrUnrested) {
+// describeUnfinishedWork adds to the error what an interrupted upgrade was still waiting for.
+func (s *run) describeUnfinishedWork(cause error) error {
+	if !errors.Is(cause, ErrNotStoppedInTime) {
 		return cause
 	}
 	if retried := s.lastShown.Status.Retried; retried.Action != "" {

@@ -100,11 +100,11 @@ func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 
 func TestRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, toCluster+1)
+		s := newSite(t, maxClusterRequests+1)
 		s.onDo = func(context.Context, nodegroup.Action) error { time.Sleep(time.Second); return nil }
 		finish(t, s.runner(surge(1)))
-		if s.most != toCluster { // fences
-			t.Errorf("%d requests were in flight at once, want %d", s.most, toCluster)
+		if s.most != maxClusterRequests { // fences
+			t.Errorf("%d requests were in flight at once, want %d", s.most, maxClusterRequests)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 // one is terminated right after the first, and not only when a timeout is noticed.
 func TestRequestsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const nodes = toCloud + 1
+		const nodes = maxCloudRequests + 1
 		s := newSite(t, nodes)
 		s.onDo = func(_ context.Context, a nodegroup.Action) error {
 			if _, ok := a.(nodegroup.Terminate); ok {
@@ -123,8 +123,8 @@ func TestRequestsWaitForRoom(t *testing.T) {
 		}
 		finish(t, s.runner(surge(1), func(r *record.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
 		at := s.times("terminate")
-		if len(at) != nodes || at[toCloud-1] != at[0] || at[toCloud] != at[0]+time.Second {
-			t.Errorf("terminated at %s, want %d together and the last a second later", at, toCloud)
+		if len(at) != nodes || at[maxCloudRequests-1] != at[0] || at[maxCloudRequests] != at[0]+time.Second {
+			t.Errorf("terminated at %s, want %d together and the last a second later", at, maxCloudRequests)
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestSaveThatFails(t *testing.T) {
 func TestLostLeaseStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.addPods("old-1", 2*toCluster)
+		s.addPods("old-1", 2*maxClusterRequests)
 		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
 				<-ctx.Done() // a server that does not answer
@@ -236,8 +236,8 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 			t.Errorf("got error %v after %s, want %v after %s", err, time.Since(s.began), ErrLost, when)
 		}
 		synctest.Wait()
-		if asked := len(s.times("evict")); asked != toCluster {
-			t.Errorf("%d evictions were sent, want the %d before the lease was lost", asked, toCluster)
+		if asked := len(s.times("evict")); asked != maxClusterRequests {
+			t.Errorf("%d evictions were sent, want the %d before the lease was lost", asked, maxClusterRequests)
 		}
 		if saves := s.times("save"); saves[len(saves)-1] >= when {
 			t.Error("the record was written after the lease was lost")
@@ -277,11 +277,11 @@ func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 
 // TestRequestsEndBeforeTheLease checks that a request gets at most the time that is left of the lease.
 func TestRequestsEndBeforeTheLease(t *testing.T) {
-	s := &run{Runner: &Runner{Unrenewed: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
+	s := &run{Runner: &Runner{RenewalError: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
 	if got := s.requestTimeout(); got != requestLimit {
 		t.Errorf("%s with an hour left, want %s", got, requestLimit)
 	}
-	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errUnrenewed, -time.Hour: errUnrenewed} {
+	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errLeaseNotRenewed, -time.Hour: errLeaseNotRenewed} {
 		s.Expires = func() time.Time { return time.Now().Add(left) }
 		if got := s.checkLease(); !errors.Is(got, want) || s.requestTimeout() > min(left, requestLimit) {
 			t.Errorf("with %s left: %v, and %s for a request", left, got, s.requestTimeout())
@@ -372,8 +372,8 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 					return nil
 				}
 				record, took, err := s.interrupted(t, s.runner(), when)
-				if !errors.Is(err, ErrUnrested) || took != stopLimit {
-					t.Errorf("got error %v after %s, want %v after %s", err, took, ErrUnrested, stopLimit)
+				if !errors.Is(err, ErrNotStoppedInTime) || took != stopLimit {
+					t.Errorf("got error %v after %s, want %v after %s", err, took, ErrNotStoppedInTime, stopLimit)
 				}
 				if record.Run != "r1" || record.Result != "" {
 					t.Errorf("the record is of run %q and ended %q, want one to go on with", record.Run, record.Result)

@@ -29,7 +29,7 @@ func TestSilentRecordIsTold(t *testing.T) {
 		}
 		r := s.runner()
 		var told time.Duration
-		r.Unreached = func(detail string) {
+		r.ReportOutage = func(detail string) {
 			if detail != "" && told == 0 {
 				told = time.Since(s.began)
 			}
@@ -57,7 +57,7 @@ func TestRightsTakenAway(t *testing.T) {
 	}{
 		"to renew the lease": {func(s *site, r *Runner) {
 			s.leased(r, gone, time.Hour)
-			r.Unrenewed = func() error {
+			r.RenewalError = func() error {
 				if time.Since(s.began) > gone {
 					return forbidden
 				}

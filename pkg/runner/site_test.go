@@ -362,9 +362,9 @@ func (s *site) runner(with ...func(*record.Request)) *Runner {
 	}
 	return &Runner{
 		Request: request, Cluster: s, Cloud: sky{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
-		Asks: &asker{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, Unrenewed: func() error { return nil },
-		Watch:  func(step upgrade.Step) { s.steps = append(s.steps, step) },
-		Polled: func(_ *nodegroup.Group, err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, Unreached: func(string) {},
+		Requests: &asker{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, RenewalError: func() error { return nil },
+		Watch:     func(step upgrade.Step) { s.steps = append(s.steps, step) },
+		CloudRead: func(_ *nodegroup.Group, err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, ReportOutage: func(string) {},
 	}
 }
 

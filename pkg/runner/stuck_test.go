@@ -71,7 +71,7 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 				switch {
 				case c.says == "" && (err != nil || rec.Result != record.Succeeded):
 					t.Errorf("ended %q with error %v, want %q", rec.Result, err, record.Succeeded)
-				case c.says != "" && (!errors.Is(err, errEnded) || errors.Is(err, ErrUnrested) || !strings.Contains(err.Error(), c.says)):
+				case c.says != "" && (!errors.Is(err, errEnded) || errors.Is(err, ErrNotStoppedInTime) || !strings.Contains(err.Error(), c.says)):
 					t.Errorf("ended %q with error %v, want one that says %q", rec.Result, err, c.says)
 				}
 			})
@@ -115,7 +115,7 @@ func TestOutageIsTold(t *testing.T) {
 				r := s.runner()
 				r.Failures = failures
 				var told time.Duration
-				r.Unreached = func(detail string) {
+				r.ReportOutage = func(detail string) {
 					if detail != "" && told == 0 {
 						told = time.Since(s.began)
 					}

@@ -55,7 +55,7 @@ func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	case err == nil:
 		s.Targets, s.refusedTargets = read, 0
 	case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
-		if s.refusedTargets++; s.refusedTargets < refusalsBelieved {
+		if s.refusedTargets++; s.refusedTargets < maxRefusedPolls {
 			s.targetPolls.last = time.Time{} // read again immediately
 		}
 	default:

@@ -49,9 +49,9 @@ func (s *run) isDrainStarted(node *corev1.Node) bool {
 		nodemark.HasTaint(node, nodegroup.FenceTaint(s.Group.Provider))
 }
 
-// isRestart reports whether the action restarts a Deployment. Only the answer shows its end,
+// isDeploymentRestart reports whether the action restarts a Deployment. Only the answer shows its end,
 // because the pod that it moves may stay for long.
-func isRestart(action nodegroup.Action) bool {
+func isDeploymentRestart(action nodegroup.Action) bool {
 	_, restart := action.(schedule.Restart)
 	return restart
 }
@@ -70,15 +70,15 @@ func (s *run) observeWorld() upgrade.World {
 	}
 	now := s.now()
 	for key, attempt := range s.attempts {
-		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory && !isRestart(attempt.Action) {
+		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory && !isDeploymentRestart(attempt.Action) {
 			delete(s.attempts, key)
 		}
 	}
 	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
-	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
+	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, maxClusterRequests
 	world.Movable, world.Controllers = s.Movable, maps.Clone(s.controllers.known)
 	world.Targets = s.Targets
 	world.Memo = &s.memo
-	world.Stop, world.Asked, world.Stay = s.stopping, s.Asks.Asked(), s.Stay
+	world.Stop, world.Asked, world.Stay = s.stopping, s.Requests.Asked(), s.WaitForSoak
 	return world
 }

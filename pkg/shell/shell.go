@@ -13,7 +13,7 @@ import (
 // that a terminal does not show, such as line breaks, are written as octal numbers for the shell's printf.
 func Quote(text string) string {
 	switch {
-	case strings.ContainsFunc(text, isHidden) && !strings.HasSuffix(text, "\n"): // $(…) would remove a line break at the end
+	case strings.ContainsFunc(text, isUnprintable) && !strings.HasSuffix(text, "\n"): // $(…) would remove a line break at the end
 		return `"$(printf '` + escapeForPrintf(text) + `')"`
 	case text == "" || strings.ContainsFunc(text, needsQuotes):
 		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
@@ -22,13 +22,13 @@ func Quote(text string) string {
 	}
 }
 
-func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func escapeForPrintf(text string) string {
 	var out strings.Builder
 	for i, r := range text {
 		isOption := i == 0 && r == '-'
-		if !isOption && !isHidden(r) && !strings.ContainsRune(`'\%`, r) {
+		if !isOption && !isUnprintable(r) && !strings.ContainsRune(`'\%`, r) {
 			out.WriteRune(r)
 			continue
 		}
