@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// adoptRecord returns the upgrade that a command takes up: the one that is recorded, whose settings stand unless the user
-// says that they are to change, or else a new one as it is wished.
+// adoptRecord returns the upgrade that a command begins or continues. A recorded upgrade keeps its settings unless the
+// user changes them. Without a recorded upgrade it returns a new one with the wished settings.
 func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Request) (resolution, error) {
 	r := resolution{request: wished, record: o.stored}
 	if r.record.Run == "" && m == modeUpgrade {
@@ -57,9 +57,8 @@ func (o *observation) adoptRecord(line *commandLine, m mode, wished record.Reque
 	return r, nil
 }
 
-// adoptFinishedRecord takes up what an upgrade that is over has left: nodes that became current since and
-// are still fenced. Where no node is outdated the run is opened once more to release them, otherwise
-// the next upgrade does that.
+// adoptFinishedRecord handles the record of a finished upgrade that left nodes fenced which have become current since.
+// If no node is outdated, it reopens the run to release them. Otherwise the next upgrade releases them.
 func (o *observation) adoptFinishedRecord(rec *record.Record, m mode, wished record.Request) (resolution, error) {
 	fenced := upgrade.FencedCurrent(rec, o.members)
 	switch {
@@ -79,8 +78,8 @@ func mayReplan(line *commandLine, m mode, record *record.Record) bool {
 	return line.consent.replan || m == modeStatus || record.HasFailedOperation()
 }
 
-// rejectUnagreedChanges refuses to continue to another target or with other settings, unless they were
-// agreed to.
+// rejectUnagreedChanges returns an error if the upgrade would continue to another target or with other settings, unless
+// the user passed --replan.
 func rejectUnagreedChanges(m mode, replan bool, record *record.Record, request record.Request, group *nodegroup.Group) error {
 	if !group.IsTargetKnown() && record.Target.ID != "" {
 		return usageError(fmt.Errorf("run %s of group %q has the target %s: pass %s", record.Run, group.Name, record.Target.Name, shell.Quote("--current="+record.Target.Name)))
@@ -102,7 +101,7 @@ func rejectUnagreedChanges(m mode, replan bool, record *record.Record, request r
 	return nil
 }
 
-// reopenRecord is the record of an upgrade that stopped, or whose process died, as it continues.
+// reopenRecord returns the record of a stopped upgrade as it continues.
 func reopenRecord(record record.Record, replan bool, request record.Request, target nodegroup.Revision) record.Record {
 	reopened := record.Reopened()
 	if !replan {
@@ -115,8 +114,8 @@ func reopenRecord(record record.Record, replan bool, request record.Request, tar
 	return reopened
 }
 
-// describeKeptSurge says that an upgrade that continues adds as many nodes as it began with, where the user asked for another number; else
-// it returns "". The books of the upgrade rest on that number.
+// describeKeptSurge returns a warning if the user asks for another surge than the running upgrade has, else "". The
+// upgrade keeps its surge because its ledger counts the added nodes by it.
 func describeKeptSurge(rec *record.Record, wished int) string {
 	if !rec.IsResumable() || rec.Request.Surge == wished {
 		return ""
@@ -124,9 +123,8 @@ func describeKeptSurge(rec *record.Record, wished int) string {
 	return fmt.Sprintf("--max-surge: run %s keeps the %d added nodes that it was started with, not %d: only a new upgrade can use another number", rec.Run, rec.Request.Surge, wished)
 }
 
-// rebuildRecord is the record of a run that is gone, from the marks that it left on the group's
-// nodes. It refuses where they do not tell what it added to the group: a second surge could come on
-// top of the first.
+// rebuildRecord returns the record of a run whose record was deleted, made from the marks on the group's nodes. If the
+// marks do not show how many nodes the run added, it returns an error: a second surge could come on top of the first.
 func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error) {
 	rec, err := upgrade.RebuildRecord(world)
 	if err == nil {
@@ -138,7 +136,7 @@ func rebuildRecord(world upgrade.World, line *commandLine) (record.Record, error
 		strings.TrimSpace("run "+rec.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retryCommand)}
 }
 
-// describeRebuiltRecord says what an upgrade continues with whose record was lost, and what is not known any
+// describeLostRecord describes what the upgrade continues with after its record was lost, and what is not known any
 // more.
 func (g *groupContext) describeLostRecord() string {
 	world := g.makeWorld(g.now)

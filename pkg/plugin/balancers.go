@@ -16,25 +16,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// balancers are what is known of the load balancers that send to a group's nodes and their pods.
+// balancers are the load balancers that send traffic to a group's nodes and their pods.
 type balancers struct {
 	cloud.TargetGroups
-	// targets are all of their targets, as they were read then.
+	// targets are all targets of the target groups, as they were last read.
 	targets []nodegroup.Target
-	// notes say, for people, which of them are not followed and why.
+	// notes describe for people which load balancers are not watched and why.
 	notes []string
 }
 
-// unwatchedFallback is how nodes leave load balancers that are not followed.
+// unwatchedFallback is what the upgrade does instead of watching a load balancer.
 const unwatchedFallback = "it relies on the node label and --settle instead"
 
-// findBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
-// an upgrade does without. objects are what was read of the cluster, nil where nothing was.
+// findBalancers returns the load balancers to watch. It adds a note for each one that it cannot read, because the
+// upgrade can continue without it. objects are the objects that were read from the cluster, nil if none were.
 func (g *groupContext) findBalancers(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) balancers {
 	var b balancers
 	balancer, ok := cloud.As[cloud.Balancer](g.provider)
 	if !ok || g.isCurrent() || !g.request.Strategy.Traits().Drains {
-		return b // nothing is drained here
+		return b // no node is drained
 	}
 	bound, err := listBoundTargetGroups(ctx, client, objects)
 	if err != nil {
@@ -54,8 +54,8 @@ func (g *groupContext) findBalancers(ctx context.Context, client kubernetes.Inte
 	return b
 }
 
-// loadTargets reads the targets of the load balancers that are followed. A forecast is worth having
-// without them.
+// loadTargets reads the targets of the watched load balancers. If that fails there are none, because a forecast is
+// useful without them.
 func (b *balancers) loadTargets(ctx context.Context, provider cloud.Provider) {
 	b.targets = nil
 	if balancer, ok := cloud.As[cloud.Balancer](provider); ok && len(b.Groups) > 0 {
@@ -65,7 +65,8 @@ func (b *balancers) loadTargets(ctx context.Context, provider cloud.Provider) {
 	}
 }
 
-// noteUnwatched says what is not followed and why, "" where that is said already.
+// noteUnwatched adds a note that the upgrade does not watch some load balancers. why may be "" if what contains the
+// reason.
 func (b *balancers) noteUnwatched(what, why string) {
 	note := "the upgrade does not watch " + what
 	if why != "" {
@@ -74,7 +75,7 @@ func (b *balancers) noteUnwatched(what, why string) {
 	b.notes = append(b.notes, note+"; "+unwatchedFallback)
 }
 
-// listBoundTargetGroups lists the target groups that TargetGroupBindings of the cluster name.
+// listBoundTargetGroups returns the ARNs of the target groups in the cluster's TargetGroupBindings.
 func listBoundTargetGroups(ctx context.Context, client kubernetes.Interface, objects *inventory.Objects) ([]string, error) {
 	var err error
 	if objects == nil {
@@ -94,7 +95,7 @@ func listBoundTargetGroups(ctx context.Context, client kubernetes.Interface, obj
 	return arns, err
 }
 
-// deregistrationDelays are the deregistration delays of the target groups that are followed, by their IDs.
+// deregistrationDelays returns the deregistration delays of the watched target groups, by ID.
 func (b *balancers) deregistrationDelays() map[string]time.Duration {
 	delays := map[string]time.Duration{}
 	for _, group := range b.Groups {
@@ -103,7 +104,7 @@ func (b *balancers) deregistrationDelays() map[string]time.Duration {
 	return delays
 }
 
-// describeWatched says before the start what is followed and what is not.
+// describeWatched describes for people which load balancers are watched and which are not.
 func (b *balancers) describeWatched() []string {
 	lines := slices.Clone(b.notes)
 	if len(b.Groups) == 0 {

@@ -8,13 +8,13 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// block is a group of lines at the end of a terminal's output that is redrawn in place. Each change is one write. The cursor stays
-// below the block.
+// block is a group of lines at the end of a terminal's output that is redrawn in place. Each redraw is one write. The
+// cursor stays below the block.
 type block struct {
 	w io.Writer
 	// size returns the terminal's present size, in cells and lines.
 	size func() (width, height int)
-	// shown are the lines that were drawn last. The terminal was width cells wide then.
+	// shown are the lines of the last drawing. The terminal was width cells wide at that time.
 	shown []string
 	width int
 }
@@ -23,7 +23,7 @@ func newBlock(terminal io.Writer) *block {
 	return &block{w: terminal, size: func() (int, int) { return terminalSize(terminal) }}
 }
 
-// draw replaces the block's lines. It keeps the first lines if they are the same as before.
+// draw replaces the block's lines. It does not redraw the first lines if they are unchanged.
 func (b *block) draw(lines []string) {
 	width, _ := b.size()
 	var out strings.Builder
@@ -66,8 +66,8 @@ func (b *block) clear() {
 	_, _ = io.WriteString(b.w, out.String()+"\x1b[J")
 }
 
-// countRows returns the number of rows that the lines take on a terminal of that width. The terminal wraps lines that were drawn
-// when it was wider.
+// countRows returns the number of rows that the lines take on a terminal of that width. A terminal that became narrower
+// wraps lines that were drawn before.
 func countRows(lines []string, width int) int {
 	rows := 0
 	for _, line := range lines {

@@ -17,11 +17,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// checkFlags are those of the check command alone.
+// checkFlags are the flags that only the check command has.
 type checkFlags struct {
 	explain, failOn string
 	all, everyNode  bool
-	// format is one of formatsOfCheck, "" for others.
+	// format is one of formatsOfCheck, or "" for any other format.
 	format string
 }
 
@@ -101,13 +101,13 @@ or if it is unknown which nodes are outdated.`,
 	return cmd
 }
 
-// formatsOfCheck are the formats that no other command has: the commands that mend findings, and what CI systems read.
+// formatsOfCheck returns the formats that only check has: commands that fix findings, and files for CI systems.
 func formatsOfCheck() []string { return []string{"patch", "sarif", "junit"} }
 
-// neverFail is the value of --fail-on with which no finding counts.
+// neverFail is the value of --fail-on with which no finding changes the exit code.
 const neverFail = "never"
 
-// checkValues refuses values that no one knows, and what contradicts itself.
+// checkValues returns an error for unknown values and for flags that contradict each other.
 func (c *checkFlags) checkValues(groups groupSelection) error {
 	if c.all && !groups.isEmpty() {
 		return errors.New("-A and a group: use either -A or a group name, not both")
@@ -171,7 +171,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	return c.printReports(reports)
 }
 
-// chooseGroups are the groups that were named or, where none was, all there are.
+// chooseGroups returns the groups that the user named, or all groups if the user named none.
 func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([]string, error) {
 	switch {
 	case !c.line.groups.isEmpty():
@@ -183,8 +183,8 @@ func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([
 	}
 }
 
-// checkDump checks groups of a cluster that was written down. All of their nodes are outdated,
-// unless --current names labels of those that are not.
+// checkDump checks groups of a dump. All of their nodes are outdated, unless --current names the labels of current
+// nodes.
 func (c *checker) checkDump(ctx context.Context, file string) error {
 	d, source, err := readDump(ctx, c.line.In, file, trim.ForChecks)
 	if err != nil {
@@ -213,8 +213,8 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	return c.printReports(reports)
 }
 
-// markAllOutdated takes every node for outdated, if --all-nodes is given. The request is resolved again, because the number of added nodes
-// depends on the number of outdated ones.
+// markAllOutdated marks every node as outdated if --all-nodes is given. It resolves the request again, because the
+// number of added nodes depends on the number of outdated nodes.
 func (c *checker) markAllOutdated(s *session, g *groupContext) error {
 	if !c.everyNode {
 		return nil
@@ -222,7 +222,7 @@ func (c *checker) markAllOutdated(s *session, g *groupContext) error {
 	for i := range g.members {
 		g.members[i].Outdated = true
 	}
-	g.group.Refusal = "" // that no target is known is no matter
+	g.group.Refusal = "" // with --all-nodes no target is needed
 	return s.resolveGroup(g, modeUpgrade)
 }
 
@@ -232,7 +232,7 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 	scene := preflight.NewScene(&world, p.makeFacts(p.s.conn.Version), objects)
 	r := report.CheckReport{
 		Context: p.s.conn.context, Provider: p.group.Provider, Kind: p.group.Kind, Nodes: len(p.members), Outdated: countOutdatedIfKnown(&p.group, p.members),
-		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
+		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // not nil, so that JSON has an empty list
 	}
 	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", p.group.Name)
 	switch {
@@ -254,7 +254,7 @@ func (c *checker) checkGroup(p *planning, objects *inventory.Objects) report.Che
 	return r
 }
 
-// printReports prints one report as itself and several as a list. The exit code says whether a
+// printReports prints a single report as an object and several as a list. It returns an error with exit code 3 if a
 // finding counts.
 func (c *checker) printReports(reports []report.CheckReport) error {
 	var err error
@@ -279,13 +279,13 @@ func (c *checker) printReports(reports []report.CheckReport) error {
 	return nil
 }
 
-// isFailing reports whether a finding is as bad as --fail-on says, or nothing could be checked.
+// isFailing reports whether a finding is at least as severe as --fail-on, or the outdated nodes are unknown.
 func (c *checker) isFailing(r report.CheckReport) bool {
 	worst := r.WorstSeverity()
 	return c.failOn != neverFail && (r.Outdated == nil || worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn)))
 }
 
-// viewOfObjects is the View of objects that were read.
+// viewOfObjects returns a View of objects that were read.
 func viewOfObjects(o *inventory.Objects) drain.Snapshot {
 	return drain.Snapshot{
 		Nodes: o.Nodes, PDBs: o.Budgets, Budgets: drain.NewBudgets(o.Budgets),

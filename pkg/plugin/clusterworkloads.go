@@ -8,7 +8,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// describeUnreadKinds says what a plan assumes in the place of kinds that were not read, and why they were not.
+// describeUnreadKinds describes what a plan assumes about kinds that were not read, and why they were not read.
 func describeUnreadKinds(o *inventory.Objects) []string {
 	var assumed []string
 	type group struct {

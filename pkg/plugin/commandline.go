@@ -17,32 +17,32 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// commandLine is what a command is asked for, in typed values. It is made once, from the flags, and
-// not changed any more.
+// commandLine is the parsed command line. It does not change after it was parsed.
 type commandLine struct {
 	console
 	choices
 	groups   groupSelection
 	settings upgrade.Settings
 	dryRun   dryRun
-	// skipChecks are the ids of rules that are left out.
+	// skipChecks are the ids of the rules to skip.
 	skipChecks []string
-	// typed reports whether a flag was typed, retry is the whole command to type once more to continue, repeat the one that does
-	// the same again, and groupArguments are its words that name the group and its current nodes.
+	// typed reports whether the user typed a flag. retryCommand is the command that continues the upgrade.
+	// repeatCommand is the command that does the same again. groupArguments are the arguments that name the group and
+	// its current nodes.
 	typed          func(flag string) bool
 	retryCommand   string
 	repeatCommand  string
 	groupArguments []string
 }
 
-// groupSelection is what groups are named by: their names, a node or a selector, or nothing.
+// groupSelection is how the user named groups: by their names, by a node or by a selector. It may be empty.
 type groupSelection struct {
 	names          []string
 	node, selector string
 	labels         labels.Selector
 }
 
-// isSingle reports whether one group is named, so that a program gets no list.
+// isSingle reports whether the user named a single group, so that a program gets an object instead of a list.
 func (g groupSelection) isSingle() bool {
 	return len(g.names) == 1 || g.node != "" || g.selector != ""
 }
@@ -59,14 +59,14 @@ func (l *commandLine) needsNoForecast() bool {
 	return l.consent.yes && l.reportFile == ""
 }
 
-// newCommandLine takes the flags as they are, with nothing checked.
+// newCommandLine returns a command line with the values of the flags. It does not check them.
 func (f *flags) newCommandLine() commandLine {
 	groups := groupSelection{node: f.node, selector: f.selector}
 	return commandLine{console: f.console, choices: f.choices, groups: groups, settings: f.settings.Settings, typed: noFlagTyped}
 }
 
-// parseRootCommand reads the command line of the list, the plan and the upgrade. It refuses what
-// contradicts itself and touches nothing, as do all that parse.
+// parseRootCommand parses the command line of the root command: list, plan or upgrade. Like all parse functions, it
+// rejects flags that contradict each other and sends no request.
 func (f *flags) parseRootCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseCommandLine(cmd, args)
 	if err == nil {
@@ -90,8 +90,8 @@ func (f *flags) parseRootCommand(cmd *cobra.Command, args []string) (*commandLin
 	return line, nil
 }
 
-// parseCommandLine reads what was typed for a command, with its dry run and the settings of an upgrade
-// where it has such flags.
+// parseCommandLine parses a command line. It also parses --dry-run and the settings of an upgrade if the command has
+// these flags.
 func (f *flags) parseCommandLine(cmd *cobra.Command, args []string) (*commandLine, error) {
 	if err := rejectEmptyValues(cmd); err != nil {
 		return nil, err
@@ -117,8 +117,8 @@ func (f *flags) parseCommandLine(cmd *cobra.Command, args []string) (*commandLin
 	return line, err
 }
 
-// rejectEmptyValues refuses flags of this tool that were typed without a value, as by a script whose variable is not set. An empty
-// --output is kubectl's default.
+// rejectEmptyValues returns an error for a flag of this tool with an empty value, as from a script whose variable is
+// not set. An empty --output is allowed: it is kubectl's default.
 func rejectEmptyValues(cmd *cobra.Command) (err error) {
 	kubectls := listConnectionFlags()
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -129,7 +129,7 @@ func rejectEmptyValues(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// parseSharedFlags reads what every command takes.
+// parseSharedFlags parses the flags that every command has.
 func (f *flags) parseSharedFlags(args []string) (*commandLine, error) {
 	line := f.newCommandLine()
 	var err error
@@ -164,7 +164,8 @@ func (f *flags) parseSharedFlags(args []string) (*commandLine, error) {
 	return &line, checkFormat(f.format)
 }
 
-// parseGroups reads what names groups: arguments, a node or a selector, but one of these only.
+// parseGroups parses how the user named the groups: by names, by a node or by a selector. It returns an error if the
+// user combined them.
 func parseGroups(args []string, g groupSelection, provider string) (groupSelection, error) {
 	for _, arg := range args {
 		name := strings.TrimPrefix(arg, nodegroup.Prefix)
@@ -193,22 +194,21 @@ func parseGroups(args []string, g groupSelection, provider string) (groupSelecti
 // dryRun is a value of --dry-run.
 type dryRun string
 
-// The values are those of kubectl.
+// The values are the same as kubectl's.
 const (
 	dryRunNone   dryRun = "none"
 	dryRunClient dryRun = "client"
 	dryRunServer dryRun = "server"
 )
 
-// parseDryRun returns the value of --dry-run. It is an error to type the value behind a space.
+// parseDryRun returns the value of --dry-run. It returns an error if a space stands before the value.
 func parseDryRun(cmd *cobra.Command, args []string) (dryRun, error) {
 	strategy := dryRun(cmd.Flags().Lookup("dry-run").Value.String())
 	if !slices.Contains([]dryRun{dryRunNone, dryRunClient, dryRunServer}, strategy) {
 		return dryRunNone, fmt.Errorf("--dry-run=%s is not known: use none, client or server", strategy)
 	}
 	for _, arg := range args {
-		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a
-		// group.
+		// As with kubectl, a value after a space is a separate argument. It must not be used as a group's name.
 		if cmd.Flags().Changed("dry-run") && slices.Contains(listFlagValues("dry-run"), arg) {
 			return strategy, fmt.Errorf("--dry-run %s has a space: write --dry-run=%s", arg, arg)
 		}
@@ -216,7 +216,7 @@ func parseDryRun(cmd *cobra.Command, args []string) (dryRun, error) {
 	return strategy, nil
 }
 
-// parseSettings adds the settings of an upgrade to the line that is being made.
+// parseSettings adds the settings of an upgrade to the command line.
 func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	s, typed := &line.settings, f.settings
 	line.typed = cmd.Flags().Changed
@@ -260,7 +260,7 @@ func parseQuantity(flag, text string) (*nodegroup.Quantity, error) {
 	return &q, nil
 }
 
-// parseLabels reads KEY=VALUE[,KEY=VALUE]. It returns an error where a key has two values.
+// parseLabels parses KEY=VALUE[,KEY=VALUE]. It returns an error if a key has two values.
 func parseLabels(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil
@@ -278,5 +278,5 @@ func parseLabels(text string) (map[string]string, error) {
 	return set, nil
 }
 
-// noFlagTyped is for a command without the flags of an upgrade.
+// noFlagTyped is commandLine.typed for commands without the flags of an upgrade.
 func noFlagTyped(string) bool { return false }

@@ -20,17 +20,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// alternative is another way to upgrade a group: the flags to type, and the settings they mean.
+// alternative is another way to upgrade a group: its flags, and the change that they make to the settings.
 type alternative struct {
 	flags  string
 	change func(*upgrade.Settings)
 }
 
-// listAlternatives lists the ways that are compared with the one that was asked for. One that the group cannot have is refused
-// with its reason.
+// listAlternatives returns the ways that --compare adds to the requested one. The comparison shows why a way is refused
+// if the group cannot use it.
 func listAlternatives(group *nodegroup.Group) []alternative {
 	other, unsurged := "gke", alternative{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }}
-	if nodegroup.InfoOf(group.Provider).Model == other { // whose own numbers let no node be unavailable
+	if nodegroup.InfoOf(group.Provider).Model == other { // gke's default for max-unavailable is 0
 		other = "eks"
 		unsurged = alternative{"--max-surge=0 --max-unavailable=1", func(s *upgrade.Settings) {
 			s.MaxSurge, s.MaxUnavailable = &nodegroup.Quantity{}, &nodegroup.Quantity{N: 1}
@@ -45,20 +45,20 @@ func listAlternatives(group *nodegroup.Group) []alternative {
 			s.Strategy, s.Batch = record.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
 		}},
 		{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = record.AutoscaledBlueGreen }},
-		{"--strategy=short-lived", func(s *upgrade.Settings) { // which takes no other setting of a drain
+		{"--strategy=short-lived", func(s *upgrade.Settings) { // short-lived allows no other drain settings
 			*s = upgrade.Settings{Strategy: record.ShortLived, Current: s.Current, BootTimeout: s.BootTimeout}
 		}},
 	}
 }
 
-// withoutStrategySettings are the settings without those that the alternatives choose.
+// withoutStrategySettings returns the settings without those that the alternatives set.
 func withoutStrategySettings(s upgrade.Settings) upgrade.Settings {
 	s.Strategy, s.Like, s.MaxUnavailable, s.MaxSurge = "", "", nil, nil
 	s.Batch, s.BatchSoak, s.Soak, s.WaitForDrain, s.BatchBarrier = nil, nil, nil, nil, false
 	return s
 }
 
-// printComparison answers how the group would be upgraded in the way that was asked for and in others.
+// printComparison prints a comparison of the requested way to upgrade the group with the alternatives.
 func (p *planning) printComparison(ctx context.Context) error {
 	switch {
 	case p.group.Managed != nil:
@@ -92,7 +92,7 @@ func (p *planning) newComparison(ways []report.Way) *report.Comparison {
 	return report.NewComparison(p.group.Name, fits, because, ways)
 }
 
-// listWays are the way that was asked for and the alternatives, each once.
+// listWays returns the requested way and the alternatives, without duplicates.
 func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 	ways := []report.Way{{Flags: "as asked", Request: p.request}}
 	for _, a := range listAlternatives(&p.group) {
@@ -100,11 +100,11 @@ func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 		a.change(&settings)
 		settings.To = p.to
 		if settings.Strategy == record.ShortLived && p.request.Strategy == record.ShortLived {
-			continue // it is the way that was asked for
+			continue // it is the requested way
 		}
 		way := report.Way{Flags: a.flags}
 		if settings.Strategy == "" && !asked.Strategy.Traits().TakesWidth {
-			way.Flags = "--strategy=" + string(record.Surge) + " " + way.Flags // in the place of the one that was typed
+			way.Flags = "--strategy=" + string(record.Surge) + " " + way.Flags // it replaces the typed strategy
 		}
 		req, err := settings.ResolveRequest(&p.group, p.countNodes(), countOutdated(p.members))
 		if err == nil {
@@ -121,9 +121,9 @@ func (p *planning) listWays(asked upgrade.Settings) []report.Way {
 	return ways
 }
 
-// forecastWays forecasts all ways that are not refused and have no forecast yet, as many at once as there are processors. It
-// begins with the last ones: those drain the most nodes at a time and take the longest to forecast. It returns what the
-// forecast of the first rests on.
+// forecastWays forecasts all ways that are not refused and have no forecast yet. As many forecasts run in parallel as
+// there are processors. It begins with the last ways, because they drain the most nodes at a time and take the longest
+// to forecast. It returns the assumptions of the first way's forecast.
 func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]string, error) {
 	assumed := make([][]string, len(ways))
 	work := errgroup.Group{}
@@ -140,11 +140,11 @@ func (p *planning) forecastWays(ctx context.Context, ways []report.Way) ([]strin
 			})
 		}
 	}
-	err := work.Wait() // assumed is whole only then
+	err := work.Wait() // before this, other goroutines write to assumed
 	return assumed[0], err
 }
 
-// forecastWay forecasts a way, and returns what that rests on.
+// forecastWay adds a forecast to a way and returns the forecast's assumptions.
 func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, error) {
 	forecast, assumed, err := p.runForecast(ctx, way.Request, nil)
 	switch {
@@ -158,7 +158,7 @@ func (p *planning) forecastWay(ctx context.Context, way *report.Way) ([]string, 
 	return assumed, nil
 }
 
-// setWayForecast adds a forecast to a way.
+// setWayForecast sets a way's forecast.
 func (p *planning) setWayForecast(way *report.Way, forecast *simulate.Forecast) {
 	if forecast.Endless != "" {
 		way.Unforecast = "it would wait for " + forecast.Endless
@@ -173,7 +173,7 @@ func (p *planning) setWayForecast(way *report.Way, forecast *simulate.Forecast) 
 	}
 }
 
-// checkCompare refuses a comparison that is not part of one group's plan.
+// checkCompare returns an error if --compare is used without a plan with forecast of a single group.
 func checkCompare(line *commandLine) error {
 	switch {
 	case !line.compare:

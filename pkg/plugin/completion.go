@@ -15,11 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// completionLimit keeps a shell from hanging on a cluster that does not answer.
+// completionLimit is the timeout of a completion, so that the shell does not hang if the cluster does not answer.
 const completionLimit = 2 * time.Second
 
-// Arguments are a process's, without its name. Under the name by which kubectl asks for completions
-// they ask for these, so that a link to the binary is enough.
+// Arguments returns a process's arguments without the program's name. If the program's name is the one that kubectl
+// runs for completions, it adds cobra's completion command. So a link to the binary is enough for completions.
 func Arguments(process []string) []string {
 	name := strings.TrimSuffix(filepath.Base(process[0]), ".exe")
 	if name == "kubectl_complete-nodeupgrade" {
@@ -28,22 +28,22 @@ func Arguments(process []string) []string {
 	return process[1:]
 }
 
-// completeWords completes what is typed with those words of list that begin with it; whatever goes
-// wrong, it is silent.
+// completeWords returns a completion function that offers the words of list that begin with the typed text. It prints
+// no errors.
 func completeWords(list func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 		defer cancel()
 		words := slices.DeleteFunc(list(ctx, args, typed), func(word string) bool { return !strings.HasPrefix(word, typed) })
 		directive := cobra.ShellCompDirectiveNoFileComp
-		if len(words) == 1 && strings.HasSuffix(words[0], "=") { // a value follows
+		if len(words) == 1 && strings.HasSuffix(words[0], "=") { // the user types a value next
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 		return words, directive
 	}
 }
 
-// suggestOneGroup lists node groups for the only argument of a command.
+// suggestOneGroup returns the node groups for a command that takes one group.
 func (f *flags) suggestOneGroup(ctx context.Context, args []string, typed string) []string {
 	if len(args) > 0 {
 		return nil
@@ -51,7 +51,7 @@ func (f *flags) suggestOneGroup(ctx context.Context, args []string, typed string
 	return f.suggestGroups(ctx, args, typed)
 }
 
-// suggestGroups lists node groups that were not typed yet.
+// suggestGroups returns the node groups that are not in args.
 func (f *flags) suggestGroups(ctx context.Context, args []string, typed string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
@@ -68,7 +68,7 @@ func (f *flags) suggestGroups(ctx context.Context, args []string, typed string) 
 	}
 	prefix := ""
 	if strings.HasPrefix(typed, nodegroup.Prefix) {
-		prefix = nodegroup.Prefix // the shell puts the whole word in place of what was typed
+		prefix = nodegroup.Prefix // the shell replaces the whole typed word
 	}
 	var words []string
 	for _, name := range groupNames(found.groups) {
@@ -79,9 +79,9 @@ func (f *flags) suggestGroups(ctx context.Context, args []string, typed string) 
 	return words
 }
 
-// suggestDumpGroups lists the groups of the dump that was named, or of the built-in example, for the only argument of a command.
+// suggestDumpGroups returns the groups of the dump of -f, or of the built-in example.
 func (f *flags) suggestDumpGroups(ctx context.Context, args []string, _ string) []string {
-	if len(args) > 0 || f.dump == "-" { // what is on stdin is for the command
+	if len(args) > 0 || f.dump == "-" { // the command itself must read stdin
 		return nil
 	}
 	line := f.newCommandLine()
@@ -98,7 +98,7 @@ func (f *flags) suggestDumpGroups(ctx context.Context, args []string, _ string) 
 	return groupNames(groups)
 }
 
-// suggestResumableGroups lists groups whose upgrade is not over, for the only argument of a command.
+// suggestResumableGroups returns the groups whose upgrade is not over.
 func (f *flags) suggestResumableGroups(ctx context.Context, args []string, _ string) []string {
 	if len(args) > 0 {
 		return nil

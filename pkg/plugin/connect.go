@@ -14,18 +14,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says
-// otherwise. Of a large cluster most of what is kept is what was read, and stays: half of it again
-// is memory enough, for some more CPU.
+// gcPercent is the garbage collector's GOGC unless the user sets it. In a large cluster most memory holds objects that
+// were read and stay in use. With 50 instead of 100 the heap grows less, for some more CPU.
 const gcPercent = 50
 
-// connection is a cluster one can talk to, and the kubeconfig's name of it.
+// connection is a connection to a cluster, and the cluster's context in the kubeconfig.
 type connection struct {
 	cluster.Connection
 	context string
 }
 
-// connectCluster logs in to the cluster that the flags name.
+// connectCluster connects to the cluster that the flags and the kubeconfig name.
 func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connection, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -43,12 +42,12 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 	return f.conn, err
 }
 
-// hasWritten reports whether the command has asked the API server to change anything. A cloud is changed only after the upgrade is
-// recorded there.
+// hasWritten reports whether the command has asked the API server to change anything. The cloud is changed only after
+// the upgrade is recorded in the cluster.
 func (f *flags) hasWritten() bool { return f.conn != nil && f.conn.HasWritten() }
 
-// namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
-// machine then.
+// namesNoCluster reports whether neither flags nor a kubeconfig name a cluster. client-go would connect to
+// localhost:8080.
 func (f *flags) namesNoCluster() bool {
 	loader := f.kube.clientConfig()
 	raw, err := loader.RawConfig()
@@ -70,7 +69,7 @@ func (f *flags) currentContext() string {
 	return raw.CurrentContext
 }
 
-// readView takes the View that lists and plans rest on, but for its pods.
+// readView returns the View for lists and plans. It has no pods.
 func (c *connection) readView(ctx context.Context) (drain.Snapshot, error) {
 	view, err := cluster.ReadView(ctx, c.Client, c.Now)
 	if err != nil {
@@ -79,7 +78,7 @@ func (c *connection) readView(ctx context.Context) (drain.Snapshot, error) {
 	return view, nil
 }
 
-// explainReadError is the error of a cluster that was not read.
+// explainReadError adds the context and a remedy to an error from reading the cluster.
 func explainReadError(err error) error {
 	return fmt.Errorf("reading the cluster: %w", cluster.AdviseDenied(err))
 }

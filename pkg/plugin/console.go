@@ -16,26 +16,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// console is where a command is answered, and in which form.
+// console is where a command writes its output, and in which form.
 type console struct {
 	genericiooptions.IOStreams
-	// format is -o: a table of ours, or whatever cli-runtime's printers know.
+	// format is --output: one of ownFormats, or a format of cli-runtime's printers.
 	format, progress string
-	// color is --color. noHeaders leaves the titles of columns out.
+	// color is --color. noHeaders is --no-headers.
 	color     string
 	noHeaders bool
-	// clock is the clock of the cluster that the command is about; nil before one is reached.
+	// clock is the cluster's clock. It is nil until the command has connected to the cluster.
 	clock func() time.Time
-	// printed becomes true with the first document on stdout.
+	// printed is set to true when the first document was printed on stdout.
 	printed *bool
-	// gathered takes the statuses of an upgrade of several groups, which are printed as one document at its end; nil otherwise.
+	// groupStatuses collects the statuses of an upgrade of several groups, which are printed as one document at the
+	// end. It is nil otherwise.
 	groupStatuses *[]report.UpgradeStatus
-	// clusterFlags are the flags that were typed and that kubectl takes to reach the same cluster.
+	// clusterFlags are the typed flags that kubectl also needs to connect to the same cluster.
 	clusterFlags []string
 }
 
-// now returns the time that what is shown goes by: that of the cluster, or of this machine where there
-// is none.
+// now returns the cluster's time, or this machine's time without a cluster. Times in the output are relative to it.
 func (c console) now() time.Time {
 	if c.clock == nil {
 		return time.Now()
@@ -43,19 +43,20 @@ func (c console) now() time.Time {
 	return c.clock()
 }
 
-// note writes a note on stderr, no line for "". On a terminal it breaks the line at words.
+// note writes a note on stderr. It writes nothing for "". On a terminal it breaks lines at words.
 func (c console) note(text string) { c.writeNote("note: ", text) }
 
-// warn writes a warning as note does.
+// warn writes a warning on stderr in the same way as note.
 func (c console) warn(text string) { c.writeNote("warning: ", text) }
 
 func (c console) writeNote(label, text string) {
 	if text != "" {
-		_ = c.writeNotes([]string{label + text}) // the command continues if nobody can read it
+		_ = c.writeNotes([]string{label + text}) // the command continues if stderr cannot be written
 	}
 }
 
-// writeNotes writes lines of which parts may come from the cluster on stderr. On a terminal it breaks them at words.
+// writeNotes writes lines on stderr. It escapes control characters, because parts of the lines may come from the
+// cluster. On a terminal it breaks lines at words.
 func (c console) writeNotes(lines []string) error {
 	for _, line := range lines {
 		parts := []string{sanitizeLine(line)}
@@ -76,8 +77,8 @@ type document[T any] interface {
 	GetName() string
 }
 
-// printAll prints the only document that was asked for as itself, and others as a list of that kind, so that stdout holds
-// one. For people write writes each.
+// printAll prints the items so that stdout has one document: an item itself if the user asked for a single group, else
+// a list of the kind. For people it calls write for each item.
 func printAll[T any, D document[T]](c console, kind string, asksForOne bool, items []T, write func(io.Writer, D, report.Options) error) error {
 	var names []string
 	for i := range items {
@@ -100,7 +101,7 @@ func printAll[T any, D document[T]](c console, kind string, asksForOne bool, ite
 	})
 }
 
-// printPlans prints plans, the only one that was asked for or a list. The exit code says whether all of them can be carried out.
+// printPlans prints plans as one document. It returns an error with exit code 3 if a plan cannot be carried out.
 func (c console) printPlans(asksForOne bool, plans ...report.Plan) error {
 	if err := printAll(c, "PlanList", asksForOne, plans, report.WritePlan); err != nil {
 		return err
@@ -115,7 +116,7 @@ func (c console) printStatus(status *report.UpgradeStatus) error {
 	return c.printObject(status, []string{nodegroup.Prefix + status.Name}, func(w io.Writer, ro report.Options) error { return report.WriteStatus(w, status, ro) })
 }
 
-// printDone says in lines what became of an upgrade; for programs it is the upgrade's status.
+// printDone prints the lines about the result of an upgrade. For programs it prints the upgrade's status instead.
 func (c console) printDone(group string, record record.Record, lines ...string) error {
 	for i := range lines {
 		lines[i] = sanitizeLine(lines[i])
@@ -128,7 +129,7 @@ func (c console) printDone(group string, record record.Record, lines ...string) 
 	return c.printObject(status, []string{nodegroup.Prefix + group}, func(w io.Writer, _ report.Options) error { return writeLines(w, lines) })
 }
 
-// addFailedStatus adds the error of a group to the statuses of an upgrade of several groups, unless its status is among them.
+// addFailedStatus adds a status with the group's error to groupStatuses, unless the group has a status.
 func (c console) addFailedStatus(group string, err error) {
 	if c.groupStatuses == nil || slices.ContainsFunc(*c.groupStatuses, func(s report.UpgradeStatus) bool { return s.Name == group }) {
 		return
@@ -147,7 +148,7 @@ func (c console) printResult(group string, rec record.Record) error {
 		verb = "rolled back to " + rec.Target.Name
 	}
 	head := rec
-	if head.Message == verb { // it is printed once
+	if head.Message == verb { // so that it is not printed twice
 		head.Message = ""
 	}
 	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(head))}

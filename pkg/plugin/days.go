@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// days is the value of a flag for a time. It accepts days, too: 7d, 1d12h, 90m.
+// days is a duration flag that also accepts days: 7d, 1d12h, 90m.
 type days time.Duration
 
-// durationVar adds a flag for a time that accepts days.
+// durationVar adds a duration flag that also accepts days.
 func durationVar(flags *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	flags.Var((*days)(p), name, usage)
@@ -21,7 +21,8 @@ func durationVar(flags *pflag.FlagSet, p *time.Duration, name string, value time
 	}
 }
 
-// Set implements pflag.Value. For a text that is not a time, and for a negative number of days, it returns an error with examples.
+// Set implements pflag.Value. It returns an error with examples if the text is not a duration or its number of days is
+// negative.
 func (d *days) Set(text string) error {
 	rest, total := text, time.Duration(0)
 	if count, after, found := strings.Cut(text, "d"); found {

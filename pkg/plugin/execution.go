@@ -25,32 +25,33 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// execution is the upgrade of one group, with the lease that it takes.
+// execution is the upgrade of one group while this process holds the group's lease.
 type execution struct {
 	s *session
-	// g is the group as it was read last; see readGroupAgain.
+	// g is the group as it was last read; see readGroupAgain.
 	g       *groupContext
 	mode    mode
 	hold    *cluster.Hold
 	display Display
-	// credited is until when the time in which no one was at work is on record.
+	// creditedUntil is the time until which the record counts the time without an active process.
 	creditedUntil time.Time
-	// balancers are the load balancers to follow.
+	// balancers are the load balancers to watch.
 	balancers balancers
-	// actions are what is done, where printFinalResult lists that.
+	// actions are the actions of the run, for printFinalResult.
 	actions actionLog
-	// plan is what was planned, nil if whyNoPlan says why not; seen keeps what happens. Both are for a report.
+	// plan and seen are for a report. plan is nil if whyNoPlan has a reason. seen collects the events of the upgrade.
 	plan      *report.Plan
 	whyNoPlan string
 	seen      *recordingDisplay
-	// planning made the plan; nil without one.
+	// planning is the planning that made the plan; nil without a plan.
 	planning *planning
-	// forecast works out the time left. beginForecast begins the next forecast if one is due; nil if none is to be made.
+	// forecast calculates the time left. beginForecast begins the next forecast if one is due; it is nil if there are
+	// no forecasts.
 	forecast      forecaster
 	beginForecast func(rec record.Record)
 }
 
-// carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
+// carryOut acquires the lease, reads the record again and runs the upgrade to its end.
 func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -72,8 +73,8 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	if err := e.creditIdleTime(ctx); err != nil {
 		return record.Record{}, err
 	}
-	// Another group may have begun while this lease was waited for. Of two that begin together, each
-	// has its lease before it looks, so that one of them sees the other.
+	// Another group's upgrade may have started during the wait for this lease, so this check comes after it. If two
+	// upgrades start together, each holds its lease when it checks. So at least one of them finds the other.
 	if err := e.s.rejectParallelUpgrade(ctx, group, e.mode); err != nil {
 		return record.Record{}, err
 	}
@@ -92,14 +93,14 @@ func (e *execution) carryOut(ctx context.Context) (record.Record, error) {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: run %s to continue", err, e.s.line.retryCommand)
-	case rec.Result == record.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
+	case rec.Result == record.Interrupted && ctx.Err() == nil: // the user did not press Ctrl-C: another process requested the stop
 		err = &exitErr{code: exitPaused, err: errors.New(rec.Message)}
 	}
 	return rec, err
 }
 
-// planForReport makes the plan that a report shows beside what happened, if one was asked for and the user has seen none. The upgrade
-// does without it.
+// planForReport makes a plan for the report if --report was passed and no plan was shown to the user. If that fails,
+// the report has none.
 func (e *execution) planForReport(ctx context.Context) {
 	if e.s.line.reportFile == "" || e.plan != nil {
 		return
@@ -117,8 +118,8 @@ func (e *execution) planForReport(ctx context.Context) {
 	}
 }
 
-// writeReport writes the report of an upgrade that came to its end, if one was asked for and the upgrade was begun. runErr is what
-// ended it, nil for its own result. A report that cannot be written changes nothing of the upgrade.
+// writeReport writes the report of an upgrade that has started and ended, if --report was passed. runErr is the error
+// that ended the upgrade, nil if the record has the result. If the report cannot be written, it only warns.
 func (e *execution) writeReport(ctx context.Context, rec *record.Record, runErr error) {
 	line := e.s.line
 	if line.reportFile == "" || (runErr != nil && rec.Run == "") {
@@ -155,7 +156,7 @@ func (e *execution) compareForReport(ctx context.Context) (*report.Comparison, s
 	return e.planning.compareForReport(ctx)
 }
 
-// printFinalResult says how a run ended.
+// printFinalResult prints how a run ended.
 func (e *execution) printFinalResult(rec record.Record) error {
 	line, name := e.s.line, e.g.name
 	switch {
@@ -168,9 +169,8 @@ func (e *execution) printFinalResult(rec record.Record) error {
 	}
 }
 
-// creditIdleTime gives the nodes in drain the time back in which no one held the lease, and writes
-// that at once: whoever takes the lease after this process, even if it does nothing, finds it
-// renewed until now.
+// creditIdleTime extends the deadlines of draining nodes by the time in which no process held the lease. It saves the
+// record immediately, because taking the lease has ended that time: a later process could not measure it any more.
 func (e *execution) creditIdleTime(ctx context.Context) error {
 	now := e.s.conn.Now()
 	idle := e.s.conn.IdleSince(e.hold.LastHeld())
@@ -185,7 +185,7 @@ func (e *execution) creditIdleTime(ctx context.Context) error {
 	return e.g.store.Save(ctx, record.CreditIdleTime(&rec, idle, now))
 }
 
-// announceStart finds the load balancers to follow, and says what is about to be done.
+// announceStart finds the load balancers to watch, and shows what the upgrade is about to do.
 func (e *execution) announceStart(ctx context.Context) {
 	if e.g.rebuilt {
 		e.display.ShowNote(e.g.describeLostRecord())
@@ -197,7 +197,7 @@ func (e *execution) announceStart(ctx context.Context) {
 	if why, remedy := e.g.store.UnreadableRequest(); why != "" {
 		e.display.ShowNote(why + ": run " + remedy)
 	}
-	if e.mode != modeAbort { // which drains nothing
+	if e.mode != modeAbort { // an abort drains no node
 		e.balancers = e.g.findBalancers(ctx, e.s.conn.Client, nil)
 		for _, line := range e.s.conn.DescribeShortfalls(ctx, &e.g.request) {
 			e.display.ShowNote(line)
@@ -209,17 +209,16 @@ func (e *execution) announceStart(ctx context.Context) {
 	e.display.ShowCloudReading(&e.g.group, nil)
 }
 
-// maxReadingAge is how long ago the cluster and the group may have been read before the lease was had.
+// maxReadingAge is how old the reading of the cluster and the group may be when the lease is acquired.
 const maxReadingAge = 10 * time.Second
 
-// reloadUnderLease reads the record again, since it may have changed while the lease was waited for.
-// Whoever held the lease after the cluster and the group were read may have upgraded the group:
-// then all is read again. An undoing is written at once: from then on the record says what the
-// request said, which is withdrawn.
+// reloadUnderLease reads the record again, because it may have changed during the wait for the lease. If another
+// process held the lease after the cluster and the group were read, it reads these again, too. A rollback or abort is
+// saved immediately. The record then contains what the stored request asked for, so the request is withdrawn.
 func (e *execution) reloadUnderLease(ctx context.Context) error {
 	age := e.s.conn.Now().Sub(e.g.now)
 	last := e.hold.LastHeld()
-	held := e.hold.Waited() || (!last.IsZero() && e.s.conn.IdleSince(last) <= age+time.Second) // the server tells whole seconds
+	held := e.hold.Waited() || (!last.IsZero() && e.s.conn.IdleSince(last) <= age+time.Second) // the server's times have whole seconds
 	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > maxReadingAge || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
@@ -235,7 +234,7 @@ func (e *execution) reloadUnderLease(ctx context.Context) error {
 	return nil
 }
 
-// reloadGroup reads the record, or all, and adopts what is recorded.
+// reloadGroup reads the record, or the cluster and the group as well if all is true, and adopts the recorded upgrade.
 func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	agreed := ""
 	if e.g.rebuilt {
@@ -250,8 +249,8 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	return nil
 }
 
-// readGroupAgain reads the record again and resolves the upgrade from it, with the group as it was observed. If all is true,
-// the group takes the place of one for which everything is read again: it keeps nothing of the one before.
+// readGroupAgain reads the record again and resolves the upgrade from it. If all is true, it reads the cluster and the
+// group again and replaces e.g.
 func (e *execution) readGroupAgain(ctx context.Context, all bool) (err error) {
 	if !all {
 		if e.g.stored, err = e.g.store.LoadRecord(ctx); err != nil {
@@ -270,7 +269,7 @@ func (e *execution) readGroupAgain(ctx context.Context, all bool) (err error) {
 	return e.g.rejectRefusedUpgrade()
 }
 
-// describeWatched says what a run is about to do.
+// describeStart describes what a run is about to do.
 func describeStart(g *groupContext) string {
 	switch {
 	case g.releases != nil:
@@ -286,12 +285,12 @@ func describeStart(g *groupContext) string {
 	}
 }
 
-// driveUpgrade watches the cluster and runs the upgrade.
+// driveUpgrade starts the watches and runs the upgrade.
 func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	g, hold := e.g, e.hold
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
+	watched := context.AfterFunc(ctx, cancel) // no action has begun yet, so an interrupt may end the wait for the first view
 	watcher, err := cluster.WatchCluster(watchCtx, e.s.conn.Client, e.s.conn.Now)
 	if err != nil {
 		return record.Record{}, err
@@ -336,7 +335,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (record.Record, error) {
 	return record, err
 }
 
-// handleStep shows a step, and notes its actions where the end lists them.
+// handleStep shows a step, adds its actions to the log if printFinalResult needs them, and begins a forecast if one is
+// due.
 func (e *execution) handleStep(step upgrade.Step) {
 	if e.mode.undoesUpgrade() || e.g.releases != nil {
 		e.actions.addActions(step)
@@ -347,8 +347,9 @@ func (e *execution) handleStep(step upgrade.Step) {
 	}
 }
 
-// prepareForecasts prepares forecasts of the time left, unless nobody sees them. Each one is made in a goroutine of its own, from
-// the cluster as it is watched. It returns the function that the runner calls with each reading of the group.
+// prepareForecasts sets up forecasts of the time left, unless the user does not see them. Each forecast runs in its own
+// goroutine and uses the watched state of the cluster. The returned function must be called with each reading of the
+// group.
 func (e *execution) prepareForecasts(ctx context.Context, watcher *cluster.Watcher) (polled func(*nodegroup.Group, error)) {
 	if e.s.line.progress == "quiet" || e.mode == modeAbort || e.g.releases != nil {
 		return e.display.ShowCloudReading
@@ -380,7 +381,7 @@ func (e *execution) prepareForecasts(ctx context.Context, watcher *cluster.Watch
 	}
 }
 
-// hasLeftNodesFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run
+// hasLeftNodesFenced reports whether a run that ended left nodes fenced that it should have unfenced. Either the run
 // failed with err, or it fenced nodes and never started to drain them.
 func hasLeftNodesFenced(rec *record.Record, nodes []*corev1.Node, err error) bool {
 	switch {
@@ -400,7 +401,7 @@ func hasLeftNodesFenced(rec *record.Record, nodes []*corev1.Node, err error) boo
 	}
 }
 
-// readMovablePods reads which pods a restart moves without a gap, where that was asked for.
+// readMovablePods returns the pods that a restart moves without a gap. It returns none unless --move=surge was passed.
 func (e *execution) readMovablePods(ctx context.Context) (drain.Movable, error) {
 	if e.g.request.Move != record.MoveBySurge {
 		return drain.Movable{}, nil
@@ -408,7 +409,7 @@ func (e *execution) readMovablePods(ctx context.Context) (drain.Movable, error) 
 	return cluster.ReadMovable(ctx, e.s.conn.Client)
 }
 
-// describeDrainTimeLeft says how long the nodes in drain that are taken up have left.
+// describeDrainTimeLeft returns a line for each node in drain with the time that is left.
 func describeDrainTimeLeft(rec record.Record, now time.Time) []string {
 	var lines []string
 	limits := rec.DrainDeadlines()
@@ -423,7 +424,7 @@ func describeDrainTimeLeft(rec record.Record, now time.Time) []string {
 	return lines
 }
 
-// acquireLease takes the group's lease, and says whom it waits for.
+// acquireLease acquires the group's lease, and shows which holder it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, display Display) (*cluster.Hold, error) {
 	return cluster.AcquireLease(ctx, c.conn.Client, cluster.Claim{
 		Namespace: c.line.stateNamespace, Group: group, Identity: makeHolderIdentity(), Takeover: c.line.consent.takeover, Patient: m.undoesUpgrade(),
@@ -431,7 +432,7 @@ func (c *command) acquireLease(ctx context.Context, group string, m mode, displa
 	})
 }
 
-// describeLeaseWait says which holder of the lease is waited for.
+// describeLeaseWait returns a line about the wait for a holder's lease.
 func describeLeaseWait(holder string, m mode) string {
 	if m.undoesUpgrade() {
 		return fmt.Sprintf("waiting until %s stops or has not renewed its lease for %s", holder, cluster.LeaseDuration)
@@ -439,10 +440,10 @@ func describeLeaseWait(holder string, m mode) string {
 	return fmt.Sprintf("%s holds the lease: waiting until it renews the lease (it is running) or has not renewed it for %s", holder, cluster.LeaseDuration)
 }
 
-// rejectParallelUpgrade refuses a second upgrade in the cluster, since two groups drained together can
-// hold each other's budgets closed (containers-roadmap#1865).
+// rejectParallelUpgrade returns an error if another group of the cluster is being upgraded. Two groups that are drained
+// together can keep each other's budgets closed (containers-roadmap#1865).
 func (c *command) rejectParallelUpgrade(ctx context.Context, group string, m mode) error {
-	if c.line.consent.parallelGroups || m == modeAbort { // which drains nothing
+	if c.line.consent.parallelGroups || m == modeAbort { // an abort drains no node
 		return nil
 	}
 	other, err := c.conn.FindHeldLease(ctx, c.line.stateNamespace, group)
@@ -452,12 +453,12 @@ func (c *command) rejectParallelUpgrade(ctx context.Context, group string, m mod
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s is upgrading another group (lease %s): wait until that upgrade ends, or pass --parallel-groups", other.Holder, other.Name)}
 }
 
-// makeHolderIdentity names this process to whoever finds its lease.
+// makeHolderIdentity returns the name of this process in the lease.
 func makeHolderIdentity() string {
 	return fmt.Sprintf("%s/%d-%s", currentUser(), os.Getpid(), rand.String(5))
 }
 
-// currentUser names who runs this process.
+// currentUser returns user@host of this process.
 func currentUser() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {

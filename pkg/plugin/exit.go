@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// The exit codes; README has them for scripts.
+// The exit codes. The README documents them.
 const (
 	exitDone        = 0
 	exitError       = 1
@@ -22,11 +22,10 @@ const (
 	exitInterrupted = 130
 )
 
-// errInterrupted is the error of a command that the user interrupted before it wrote anything.
+// errInterrupted is the error of a command that the user interrupted before it changed anything.
 var errInterrupted = &exitErr{code: exitInterrupted, err: errors.New("interrupted: nothing was touched")}
 
-// exitErr is an error with the exit code that goes with it. A nil err is a code without a
-// message.
+// exitErr is an error with its exit code. If err is nil, no message is printed.
 type exitErr struct {
 	code int
 	err  error
@@ -39,10 +38,10 @@ func (e *exitErr) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap returns the error that is reported.
+// Unwrap returns the inner error.
 func (e *exitErr) Unwrap() error { return e.err }
 
-// usageError marks an error as the user's to mend before anything is touched.
+// usageError marks an error that the user has to fix before anything is changed.
 func usageError(err error) error {
 	if err == nil {
 		return nil
@@ -50,7 +49,7 @@ func usageError(err error) error {
 	return &exitErr{code: exitUsage, err: err}
 }
 
-// exitCodeOf is the process's exit code for an error.
+// exitCodeOf returns the process's exit code for an error.
 func exitCodeOf(err error) int {
 	var coded *exitErr
 	var held *cluster.HeldError
@@ -63,14 +62,14 @@ func exitCodeOf(err error) int {
 		return exitUsage
 	case errors.Is(err, runner.ErrLost), errors.As(err, &held):
 		return exitPaused
-	case errors.Is(err, runner.ErrNotStoppedInTime), errors.Is(err, context.Canceled): // nothing but an interrupt cancels
+	case errors.Is(err, runner.ErrNotStoppedInTime), errors.Is(err, context.Canceled): // only an interrupt cancels the context
 		return exitInterrupted
 	default:
 		return exitError
 	}
 }
 
-// exitCodeOfResult is the exit code for the way an upgrade ended.
+// exitCodeOfResult returns the exit code for the result of an upgrade.
 func exitCodeOfResult(result record.Result) int {
 	code, known := map[record.Result]int{
 		record.Succeeded: exitDone, record.Aborted: exitDone, record.LeftBehind: exitLeftBehind, record.Interrupted: exitInterrupted,

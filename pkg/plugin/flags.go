@@ -12,12 +12,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// flags are a command line as it is typed. Commands with a flag of one name share its field.
+// flags are the typed flags. Flags of the same name share a field, whatever their command.
 type flags struct {
 	console
 	choices
 	kube *connectionFlags
-	// conn is the cluster that the command has connected to; nil before that.
+	// conn is the connection to the cluster; nil before the command has connected.
 	conn *connection
 
 	node, selector, current, dump string
@@ -27,19 +27,19 @@ type flags struct {
 	settings settingFlags
 }
 
-// choices are taken as they are typed.
+// choices are flags whose values are used as typed.
 type choices struct {
 	providerName, clusterName, stateNamespace string
-	// outdated shortens the list, watch keeps it up to date, forecast has plans be simulated, compare shows other ways beside
-	// the requested one.
+	// outdated filters the list, watch keeps the list up to date, forecast simulates plans, and compare shows other
+	// ways beside the requested one.
 	controlPlane, outdated, watch, forecast, compare bool
-	// reportFile is the file to write a report into, "" for none.
+	// reportFile is the file for the report, "" for none.
 	reportFile string
 
 	consent consents
 }
 
-// settingFlags shape an upgrade: settings that are taken as they are typed, and the others.
+// settingFlags are the settings of an upgrade. The embedded ones are used as typed, the others are parsed.
 type settingFlags struct {
 	upgrade.Settings
 	maxUnavailable, maxSurge, batch, unmanaged string
@@ -48,7 +48,7 @@ type settingFlags struct {
 	implicitBudgets                            bool
 }
 
-// consents are what a user agrees to for one command.
+// consents are the flags by which the user agrees to something.
 type consents struct {
 	yes, replan, rebuild, takeover, parallelGroups, wait bool
 }
@@ -57,7 +57,7 @@ func newFlags(streams genericiooptions.IOStreams) *flags {
 	return &flags{console: console{IOStreams: streams, printed: new(bool)}, kube: newConnectionFlags()}
 }
 
-// addSharedFlags adds the flags that every command takes.
+// addSharedFlags adds the flags that every command has.
 func (f *flags) addSharedFlags(flags *pflag.FlagSet) {
 	f.kube.addTo(flags)
 	addVerbosityFlag(flags, f.ErrOut)
@@ -74,13 +74,13 @@ func (f *flags) addSharedFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, live (a row for each node, on a terminal), tty (one line), plain, json or quiet")
 }
 
-// addListFlags adds the flags of the list.
+// addListFlags adds the flags of the list command.
 func (f *flags) addListFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.watch, "watch", "w", false, "Keep the list of groups up to date until Ctrl-C")
 	flags.BoolVar(&f.outdated, "outdated", false, "List only groups that have outdated nodes and can be upgraded")
 }
 
-// addPlanFlags adds the flags that shape a plan, and so the upgrade.
+// addPlanFlags adds the flags that plans and upgrades have.
 func (f *flags) addPlanFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	addDryRunFlag(cmd, "Show the plan and change nothing: client, or server to also ask the API server whether evictions are allowed (one pod per budget and owner)")
@@ -91,7 +91,7 @@ func (f *flags) addPlanFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.consent.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 }
 
-// addUpgradeFlags adds the flags of an upgrade alone.
+// addUpgradeFlags adds the flags that only upgrades have.
 func (f *flags) addUpgradeFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When the upgrade stops, keep the cordon and the taint of nodes that it has not started to drain")
 	f.addWaitFlag(flags)
@@ -101,22 +101,22 @@ func (f *flags) addUpgradeFlags(flags *pflag.FlagSet) {
 	flags.BoolVarP(&f.consent.yes, "yes", "y", false, "Do not ask; required without a terminal")
 }
 
-// addReportFlag adds the flag of commands that can write a report.
+// addReportFlag adds --report.
 func (f *flags) addReportFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&f.reportFile, "report", "", "Write a report of one group into a new file: FILE.html, FILE.md or FILE.json")
 }
 
-// addSkipCheckFlag adds the flag of commands that stop at what rules find.
+// addSkipCheckFlag adds --skip-check.
 func (f *flags) addSkipCheckFlag(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Ids of rules to skip, such as PDB001,TERM001; kubectl nodeupgrade check prints the ids")
 }
 
-// addWaitFlag adds the flag of commands that may come to a long soak.
+// addWaitFlag adds --wait.
 func (f *flags) addWaitFlag(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.consent.wait, "wait", false, "Keep running during waits of more than 15 minutes (soak, wait for drain) instead of exiting with code 6")
 }
 
-// addStrategyFlags adds the flags that shape an upgrade, be it carried out or simulated.
+// addStrategyFlags adds the settings of an upgrade or of its simulation.
 func (f *flags) addStrategyFlags(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How to replace the nodes: "+strings.Join(convertToStrings(record.Strategies()), ", "))
 	flags.StringVar(&f.settings.Like, "like", "", "Use the default values of eks or gke (default: gke for GKE nodes, else eks)")

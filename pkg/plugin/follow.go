@@ -14,25 +14,26 @@ import (
 )
 
 const (
-	// changePause is the time in which changes are gathered before they are shown.
+	// changePause is how long changes are gathered before they are shown.
 	changePause = 500 * time.Millisecond
-	// cloudInterval is the time between two readings of the cloud and the lease, which are not watched. minCloudInterval is that time when
-	// something has changed.
+	// cloudInterval is how often the cloud and the lease are read, because no watch covers them. minCloudInterval is
+	// the shortest such interval, after a change.
 	cloudInterval    = 15 * time.Second
 	minCloudInterval = 5 * time.Second
 )
 
-// followedUpgrade is an upgrade that is shown each time it changes.
+// followedUpgrade is an upgrade that is shown again after each change.
 type followedUpgrade struct {
 	screen   *statusScreen
 	s        *session
 	g        reportedGroup
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
-	// stale says that the cloud and the lease must be read again. They were read last at observed.
+	// stale is true if the cloud and the lease must be read again. observed is when they were last read.
 	stale    bool
 	observed time.Time
-	// lease was read when the record's object had the version. abandoned says that no process carried the upgrade out then.
+	// lease is the state of the lease when the record's ConfigMap had this version. abandoned is true if no process ran
+	// the upgrade at that time.
 	lease     cluster.LeaseState
 	version   string
 	abandoned bool
@@ -42,10 +43,10 @@ type followedUpgrade struct {
 // followUpgrade shows an upgrade until it ends or the context ends.
 func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // it stops a forecast that is being made
+	defer cancel() // stops a running forecast
 	f := &followedUpgrade{screen: newScreen(s.line.console), s: s, g: reportedGroup{groupContext: g}, stale: true}
 	var err error
-	// The record that this store has read may be deleted by now: a new store begins with the present one.
+	// The record that g.store has read may be deleted by now, so a new store is needed.
 	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	}
 }
 
-// showNow shows the upgrade as it is now, and reports whether it is over.
+// showNow shows the current state of the upgrade, and reports whether the upgrade is over.
 func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 	record, version, err := f.follower.Record()
 	if err != nil {
@@ -83,7 +84,7 @@ func (f *followedUpgrade) showNow(ctx context.Context) (over bool, err error) {
 	status := f.g.makeStatus(state, f.g.now)
 	status.Leftovers = state.findAbandonedRun(f.g.group.Name)
 	if record.IsRunning() {
-		if observes { // the record, the group and the cluster are of one moment
+		if observes { // the record, the group and the cluster were read at the same moment
 			f.beginForecast(ctx, record)
 		}
 		status.TimeLeft = f.forecast.restAt(f.g.now, record.Run)
@@ -99,18 +100,18 @@ func (f *followedUpgrade) beginForecast(ctx context.Context, record record.Recor
 	})
 }
 
-// currentState returns what the cluster has of the upgrade. If the record has changed since the lease was read, the upgrade does not count
-// as abandoned: a process may have continued it.
+// currentState returns the stored state of the upgrade. If the record has changed since the lease was read, a process
+// may have continued the upgrade, so it does not count as abandoned.
 func (f *followedUpgrade) currentState(record record.Record, version string) recordedState {
 	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
-// waitForChange returns when there is something new to read or to show. It returns false when the context has ended.
+// waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
 func (f *followedUpgrade) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
 	pause := time.NewTimer(changePause)
 	defer pause.Stop()
 	select {
-	case <-pause.C: // a burst of changes is shown once
+	case <-pause.C: // several changes are shown together
 	case <-ctx.Done():
 		return false
 	}
@@ -132,7 +133,7 @@ func (f *followedUpgrade) waitForChange(ctx context.Context, ask <-chan time.Tim
 	return true
 }
 
-// ignoreInterrupt returns nil for the error of the context, because a command that only shows may end at any time.
+// ignoreInterrupt returns nil if err comes from the end of the context: the user may end a watch at any time.
 func ignoreInterrupt(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
 		return nil
@@ -140,7 +141,8 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 	return err
 }
 
-// observeTimer receives when the cloud and the lease may be read again. It is nil if they are not to be read.
+// observeTimer returns a channel that receives when the cloud and the lease may be read again. It is nil if there is no
+// reason to read them.
 func (f *followedUpgrade) observeTimer() <-chan time.Time {
 	if !f.stale {
 		return nil
@@ -148,7 +150,7 @@ func (f *followedUpgrade) observeTimer() <-chan time.Time {
 	return time.After(time.Until(f.observed.Add(minCloudInterval)) + time.Millisecond)
 }
 
-// observeAgain reads the group from the cloud, and the lease for the record of that version.
+// observeAgain reads the group from the cloud, and the lease for this version of the record.
 func (f *followedUpgrade) observeAgain(ctx context.Context, record *record.Record, version string) error {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
@@ -161,17 +163,17 @@ func (f *followedUpgrade) observeAgain(ctx context.Context, record *record.Recor
 	return nil
 }
 
-// statusScreen shows how a status changes. A terminal is redrawn. A program gets a document for each change. A pipe gets the whole status
-// first and last, and a line for each change between them.
+// statusScreen shows a status each time it changes. On a terminal it redraws a view. For a program it prints a document
+// for each change. On a pipe it prints the whole status first and last, and a line for each change between them.
 type statusScreen struct {
 	console
-	// block draws live, the view of a running upgrade; nil unless stdout is a terminal that can be redrawn.
+	// block draws live, the view of a running upgrade. It is nil unless stdout is a terminal that can be redrawn.
 	block  *block
 	live   report.LiveView
 	shown  bool
 	result record.Result
 	last   report.Moment
-	// unknown is the last reason why the time left is not known. leftovers were shown last.
+	// unknown is the last shown reason why the time left is not known. leftovers are the last shown leftovers.
 	unknown   string
 	leftovers []report.Leftover
 }
@@ -184,7 +186,8 @@ func newScreen(c console) *statusScreen {
 	return d
 }
 
-// redrawTimer receives when a terminal is to be drawn again because times have changed.
+// redrawTimer returns a channel that receives when a terminal must be redrawn because times have changed. It is nil
+// without a terminal.
 func (d *statusScreen) redrawTimer() <-chan time.Time {
 	if d.block == nil {
 		return nil
@@ -217,7 +220,7 @@ func (d *statusScreen) showChange(status *report.UpgradeStatus, rec *record.Reco
 	return d.printStatus(status)
 }
 
-// describeChanges compares a status with the last one and returns a line, with the time, for each difference.
+// describeChanges returns a line with the time for each difference from the last status.
 func (d *statusScreen) describeChanges(status *report.UpgradeStatus, now report.Moment) []string {
 	var texts []string
 	for _, event := range report.DescribeChanges(d.last, now) {
@@ -240,7 +243,7 @@ func (d *statusScreen) describeChanges(status *report.UpgradeStatus, now report.
 	return texts
 }
 
-// drawLive draws the view of a running upgrade, and below it the lines that only a status has.
+// drawLive draws the view of a running upgrade, with the status lines that the view of progress does not have.
 func (d *statusScreen) drawLive(status *report.UpgradeStatus, now report.Moment, rec *record.Record) {
 	d.live.Update(now, rec, status.Impacts)
 	width, height := d.block.size()

@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// makePlan runs the upgrade in virtual time and reports what it would do.
+// makePlan runs the upgrade in virtual time and returns what it would do.
 func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 	if p.hasForecast() {
 		if err := p.loadForecastData(ctx); err != nil {
@@ -32,12 +32,12 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		return nil, err
 	}
 	p.forecast = &forecast
-	if !p.record.IsResumable() { // or some of the nodes are there already
+	if !p.record.IsResumable() { // a resumed upgrade has added some of its nodes already
 		addresses := preflight.CheckAddresses(p.members, &p.request, p.survey.Subnets)
 		findings = slices.Concat(findings, slices.DeleteFunc(addresses, func(f preflight.Finding) bool { return slices.Contains(p.s.line.skipChecks, f.Rule) }))
 	}
 	var leaving []*drain.Replicas
-	if p.cluster.objectsForChecks() != nil && p.request.Strategy.Traits().Drains { // then all of them are known, and it is this tool that moves them
+	if p.cluster.objectsForChecks() != nil && p.request.Strategy.Traits().Drains { // objectsForChecks has all workloads, and this tool drains the nodes
 		leaving = p.listLeavingWorkloads()
 	}
 	unread := p.group.Unread
@@ -57,7 +57,8 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 	}, &p.group, p.members, &forecast, p.hasForecast()), nil
 }
 
-// describeReplacements says what the forecast assumes of the nodes that users bring and that the upgrade waits for.
+// describeReplacements describes what the forecast assumes about the nodes that the user adds and that the upgrade
+// waits for.
 func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	const unknown = ", but it is unknown how long you take"
 	switch {
@@ -71,13 +72,13 @@ func (p *planning) describeReplacements(forecast *simulate.Forecast) []string {
 	}
 }
 
-// awaitsUserNodes reports whether the upgrade waits for nodes that users bring.
+// awaitsUserNodes reports whether the upgrade waits for nodes that the user adds.
 func (p *planning) awaitsUserNodes(req *record.Request) bool {
 	return req.WaitReplacement && p.group.Can.Refill == nodegroup.RefillByUser
 }
 
-// sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
-// the upgrade stops and the same command continues it, the one from before the upgrade, which it is to go back to.
+// sizeAfter returns the group's desired size after the upgrade. If the forecast stops early, the user continues with
+// the same command, and the size after that is the size from before the upgrade.
 func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 	if result := forecast.Fast.Result; result == record.Succeeded || result == record.LeftBehind {
 		return forecast.SizeAfter
@@ -86,13 +87,13 @@ func (p *planning) sizeAfter(forecast *simulate.Forecast) int {
 	return size
 }
 
-// hasForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
-// owner does with other nodes is not either.
+// hasForecast reports whether the plan shows how long the upgrade takes. It is unknown when short-lived nodes end, and
+// what the owner of nodes does with other nodes.
 func (p *planning) hasForecast() bool {
 	return !p.s.podsOfGroupOnly && !p.request.Strategy.Traits().Expires && p.findOwnerRefusal() == nil
 }
 
-// findOwnerRefusal returns the finding that names the owner of the nodes, nil where there is none.
+// findOwnerRefusal returns the finding that names the owner of the nodes, nil if there is none.
 func (g *groupContext) findOwnerRefusal() *preflight.Finding {
 	if f := preflight.FirstRefusal(g.findings); f != nil && f.Rule == preflight.RuleOwner {
 		return f
@@ -100,24 +101,23 @@ func (g *groupContext) findOwnerRefusal() *preflight.Finding {
 	return nil
 }
 
-// forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
-// largest size is all that is known.
+// forecastPlan returns the forecast of a plan and its assumptions. If the plan has no forecast, only the group's
+// largest size is known.
 func (p *planning) forecastPlan(ctx context.Context) (simulate.Forecast, []string, error) {
 	if !p.hasForecast() {
 		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
 	}
-	if p.recorder != nil && !p.request.Strategy.Traits().ByCloud { // which is forecast as another strategy
+	if p.recorder != nil && !p.request.Strategy.Traits().ByCloud { // a cloud's own upgrade is forecast as another strategy, so its steps would mislead
 		return p.runForecast(ctx, p.request, p.recorder.recordStep)
 	}
 	return p.runForecast(ctx, p.request, nil)
 }
 
-// randomOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
-// (EKS E40).
+// randomOrders is how many random orders of nodes are simulated for a cloud's own upgrade (EKS E40).
 const randomOrders = 3
 
-// runForecast runs the upgrade as requested in virtual time, and says what its times rest on. watch, if not nil, sees the steps of the
-// run in which pods end as soon as they may.
+// runForecast runs the requested upgrade in virtual time, and returns the forecast and its assumptions. If watch is not
+// nil, it gets the steps of the fast run, in which pods end as soon as they may.
 func (p *planning) runForecast(ctx context.Context, req record.Request, watch func(upgrade.World, upgrade.Step)) (simulate.Forecast, []string, error) {
 	spec := p.makeSpec()
 	spec.Watch = watch
@@ -147,14 +147,15 @@ func (p *planning) runForecast(ctx context.Context, req record.Request, watch fu
 	return forecast, assumed, err
 }
 
-// pollingDelay returns how much polling may add to an upgrade that the group's own cloud carries out. The cloud may notice only after the
-// interval looks that a node is empty, atOnce nodes at a time. This tool may notice the end only with its next request.
+// pollingDelay returns how much polling may delay an upgrade that the group's cloud carries out. The cloud drains
+// atOnce nodes at a time, and may notice that a node is empty only after the interval looks. This tool may notice the
+// end only with its next poll.
 func pollingDelay(nodes, atOnce int, looks time.Duration) time.Duration {
 	turns := (nodes + atOnce - 1) / max(1, atOnce)
 	return time.Duration(turns)*looks + upgrade.PollOperation
 }
 
-// runningOperation is the operation that the group's own cloud carries out now, nil without one.
+// runningOperation returns the operation that the group's cloud carries out now, nil if there is none.
 func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 	if g.Managed == nil || g.Managed.Operation.State != nodegroup.OperationRunning {
 		return nil
@@ -162,7 +163,8 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 	return &g.Managed.Operation
 }
 
-// withOutdatedInstances is the group with each of its instances as outdated as its node is.
+// withOutdatedInstances returns a copy of the group in which each instance is outdated if its node is, because labels
+// may make nodes outdated.
 func (o *observation) withOutdatedInstances() nodegroup.Group {
 	group := o.group
 	group.Instances = slices.Clone(o.group.Instances)
@@ -211,27 +213,27 @@ func (p *planning) makeSpec() simulate.Spec {
 	return spec
 }
 
-// rejectRefusedUpgrade is the first finding that forbids the upgrade, as an error.
+// rejectRefusedUpgrade returns the first finding that forbids the upgrade as an error, nil if there is none.
 func (g *groupContext) rejectRefusedUpgrade() error {
 	f := preflight.FirstRefusal(g.findings)
 	switch {
 	case f == nil:
 		return nil
-	case g.group.Provider == providerManual && g.group.Wanted.ID == "": // --current is missing, or --to is there
+	case g.group.Provider == providerManual && g.group.Wanted.ID == "": // --current is missing, or --to was passed
 		return usageError(fmt.Errorf("upgrading group %q: %s", g.group.Name, f))
 	default:
 		return fmt.Errorf("upgrading group %q: %s", g.group.Name, f)
 	}
 }
 
-// stopsAtBlockingFindings reports whether a finding of severity block may stop the upgrade before it begins. An upgrade that continues, and one
-// that skips or forces nodes that cannot be drained, begins in spite of such findings.
+// stopsAtBlockingFindings reports whether findings of severity block stop the upgrade before it begins. They do not
+// stop an upgrade that continues, or one that skips or forces nodes that cannot be drained.
 func (g *groupContext) stopsAtBlockingFindings() bool {
 	return g.request.RefusesBlocked() && !g.record.IsResumable()
 }
 
-// rejectBlockedUpgrade returns an error if a finding of severity block stops the upgrade: a node cannot be drained, or a pod cannot run on any
-// other node.
+// rejectBlockedUpgrade returns an error if a finding of severity block stops the upgrade. Such a finding means that a
+// node cannot be drained, or that a pod cannot run on any other node.
 func (g *groupContext) rejectBlockedUpgrade() error {
 	if !g.stopsAtBlockingFindings() {
 		return nil
@@ -244,8 +246,8 @@ func (g *groupContext) rejectBlockedUpgrade() error {
 	return nil
 }
 
-// rejectUnmanagedPods refuses pods that no one would bring back, unless the user said what is to become
-// of such nodes.
+// rejectUnmanagedPods returns an error for pods without a controller, because nothing creates them again after an
+// eviction. It returns nil if the user set what to do with such pods or nodes.
 func (g *groupContext) rejectUnmanagedPods() error {
 	if g.request.OnTimeout != record.Fail || g.request.EvictUnmanaged {
 		return nil

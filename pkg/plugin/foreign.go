@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// rejectForeignRun refuses to begin an upgrade, or to continue one, of nodes that are part of another
-// upgrade: of a group of another name, or of this one in another namespace. The marks on the nodes
-// name it; where there are none, as while it is paused, its selector does.
+// rejectForeignRun returns an error if nodes of the group are part of another upgrade: of a group with another name, or
+// of the same group in another namespace. The marks on the nodes name that upgrade. Without marks, as while an upgrade
+// is paused, the nodes are compared with the group names of all records.
 func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode) error {
 	if m == modeStatus || m == modeAbort {
 		return nil
@@ -50,7 +50,8 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	return nil
 }
 
-// findNodeWithUnnamedMarks returns the first node with marks of another run that name no group; "" if there is none.
+// findNodeWithUnnamedMarks returns the first node that has marks of another run without a group name; "" if there is
+// none.
 func findNodeWithUnnamedMarks(g *groupContext) string {
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
@@ -63,8 +64,8 @@ func findNodeWithUnnamedMarks(g *groupContext) string {
 	return ""
 }
 
-// rejectUnreadableMarks refuses to upgrade nodes whose marks cannot be read, because the upgrade could not
-// unfence them afterwards. An abort is allowed: it removes the marks that it can read.
+// rejectUnreadableMarks returns an error if a node has marks that cannot be read, because the upgrade could not unfence
+// the node later. An abort is allowed: it removes the marks that it can read.
 func (g *groupContext) rejectUnreadableMarks(m mode) error {
 	if m == modeStatus || m == modeAbort {
 		return nil
@@ -79,8 +80,8 @@ func (g *groupContext) rejectUnreadableMarks(m mode) error {
 	return nil
 }
 
-// rejectForeignMarks refuses to upgrade a node that another upgrade has marked. It reads the record of
-// that upgrade: the error says how to continue it, or that it has none.
+// rejectForeignMarks returns an error about a node that another upgrade has marked. It reads that upgrade's record to
+// explain how to continue the upgrade, or that there is no record.
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
 	rec, err := cluster.NewStore(s.conn.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
@@ -92,7 +93,8 @@ func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, forei
 	return foreignRunError(g, foreign, &rec)
 }
 
-// foreignRunError says whose upgrade a node is part of, and how that is continued or forgotten.
+// foreignRunError returns an error that names the upgrade of which the node is part, and the command that continues or
+// removes that upgrade.
 func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record.Record) error {
 	owner := foreign.Owner
 	where := " " + shell.Quote("--state-namespace="+owner.Namespace)
@@ -105,7 +107,7 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 		state = fmt.Sprintf("over (%s)", record.Result)
 	}
 	if i, member := nodegroup.IndexOfMember(g.members, foreign.Node); member && g.members[i].Node != nil {
-		if _, named := record.Nodes[foreign.Node]; named { // the upgrade left it so, and no status lists it as left over
+		if _, named := record.Nodes[foreign.Node]; named { // the node stays fenced on purpose, so status does not list it as a leftover
 			return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q stays fenced by run %s of group %q (namespace %s), which is %s: replace the node, or let pods onto it again with: %s",
 				g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, report.CleanupCommand(g.members[i].Node))}
 		}
@@ -114,8 +116,8 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *record
 		"run %s to list the marks and the commands that remove them", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, state, nodegroup.Command("status", g.name))}
 }
 
-// findSharedNode finds a member that belongs to the group of labelled nodes too, which is named by its
-// selector or by the label that names groups; "" when there is none.
+// findSharedNode returns a member that also belongs to another group of labelled nodes. The other group's name is a
+// selector or the value of a group label. It returns "" if there is none.
 func findSharedNode(group string, members []nodegroup.Member) string {
 	options := manual.Options{ControlPlane: true}
 	if nodegroup.IsSelector(group) {
@@ -134,7 +136,7 @@ func findSharedNode(group string, members []nodegroup.Member) string {
 	return ""
 }
 
-// rejectAbsentTarget refuses a target that was typed and does not exist.
+// rejectAbsentTarget returns an error if the typed target does not exist.
 func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
 	if !g.group.AbsentTarget || s.line.settings.To == "" || g.to != s.line.settings.To || m == modeStatus || m == modeAbort {
 		return nil
@@ -142,9 +144,9 @@ func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
 	return usageError(fmt.Errorf("upgrading group %q to %s: %s", g.group.Name, s.line.settings.To, g.group.Refusal))
 }
 
-// rejectTargetOfRecordOnly refuses to move a group to a revision that only its record names: whoever may
-// write the record could choose the image that new machines boot from. The group has to point at it
-// or one of its machines has to have it already, or the user types it.
+// rejectTargetOfRecordOnly returns an error if only the record names the target. Otherwise anybody who may write the
+// record could choose the image of new machines. The target is accepted if the user types it, the group's template has
+// it, or an instance already has it.
 func (s *session) rejectTargetOfRecordOnly(g *groupContext, m mode) error {
 	switch {
 	case m == modeStatus || m == modeAbort || g.to == "" || g.to == s.line.settings.To || g.group.Managed != nil:

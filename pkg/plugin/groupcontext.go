@@ -23,52 +23,51 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// groupContext is one group as an upgrade would find it. It is made in three steps, each from those before it: the group
-// is observed, its upgrade is resolved, and rules check the upgrade. What a plan or a status asks for beyond that is in
-// planning and reported.
+// groupContext is one group and its upgrade. It is made in three steps: observeGroup reads the group, resolveGroup
+// determines the upgrade, and checkUpgrade applies rules to it. planning and reportedGroup add what only plans and
+// status need.
 type groupContext struct {
 	name string
-	// store is where the group's upgrade is recorded.
+	// store stores the record of the group's upgrade.
 	store *cluster.Store
 	observation
 	resolution
-	// movable tells which pods a restart moves without a gap, where no controllers were read.
+	// movable are the pods that a restart moves without a gap. It is used if no controllers were read.
 	movable drain.Movable
-	// findings are what the rules find that hold for every upgrade.
+	// findings are the findings of the rules that apply to every upgrade.
 	findings []preflight.Finding
 }
 
-// observation is what was read of a group, its nodes and its record, at one moment.
+// observation is what was read of a group, its nodes and its record at one moment.
 type observation struct {
 	provider cloud.Provider
-	// to is what the group was observed with, as --to takes it.
+	// to is the target with which the group was observed, as --to takes it.
 	to      string
 	group   nodegroup.Group
 	members []nodegroup.Member
-	// unlabelled is how many members are outdated for their labels alone.
+	// unlabelled is the number of members that are outdated only by their labels.
 	unlabelled int
 	cluster    *clusterReading
-	// stored is the record of the group's upgrade; no run where there is none.
+	// stored is the record of the group's upgrade. Its Run is "" if there is none.
 	stored record.Record
-	// now is the moment, and idle for how long no one had carried the upgrade out by then.
+	// now is when the group was observed. idle is how long no process had carried out the upgrade at that time.
 	now  time.Time
 	idle time.Duration
 }
 
-// resolution is what an observed group comes to for a command: the upgrade that it begins or continues.
+// resolution is the upgrade that a command begins or continues.
 type resolution struct {
 	request record.Request
 	record  record.Record
-	// rebuilt tells that no record is stored, and that this one was made from marks on nodes.
+	// rebuilt is true if the record was lost and was rebuilt from marks on nodes.
 	rebuilt bool
-	// releases are the nodes that the run was opened once more to release; nil for a run that is not
-	// over.
+	// releases are the nodes that a finished run was reopened to release. It is nil for a run that is not over.
 	releases []string
-	// keptSurge warns that --max-surge does not count; "" if it does or was not passed.
+	// keptSurge is a warning that --max-surge has no effect; "" if there is none.
 	keptSurge string
 }
 
-// loadGroup observes a group, resolves its upgrade and checks it. It changes nothing.
+// loadGroup observes a group, resolves its upgrade and checks it. It only reads.
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
 	g := &groupContext{name: name, store: s.openStore(name)}
 	if err := s.observeGroup(ctx, g, m); err != nil {
@@ -104,7 +103,7 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 	}
 	switch known := len(s.line.settings.Current) > 0 || !g.stored.IsResumable(); {
 	case known || m == modeRollback:
-	case m == modeStatus && g.stored.IsCloudless(): // an upgrade asks which nodes are current
+	case m == modeStatus && g.stored.IsCloudless(): // only a status uses the recorded labels; an upgrade requires --current
 		line := *s.line
 		line.settings.Current = g.stored.Request.Current
 		g.provider = line.newManualProvider(s.cluster.view.Nodes)
@@ -127,8 +126,8 @@ func (s *session) observeGroup(ctx context.Context, g *groupContext, m mode) err
 	return g.rejectGroupOfOtherCluster(s.conn.context)
 }
 
-// loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
-// were read for a plan. The budgets of these pods are in no one's way.
+// loadMovable reads the pods that a restart moves, if the upgrade moves pods by restarts and no controllers were read.
+// The budgets of such pods do not block the upgrade.
 func (g *groupContext) loadMovable(ctx context.Context, client kubernetes.Interface, m mode) (err error) {
 	if m == modeUpgrade && g.cluster.objects == nil && g.request.Move == record.MoveBySurge {
 		g.movable, err = cluster.ReadMovable(ctx, client)
@@ -136,7 +135,8 @@ func (g *groupContext) loadMovable(ctx context.Context, client kubernetes.Interf
 	return err
 }
 
-// loadRecord reads the record and, while the upgrade is not over, since when no one carries it out.
+// loadRecord reads the record. If the upgrade is not over, it also reads how long no process has carried out the
+// upgrade.
 func (s *session) loadRecord(ctx context.Context, g *groupContext) (err error) {
 	if g.stored, err = g.store.LoadRecord(ctx); err != nil || !g.stored.IsResumable() {
 		return err
@@ -149,8 +149,8 @@ func (s *session) loadRecord(ctx context.Context, g *groupContext) (err error) {
 	return nil
 }
 
-// observeOperationTarget has a status judge the nodes against what the group's own cloud is moving them
-// to, which may be another revision than the one that is wanted by now.
+// observeOperationTarget observes the group again if a status finds that the cloud is upgrading the group to another
+// revision than the wanted one. The nodes are then compared with the cloud's target.
 func (g *groupContext) observeOperationTarget(ctx context.Context, m mode) error {
 	op := runningOperation(&g.group)
 	if m != modeStatus || g.stored.IsResumable() || op == nil || !op.IsUpgrade() || op.To.ID == g.group.Wanted.ID {
@@ -162,8 +162,7 @@ func (g *groupContext) observeOperationTarget(ctx context.Context, m mode) error
 	return err
 }
 
-// resolveGroup resolves the upgrade from what was observed of the group, and from that alone: a resolution from before
-// is replaced.
+// resolveGroup determines the upgrade from the observation. It replaces an earlier resolution.
 func (s *session) resolveGroup(g *groupContext, m mode) error {
 	if key := preflight.UnknownLabel(s.line.settings.Current, g.members); key != "" {
 		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes that label with another value",
@@ -186,8 +185,8 @@ func (s *session) resolveGroup(g *groupContext, m mode) error {
 	return g.rejectUnknownWorkloads(s.line.settings.IgnoreUnready)
 }
 
-// checkUpgrade applies the rules that hold for every upgrade. Where they depend on other objects than the
-// group's nodes and their pods, it reads those, too, and looks for volumes that keep pods on their nodes.
+// checkUpgrade applies the rules that hold for every upgrade. If the rules need more objects than the group's nodes and
+// pods, it reads them, and also looks for volumes that keep pods on their nodes.
 func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
 	world, facts, objects := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.conn.Version}, g.cluster.objectsForChecks()
 	switch {
@@ -207,10 +206,10 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 		return slices.Contains(s.line.skipChecks, f.Rule)
 	})
 	if s.line.isDryRun() {
-		return nil // its plan has what all rules find
+		return nil // the plan runs all rules later
 	}
 	stops := func(f preflight.Finding) bool { return preflight.StopsUpgrade(&f) }
-	if objects == nil && m == modeUpgrade && g.stopsAtBlockingFindings() && slices.ContainsFunc(g.findings, stops) { // which an annotation may leave out
+	if objects == nil && m == modeUpgrade && g.stopsAtBlockingFindings() && slices.ContainsFunc(g.findings, stops) { // an annotation of a workload may skip the finding, so the objects are needed
 		var err error
 		if objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err != nil {
 			return explainReadError(err)
@@ -225,7 +224,7 @@ func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) err
 	return nil
 }
 
-// eachPod visits the pods of all nodes, and those that no node has.
+// eachPod yields the pods of all nodes and the pods without a node.
 func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for _, onNode := range pods {
@@ -238,8 +237,8 @@ func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
 	}
 }
 
-// joinNodes pairs the group's instances with the cluster's nodes and their pods. The record says which of them were found
-// outdated for their labels.
+// joinNodes joins the group's instances with the cluster's nodes and their pods. The record says which of them were
+// found outdated by their labels.
 func (o *observation) joinNodes(record *record.Record) {
 	o.members = joinMembers(o.provider, &o.group, o.cluster.view.Nodes)
 	setOwnerKind(&o.group, o.members)
@@ -251,7 +250,7 @@ func (o *observation) joinNodes(record *record.Record) {
 	}
 }
 
-// rejectGroupOfOtherCluster refuses a group none of whose instances is a node of the cluster.
+// rejectGroupOfOtherCluster returns an error if none of the group's instances is a node of the cluster.
 func (o *observation) rejectGroupOfOtherCluster(contextName string) error {
 	if joined := slices.ContainsFunc(o.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(o.members) > 0 {
 		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
@@ -260,7 +259,7 @@ func (o *observation) rejectGroupOfOtherCluster(contextName string) error {
 	return nil
 }
 
-// rejectLargeRecord refuses to begin an upgrade whose record could outgrow its ConfigMap.
+// rejectLargeRecord returns an error if a new upgrade's record could become too large for its ConfigMap.
 func (g *groupContext) rejectLargeRecord() error {
 	if g.record.IsResumable() {
 		return nil
@@ -271,8 +270,7 @@ func (g *groupContext) rejectLargeRecord() error {
 	return nil
 }
 
-// rejectUnknownWorkloads refuses to ignore workloads that have no pod and had none when the upgrade
-// took one away.
+// rejectUnknownWorkloads returns an error if a workload to ignore has no pod and is not in the record either.
 func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {
 	for _, name := range ignored {
 		if name != record.AllWorkloads && !g.hasWorkload(name) {
@@ -296,7 +294,7 @@ func (g *groupContext) hasWorkload(name string) bool {
 	return false
 }
 
-// countNodes is the group's size in nodes, as percentages are taken of it.
+// countNodes returns the group's size, of which percentages are calculated.
 func (o *observation) countNodes() int {
 	if o.group.Can.Resize {
 		return o.group.Desired
@@ -304,8 +302,8 @@ func (o *observation) countNodes() int {
 	return len(o.members)
 }
 
-// sizesAtStart is the group as its recorded upgrade found it, if that is under way, with its size and its outdated
-// nodes: what the upgrade added makes percentages no larger and uses up no room.
+// sizesAtStart returns the group, its size and its number of outdated nodes as they were before the recorded upgrade.
+// So added nodes do not make percentages larger or use up room below the group's maximum.
 func (o *observation) sizesAtStart(record *record.Record) (group nodegroup.Group, size, outdated int) {
 	group, size, outdated = o.group, o.countNodes(), countOutdated(o.members)
 	if before := record.Sizes; record.IsResumable() && before.Desired > 0 {
@@ -318,7 +316,7 @@ func (o *observation) sizesAtStart(record *record.Record) (group nodegroup.Group
 // isCurrent reports whether there is nothing to upgrade and no upgrade to continue.
 func (g *groupContext) isCurrent() bool { return countOutdated(g.members) == 0 && g.record.Run == "" }
 
-// makeUpToDateRecord is how the upgrade of a group ends that is current.
+// makeUpToDateRecord returns the record for a group that needs no upgrade.
 func (g *groupContext) makeUpToDateRecord() record.Record {
 	if standby := upgrade.DescribeStandby(g.members); standby != "" {
 		return record.Record{Result: record.Succeeded, Message: "no other node is outdated; " + standby}
@@ -326,7 +324,7 @@ func (g *groupContext) makeUpToDateRecord() record.Record {
 	return record.Record{Result: record.Succeeded, Message: report.AllNodesAre(len(g.members)) + " current"}
 }
 
-// countOutdatedIfKnown counts the outdated members; it is nil where no one can say which are.
+// countOutdatedIfKnown returns the number of outdated members, nil if it is not known which are outdated.
 func countOutdatedIfKnown(g *nodegroup.Group, members []nodegroup.Member) *int {
 	if !g.IsTargetKnown() {
 		return nil
@@ -344,7 +342,7 @@ func countOutdated(members []nodegroup.Member) int {
 	return n
 }
 
-// makeWorld is the world that a plan or a status decides over.
+// makeWorld returns the World in which a plan or a status decides.
 func (g *groupContext) makeWorld(now time.Time) upgrade.World {
 	world := upgrade.NewWorld(now, g.group, g.members, &g.cluster.view, g.record)
 	world.Request, world.Movable = g.request, g.findMovable()

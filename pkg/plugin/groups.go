@@ -14,11 +14,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// foundGroups are the groups of a cluster, as their provider lists them.
+// foundGroups are the groups of a cluster and their provider.
 type foundGroups struct {
 	provider cloud.Provider
 	groups   []nodegroup.Group
-	// warning says that the cloud could not be read and that the groups are taken from labels; "" otherwise.
+	// warning is set if the cloud could not be read and the groups were found by labels; "" otherwise.
 	warning string
 }
 
@@ -39,7 +39,8 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (fou
 	return found, err
 }
 
-// resolveGroupNames resolves what the user named to names of groups. The error for an unknown name lists the groups.
+// resolveGroupNames returns the names of the groups that the user chose. The error for an unknown name lists the
+// groups.
 func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
 	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
 	if err != nil {
@@ -64,8 +65,9 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 	return chosen.names, nil
 }
 
-// openNamedGroups resolves what the user named to names of groups. If no group has the name and the name is a label selector, as status
-// and errors print groups of labelled nodes, it opens a session for the labelled nodes. With --provider=aws such a name is unknown.
+// openNamedGroups returns the names of the groups that the user chose. If a name is not a group's but a label selector,
+// it opens another session for the labelled nodes, because status and errors print such groups by their selector. With
+// --provider=aws such a name is unknown.
 func (s *session) openNamedGroups(ctx context.Context, chosen groupSelection, suggest func(string) []string) (*session, []string, error) {
 	names, err := s.resolveGroupNames(ctx, chosen, suggest)
 	mayBeLabelled := s.line.providerName == providerAuto || s.line.providerName == providerManual
@@ -80,8 +82,8 @@ func (s *session) openNamedGroups(ctx context.Context, chosen groupSelection, su
 	return labelled, names, err
 }
 
-// openLabelledNodes opens another session, for the nodes of a label selector. Without --current, the labels in current tell current nodes
-// from outdated ones.
+// openLabelledNodes opens another session for the nodes of a label selector. Without --current, nodes with the labels
+// in current are current.
 func (s *session) openLabelledNodes(ctx context.Context, selector string, current map[string]string) (*session, error) {
 	line := *s.line
 	line.providerName = providerManual
@@ -127,10 +129,10 @@ func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []
 	return "", usageError(fmt.Errorf("node %q belongs to no known node group: pass -l SELECTOR --current KEY=VALUE", node))
 }
 
-// suggestNoCommand suggests no command. It is for commands without subcommands.
+// suggestNoCommand returns no suggestions. It is for commands without subcommands.
 func suggestNoCommand(string) []string { return nil }
 
-// errUnknownNode is returned for a --node that is not in the cluster.
+// errUnknownNode is the error for a --node that is not in the cluster.
 var errUnknownNode = errors.New("no such node")
 
 // rejectSeveralGroups returns a usage error if there is more than one argument.

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how wide the help is at most, in columns.
+// helpWidth is the maximum width of the help, in columns.
 const helpWidth = 80
 
-// exitCodes are for the help what docs/automation.md has in full.
+// exitCodes is the part of the help about exit codes. docs/automation.md explains them in full.
 const exitCodes = `
 Exit codes:
   0    done, or nothing to do; all workloads have their pods
@@ -25,7 +25,7 @@ Exit codes:
   130  interrupted; run the same command again
 `
 
-// rootFlags says where the help has the flags of the root command.
+// rootFlags is the part of the help that refers to the flags of other commands.
 const rootFlags = `
 Flags:
   The command takes the flags of list without a group, the flags of upgrade with
@@ -33,7 +33,7 @@ Flags:
   upgrade.
 `
 
-// heading is a part of the help, and the flags beneath it.
+// heading is a heading of the help with the flags under it.
 type heading struct {
 	title string
 	flags []string
@@ -53,8 +53,7 @@ func listFlagHeadings() []heading {
 	}
 }
 
-// printUsage writes how a command is used: its forms, its flags under headings, and what else there
-// is to know.
+// printUsage prints how a command is used: its forms, its flags under headings, and where to find more.
 func printUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
@@ -97,7 +96,7 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// describeFlags returns the flags under a heading that a command has and does not refuse; empty where it has none.
+// describeFlags returns the help of the heading's flags that the command has and accepts; "" if there are none.
 func (h heading) describeFlags(flags *pflag.FlagSet, refused []string) string {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false

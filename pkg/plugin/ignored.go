@@ -10,16 +10,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ignoredFlags is a set of flags without an effect on some command lines. Such a flag is refused, so that nobody relies on it.
+// ignoredFlags are flags that have no effect on some command lines. They are rejected there, so that nobody relies on
+// them.
 //
-// Three kinds of flags are accepted without an effect: --color and --no-headers, as kubectl accepts them with each format; what a
-// user agrees to (--yes, --wait, …) beside --dry-run, which may be added to any upgrade to see its plan; and settings of a
-// strategy that the group's cloud does not have, which preflight refuses or a plan explains.
+// Three kinds of flags are accepted without an effect:
+//
+//   - --color and --no-headers, because kubectl accepts them with each format.
+//   - Consents such as --yes and --wait beside --dry-run, because --dry-run may be added to any upgrade.
+//   - Settings of a strategy that the group's cloud does not have. Preflight refuses them or the plan explains them.
 type ignoredFlags struct {
-	// applies reports whether the command line is one of those.
+	// applies reports whether the flags have no effect on this command line.
 	applies func(cmd *cobra.Command, line *commandLine) bool
 	flags   []string
-	// because says why the flag has no effect, and what to do.
+	// because explains why the flags have no effect, and what to do.
 	because string
 }
 
@@ -35,7 +38,7 @@ func commandName(cmd *cobra.Command) string {
 	return cmd.Name()
 }
 
-// listIgnoredFlags returns the table of flags without an effect.
+// listIgnoredFlags returns all rows of flags without an effect.
 func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	ofUpgrades := &cobra.Command{}
 	scratch := newFlags(f.IOStreams)
@@ -45,7 +48,7 @@ func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	ofDump := func(cmd *cobra.Command, _ *commandLine) bool {
 		return commandName(cmd) == "simulate" || commandName(cmd) == "check" && f.dump != ""
 	}
-	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes have errors of their own
+	lists := func(cmd *cobra.Command, line *commandLine) bool { // --dry-run and --yes without a group have their own errors
 		return commandName(cmd) == "" && line.groups.isEmpty() && !line.isDryRun() && !line.consent.yes
 	}
 
@@ -102,7 +105,7 @@ func (f *flags) listIgnoredFlags(cmd *cobra.Command) []ignoredFlags {
 	}...)
 }
 
-// listFlagsIgnoredByCommand returns the rows of listIgnoredFlags that depend on the command only. Its help hides these flags.
+// listFlagsIgnoredByCommand returns the rows that depend only on the command. The command's help hides these flags.
 func listFlagsIgnoredByCommand() []ignoredFlags {
 	return []ignoredFlags{
 		{matchesCommand("list"), []string{"node", "selector"}, "it shows all groups: remove the flag, or use kubectl nodeupgrade plan"},
@@ -122,7 +125,7 @@ func flagNames(set *pflag.FlagSet, except ...string) (names []string) {
 	return names
 }
 
-// rejectIgnoredFlags returns an error if a flag was typed that has no effect.
+// rejectIgnoredFlags returns an error if the user typed a flag that has no effect.
 func (f *flags) rejectIgnoredFlags(cmd *cobra.Command, line *commandLine) error {
 	for _, row := range f.listIgnoredFlags(cmd) {
 		if !row.applies(cmd, line) {
@@ -144,7 +147,8 @@ func describeCommand(cmd *cobra.Command) string {
 	return cmd.Name()
 }
 
-// explainFlagError returns the error of a flag that the command does not have. If other commands have it, it names them.
+// explainFlagError returns the error for a flag that the command does not have. It names the commands that have the
+// flag.
 func explainFlagError(cmd *cobra.Command, err error) error {
 	unknown, isUnknown := errors.AsType[*pflag.NotExistError](err)
 	if !isUnknown {

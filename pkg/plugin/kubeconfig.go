@@ -7,13 +7,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// connectionFlags are kubectl's flags that choose a cluster and a user. They are bound to what
-// client-go reads a kubeconfig with. ConfigFlags of cli-runtime are not used because their package
-// imports kustomize and, with it, Go's plugin package (docs/decisions/0050).
+// connectionFlags are kubectl's flags that choose a cluster and a user. They set client-go's options for reading a
+// kubeconfig. cli-runtime's ConfigFlags are not used, because their package imports kustomize and, with it, Go's plugin
+// package (docs/decisions/0050).
 type connectionFlags struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides *clientcmd.ConfigOverrides
-	// userExtra has KEY=VALUE for each --as-user-extra.
+	// userExtra has a KEY=VALUE for each --as-user-extra.
 	userExtra []string
 	loader    clientcmd.ClientConfig
 }
@@ -32,7 +32,7 @@ func newConnectionFlags() *connectionFlags {
 func (k *connectionFlags) addTo(flags *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
-	names.ContextOverrideFlags.Namespace.LongName = "" // nodes have none
+	names.ContextOverrideFlags.Namespace.LongName = "" // nodes have no namespace
 	names.AuthOverrideFlags.Username.LongName = ""     // API servers have no basic authentication
 	names.AuthOverrideFlags.Password.LongName = ""
 	clientcmd.BindOverrideFlags(k.overrides, flags, names)
@@ -40,7 +40,7 @@ func (k *connectionFlags) addTo(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&k.userExtra, "as-user-extra", nil, "User extras to impersonate for the operation, KEY=VALUE; this flag can be repeated")
 }
 
-// clientConfig returns the kubeconfig under the flags. The files are read when it is first asked.
+// clientConfig returns the kubeconfig with the flags applied. client-go reads the files on first use.
 func (k *connectionFlags) clientConfig() clientcmd.ClientConfig {
 	extra := map[string][]string{}
 	for _, pair := range k.userExtra {
@@ -54,7 +54,7 @@ func (k *connectionFlags) clientConfig() clientcmd.ClientConfig {
 	return k.loader
 }
 
-// listConnectionFlags returns the flags without the values that were typed.
+// listConnectionFlags returns the connection flags with their default values.
 func listConnectionFlags() *pflag.FlagSet {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	newConnectionFlags().addTo(flags)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// findAbandonedRun lists the upgrade if it is abandoned: its holder is gone without having brought it to rest.
+// findAbandonedRun returns a leftover if the upgrade is abandoned: its process ended without stopping it.
 func (s *recordedState) findAbandonedRun(group string) []report.Leftover {
 	if !s.abandoned {
 		return nil
@@ -33,9 +33,10 @@ func (s *recordedState) findAbandonedRun(group string) []report.Leftover {
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
 
-// readLease reads the lease of a group. The upgrade on record is abandoned if nobody holds the lease and
-// the record has not changed when it is read again: an upgrade takes the lease before it writes its first
-// record, and writes its last record before it releases the lease.
+// readLease reads the lease of a group and reports whether the recorded upgrade is abandoned. It is abandoned if the
+// record says that it is running, nobody holds the lease, and a second reading of the record shows no change. The
+// second reading is needed because a process acquires the lease before it writes its first record, and releases the
+// lease after it wrote its last.
 func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *record.Record) (lease cluster.LeaseState, abandoned bool, err error) {
 	lease, err = c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || !looksAbandoned(record, lease) {
@@ -45,12 +46,12 @@ func (c *command) readLease(ctx context.Context, store *cluster.Store, group str
 	return lease, err == nil && reflect.DeepEqual(*record, after), err
 }
 
-// looksAbandoned reports whether the record says that the upgrade is running although nobody holds its lease.
+// looksAbandoned reports whether the record says that the upgrade is running although nobody holds the lease.
 func looksAbandoned(record *record.Record, lease cluster.LeaseState) bool {
 	return record.IsRunning() && lease.IsFree()
 }
 
-// findGroupLeftovers are those of one group.
+// findGroupLeftovers returns the leftovers of one group.
 func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state recordedState) ([]report.Leftover, error) {
 	records, unreadable, err := s.loadRecords(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 	return slices.Concat(state.findAbandonedRun(g.group.Name), report.FindSuspendedProcesses(&g.group, &state.record), report.FindOrphanedNodes(s.dropNodesOfUnreadableRecords(own, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
-// findAllLeftovers are those of all groups that there are records of, and of all nodes.
+// findAllLeftovers returns the leftovers of all groups with records, and of all nodes.
 func findAllLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) ([]report.Leftover, error) {
 	s.warnOfUnreadableRecords(unreadable)
 	groups, err := s.provider.Groups(ctx, s.cluster.view.Nodes)
@@ -88,8 +89,8 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]record
 	return slices.Concat(found, report.FindOrphanedNodes(s.dropNodesOfUnreadableRecords(s.cluster.view.Nodes, unreadable), records, s.line.stateNamespace), report.FindUnreadableMarks(s.cluster.view.Nodes)), nil
 }
 
-// dropNodesOfUnreadableRecords removes the nodes that a running upgrade may have marked whose record cannot be read. The caller would report
-// their marks as leftovers. Marks without a group name may belong to any upgrade.
+// dropNodesOfUnreadableRecords removes nodes that may belong to a running upgrade whose record cannot be read. Their
+// marks would otherwise be reported as leftovers. Marks without a group name may belong to any upgrade.
 func (s *session) dropNodesOfUnreadableRecords(nodes []*corev1.Node, unreadable map[string]error) []*corev1.Node {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
 		owner, named := nodemark.ReadOwner(node)

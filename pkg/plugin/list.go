@@ -19,7 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// suggestGroups prints the node groups of the cluster, again and again with --watch.
+// listGroups prints the node groups of the cluster. With --watch it prints them again after each change.
 func listGroups(ctx context.Context, c *command) error {
 	if c.line.watch {
 		return ignoreInterrupt(ctx, watchGroups(ctx, c))
@@ -57,14 +57,14 @@ func listGroups(ctx context.Context, c *command) error {
 // groupList is the list of groups at one moment.
 type groupList struct {
 	list *report.NodeGroupList
-	// names are the groups as -o name prints them, hints the lines for people beside the table. unknown has the groups that --outdated
-	// leaves out because it is not known which of their nodes are outdated.
+	// names are the groups as -o name prints them. hints are lines for people beside the table. unknown are the groups
+	// that --outdated omits because their outdated nodes are not known.
 	names, hints, unknown []string
 }
 
-// makeGroupList lists the groups that the command line asks for.
+// makeGroupList returns the groups that the command line asks for.
 func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, records map[string]record.Record) groupList {
-	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // an empty list is one in JSON, too
+	all := groupList{list: report.NewList("NodeGroupList", []report.NodeGroup{})} // not nil, so that JSON has an empty list
 	refusals := map[string]string{}
 	for i := range found.groups {
 		row := makeGroupRow(found.provider, &found.groups[i], nodes, preflight.Facts{ServerVersion: c.conn.Version})
@@ -83,7 +83,7 @@ func (c *command) makeGroupList(found *foundGroups, nodes []*corev1.Node, record
 	return all
 }
 
-// markUnknownPhases marks the phases that are not known because the group's record was not read.
+// markUnknownPhases marks the phases of groups whose record was not read.
 func (g *groupList) markUnknownPhases(isUnread func(group string) bool) {
 	for i := range g.list.Items {
 		row := &g.list.Items[i]
@@ -96,8 +96,8 @@ func (g *groupList) print(c console) error {
 	return c.printObject(g.list, g.names, func(w io.Writer, ro report.Options) error { return report.WriteGroups(w, g.list, ro) })
 }
 
-// hintsOnGroups returns lines for people about what the table does not show: how to name groups that are not known, and why a number
-// of outdated nodes is not known. Labels do not help a group that is refused because of its owner.
+// hintsOnGroups returns hints about what the table does not show: how to name unknown groups, and why the number of
+// outdated nodes is not known. It suggests no labels for a group that is refused because of its owner.
 func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]string, nodes []*corev1.Node) []string {
 	var unknown, hints []string
 	for i := range groups {
@@ -115,7 +115,7 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 	case len(groups) == 0:
 		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a known group. Name a group by labels: %s (%s).",
 			formatCount(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeGroupingLabels(nodes)))
-	case listed == 0: // they were left out
+	case listed == 0: // --outdated omitted all groups
 		hints = append(hints, "No node groups with outdated nodes found.")
 	}
 	if len(unknown) > 0 {
@@ -124,7 +124,8 @@ func hintsOnGroups(listed int, groups []nodegroup.Group, refusals map[string]str
 	return hints
 }
 
-// hintsOnUngroupedNodes name the owners of nodes that are in no group, so that nobody looks for these nodes in the list.
+// hintsOnUngroupedNodes returns hints that name the owners of nodes outside of all groups, so that nobody looks for
+// these nodes in the list.
 func hintsOnUngroupedNodes(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
 	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}
 	for _, node := range nodes {
@@ -141,7 +142,8 @@ func hintsOnUngroupedNodes(provider cloud.Provider, groups []nodegroup.Group, no
 	return hints
 }
 
-// hintsOnUnlistedUpgrades name upgrades under way or stopped of groups that are in no list, as labelled nodes are.
+// hintsOnUnlistedUpgrades returns hints about resumable upgrades of groups that are not in the list, such as labelled
+// nodes.
 func hintsOnUnlistedUpgrades(groups []nodegroup.Group, records map[string]record.Record) []string {
 	var hints []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
@@ -160,8 +162,8 @@ func formatCount(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// describeGroupingLabels names label keys that may tell groups of nodes apart: those that people and clouds give, and that
-// several nodes have with one value.
+// describeGroupingLabels names label keys by which the user could select groups of nodes. They are no keys of
+// Kubernetes itself, and several nodes share a value.
 func describeGroupingLabels(nodes []*corev1.Node) string {
 	const most = 6
 	values := map[string]map[string]int{}
@@ -217,7 +219,7 @@ func makeGroupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.N
 	return row
 }
 
-// describePhase is the phase of an upgrade under way, or how the last one ended.
+// describePhase returns the phase of a running upgrade, or the result of the last one.
 func describePhase(rec *record.Record) string {
 	if rec.Result != "" && rec.Result != record.Waiting {
 		return string(rec.Result)
@@ -225,14 +227,14 @@ func describePhase(rec *record.Record) string {
 	return string(rec.Phase)
 }
 
-// setOwnerKind sets the group's kind to that of its owner, where one owns all of its nodes.
+// setOwnerKind sets the group's kind to its owner's kind, if one owner owns all of its nodes.
 func setOwnerKind(g *nodegroup.Group, members []nodegroup.Member) {
 	if owner, owned := nodegroup.OwnerOfAll(members); owned {
 		g.Kind = owner.Kind
 	}
 }
 
-// joinMembers joins the group with its nodes among all nodes of the cluster.
+// joinMembers joins the group's instances with its nodes.
 func joinMembers(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node) []nodegroup.Member {
 	var own []*corev1.Node
 	for _, node := range nodes {

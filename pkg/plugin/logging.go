@@ -11,19 +11,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// addVerbosityFlag adds -v: what the Kubernetes and AWS libraries log goes to stderr from level 1 on,
-// and nowhere without it, since their lines are not about what the user asked for.
+// addVerbosityFlag adds -v. From level 1 on the logs of the Kubernetes and AWS libraries go to stderr. Without -v they
+// are discarded, because most of their lines do not concern the user.
 func addVerbosityFlag(flags *pflag.FlagSet, errOut io.Writer) {
 	private := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(private)
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
-	utilruntime.Must(private.Set("stderrthreshold", "FATAL")) // else errors go to the process's stderr, whatever the output
+	utilruntime.Must(private.Set("stderrthreshold", "FATAL")) // klog would write errors to the process's stderr otherwise
 	level := private.Lookup("v")
 	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Log level of the Kubernetes and AWS libraries on stderr, 0 to 10")
 }
 
-// verbosity is klog's own level flag, which opens the log with its first level above 0.
+// verbosity is klog's level flag. It enables the log when the level is above 0.
 type verbosity struct {
 	flag.Value
 	errOut io.Writer

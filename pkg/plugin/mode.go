@@ -10,13 +10,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// mode is what a command does with the upgrade that is recorded.
+// mode is what a command does with the recorded upgrade.
 type mode string
 
 const (
-	// modeUpgrade is the plain command: it begins an upgrade, or continues one.
+	// modeUpgrade begins an upgrade or continues the recorded one.
 	modeUpgrade mode = ""
-	// modeStatus only looks.
+	// modeStatus only reads the upgrade.
 	modeStatus   mode = "status"
 	modeResume   mode = "resume"
 	modeComplete mode = "complete"
@@ -24,14 +24,14 @@ const (
 	modeAbort    mode = "abort"
 )
 
-// keepsSettings reports whether the settings are the record's: then no flag need be repeated.
+// keepsSettings reports whether the upgrade's settings come from the record, so the user need not repeat flags.
 func (m mode) keepsSettings() bool { return m == modeResume || m == modeComplete || m.undoesUpgrade() }
 
-// undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
+// undoesUpgrade reports whether the command undoes the upgrade, after the process that runs it has stopped.
 func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
 
-// correspondingVerb is the request that a command which keeps settings obeys itself, or makes void. It
-// has the command's name, but for a resume.
+// correspondingVerb returns the request that the command fulfils or makes obsolete. It has the command's name, except
+// that a resume makes a pause obsolete.
 func (m mode) correspondingVerb() record.Verb {
 	if m == modeResume {
 		return record.VerbPause
@@ -39,8 +39,8 @@ func (m mode) correspondingVerb() record.Verb {
 	return record.Verb(m)
 }
 
-// chooseTarget is the revision that the group is to be observed with, as --to takes it: the one
-// that was typed or, of an upgrade that continues, the one that is recorded.
+// chooseTarget returns the target for observing the group, in the form of --to: the typed one, or the recorded one of
+// an upgrade that continues.
 func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 	switch {
 	case typed != "" || !record.IsResumable():
@@ -53,8 +53,8 @@ func chooseTarget(m mode, typed string, record *record.Record) (string, error) {
 	}
 }
 
-// rejectConflictingCommand refuses a command that the record is in the way of, and names the one that
-// continues.
+// rejectConflictingCommand returns an error if the record's state does not allow the command, for example while the
+// upgrade is being rolled back. The error names the command that continues.
 func rejectConflictingCommand(m mode, dryRun bool, group string, rec *record.Record) error {
 	var state string
 	continues := string(rec.Undoing())
@@ -78,7 +78,7 @@ func rejectConflictingCommand(m mode, dryRun bool, group string, rec *record.Rec
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run %s to continue", state, nodegroup.Command(continues, group))}
 }
 
-// rejectFinishedUpgrade refuses a verb where no upgrade is under way that could obey it.
+// rejectFinishedUpgrade returns an error if no upgrade is running or resumable.
 func rejectFinishedUpgrade(doing, group string, record *record.Record) error {
 	switch {
 	case record.Run == "":
@@ -93,7 +93,7 @@ func rejectFinishedUpgrade(doing, group string, record *record.Record) error {
 	}
 }
 
-// describeRun says what a run is about, as its errors begin.
+// describeRun returns the beginning of a run's errors, such as "upgrading group x".
 func describeRun(group string, rec *record.Record) string {
 	switch {
 	case rec.Result == record.Aborted || rec.Stopping == record.Aborted:
@@ -105,5 +105,5 @@ func describeRun(group string, rec *record.Record) string {
 	}
 }
 
-// errUpgradeEnded is the error of a command about a running upgrade that ended while the command waited for the upgrade's process.
+// errUpgradeEnded means that the upgrade ended while the command waited for the upgrade's process.
 var errUpgradeEnded = errors.New("the upgrade ended while this command waited for its process")

@@ -7,9 +7,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// rejectRepeatedFlags makes each flag that holds one text refuse a second, different one. Otherwise the last one would count
-// silently, and "-l pool=a -l pool=b" would upgrade only b. Durations and numbers are overridden by the last, as in
-// kubectl.
+// rejectRepeatedFlags makes string flags reject a second, different value. Otherwise the last value would win silently:
+// "-l pool=a -l pool=b" would upgrade only b. For durations and numbers the last value wins, as in kubectl.
 func rejectRepeatedFlags(cmd *cobra.Command) {
 	wrap := func(flag *pflag.Flag) {
 		if _, wrapped := flag.Value.(*onceValue); !wrapped && flag.Value.Type() == "string" {
@@ -23,7 +22,7 @@ func rejectRepeatedFlags(cmd *cobra.Command) {
 	}
 }
 
-// onceValue is the value of a flag that may be given once.
+// onceValue is the value of a flag that may be passed once.
 type onceValue struct {
 	pflag.Value
 	given *string

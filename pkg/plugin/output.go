@@ -12,13 +12,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// ownFormats are the formats that cli-runtime does not have.
+// ownFormats are the formats that this program prints without cli-runtime.
 var ownFormats = []string{"", "table", "wide", "name", "markdown"}
 
-// usageOfOutput is the usage of --output for a command without formats of its own.
+// usageOfOutput is the usage of --output for commands without formats of their own.
 const usageOfOutput = "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…"
 
-// checkFormat refuses a format that no one knows, before anything is read. The error names the command's own formats, too.
+// checkFormat returns an error for an unknown format. own are the command's own formats, which the error lists, too.
 func checkFormat(format string, own ...string) error {
 	if slices.Contains(ownFormats, format) {
 		return nil
@@ -31,16 +31,16 @@ func checkFormat(format string, own ...string) error {
 	return err
 }
 
-// isForPrograms reports whether stdout carries one document for a program.
+// isForPrograms reports whether stdout has output for programs instead of people.
 func (c console) isForPrograms() bool {
 	return !slices.Contains(ownFormats, c.format) || c.format == "name"
 }
 
-// isJSONOrYAML reports whether stdout carries a whole document, from which no template takes a part.
+// isJSONOrYAML reports whether stdout has a whole document, as opposed to the parts that a template selects.
 func (c console) isJSONOrYAML() bool { return c.format == "json" || c.format == "yaml" }
 
-// printObject writes one value on stdout: names are what -o name prints, table how people read it. Which flags the commands in a
-// table lack is noted on stderr.
+// printObject prints one object on stdout. names is the output of -o name. table prints the object for people. If
+// commands in the table lack flags that are needed to reach the same cluster, a note on stderr names the flags.
 func (c console) printObject(object runtime.Object, names []string, table func(io.Writer, report.Options) error) error {
 	options := c.optionsFor(c.Out)
 	switch c.format {

@@ -24,8 +24,8 @@ process runs the upgrade, pause marks it: only the resume command continues it.`
 	})
 }
 
-// pauseUpgrade has the holder of an upgrade come to rest or, where there is none, marks the
-// upgrade.
+// pauseUpgrade asks the process that runs the upgrade to pause, and waits for it. If no process runs the upgrade, it
+// marks the upgrade as paused.
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if !record.PausedByRequest(&u.record) {
 		if u.record.Undoing() == record.VerbAbort {
@@ -55,14 +55,14 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	return c.line.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%s)", nodegroup.Prefix, u.name, record.PauseMessage(&u.record, u.name), report.DescribeProgress(u.record.Replaced, u.record.CountDrained(), u.record.Total)))
 }
 
-// leaseResult is how the wait for a lease ended.
+// leaseResult is the result of waiting for a lease.
 type leaseResult struct {
 	hold *cluster.Hold
 	err  error
 }
 
-// awaitPause waits until the record says that the upgrade has come to rest or, where no one carries
-// it out or its holder is gone, writes that itself. It returns the record.
+// awaitPause waits until the record shows that the upgrade has stopped, and returns the record. If no process runs the
+// upgrade, or its process is gone, awaitPause marks the upgrade as paused itself.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (record.Record, error) {
 	display := c.line.openDisplay(u.name, nil)
 	display.SetRun(u.record.Run)
@@ -111,9 +111,8 @@ func describePauseWait(holder string, record *record.Record) string {
 	return text
 }
 
-// markPaused writes that an upgrade which no one carries out is paused, unless it has come to its
-// end meanwhile. The time in which no one was at work until now does not count for the nodes in
-// drain.
+// markPaused marks an upgrade as paused that no process runs, unless the upgrade has ended. The time without a process
+// does not count against the drain timeout of nodes in drain.
 func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, now time.Time) (record.Record, error) {
 	rec, err := u.store.LoadRecord(ctx)
 	if err != nil || !rec.IsResumable() || record.PausedByRequest(&rec) {
@@ -143,7 +142,7 @@ pause, resume withdraws the pause.`,
 	return cmd
 }
 
-// resumeUpgrade withdraws a pause or, where no one carries the upgrade out, does that.
+// resumeUpgrade withdraws a pause, or continues the upgrade if no process runs it.
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflictingCommand(modeResume, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
@@ -155,7 +154,7 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		err = u.rejectReportFlag(c)
 	}
 	if err == nil && atWork && pausing {
-		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see reloadUnderLease
+		err = u.store.WithdrawRequest(ctx, asked) // without a running process the request is withdrawn after the user has agreed, see reloadUnderLease
 	}
 	switch {
 	case err != nil:

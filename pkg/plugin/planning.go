@@ -12,35 +12,35 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// planning is a group whose upgrade is planned or checked, with what that needs and an upgrade does not.
+// planning is a group whose upgrade is planned or checked, with the data that only plans and checks need.
 type planning struct {
 	*groupContext
 	s      *session
 	rights rights
-	// balancers are the load balancers to follow, where they were looked for.
+	// balancers are the load balancers to watch, if they were read.
 	balancers balancers
-	// refusals says why the API server refuses new pods of workloads, by what findings call those.
+	// refusals says why the API server refuses new pods of a workload, by the workload's name in findings.
 	refusals map[string]preflight.Refusal
-	// survey is what the cloud tells of the group, and surveyErr why that is not all; nil
-	// when it is.
+	// survey is the cloud's data for plans. surveyErr explains which part is missing; it is nil if nothing is.
 	survey    cloud.Survey
 	surveyErr error
-	// film keeps the upgrade that the plan forecasts, nil for a plan without a report. forecast is the plan's once that is made.
+	// recorder keeps the simulated upgrade for a report; nil without a report. forecast is the plan's forecast; nil
+	// before it was made.
 	recorder *simulationRecorder
 	forecast *simulate.Forecast
 }
 
-// rights are what the user may not do, as far as that was asked.
+// rights are the permissions that the user lacks, as far as they were checked.
 type rights struct {
-	// missing are those that carrying the upgrade out takes, and missingReads those that plans and checks read with.
+	// missing are the permissions that the upgrade needs. missingReads are the permissions that plans and checks need.
 	missing, missingReads []string
-	// shortfalls says what the upgrade leaves out because the user lacks a right.
+	// shortfalls describe what the upgrade omits because a permission is missing.
 	shortfalls []string
-	// cloud is what the cloud says of the user's rights.
+	// cloud has the missing permissions in the cloud.
 	cloud cloud.Rights
 }
 
-// askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
+// askRights asks the cluster and the cloud which of the needed permissions the user lacks.
 func (p *planning) askRights(ctx context.Context) {
 	p.rights.missing = p.s.conn.ListMissingRights(ctx, &p.request, true, p.s.line.stateNamespace)
 	p.rights.shortfalls = p.s.conn.DescribeShortfalls(ctx, &p.request)
@@ -49,10 +49,10 @@ func (p *planning) askRights(ctx context.Context) {
 	}
 }
 
-// loadForecastData reads what a forecast needs and an upgrade does not: the controllers and volumes behind the pods, and
-// what the cloud tells of the group. A plan does without what the cloud does not tell, and says so.
+// loadForecastData reads what only a forecast needs: the controllers and volumes of pods, and the cloud's survey of the
+// group. If a part of the survey is missing, the plan says so.
 func (p *planning) loadForecastData(ctx context.Context) error {
-	if p.cluster.objects == nil { // they are read once for all groups of a session
+	if p.cluster.objects == nil { // the objects are read once for all groups of a session
 		objects, err := p.s.readForecastObjects(ctx)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (p *planning) loadForecastData(ctx context.Context) error {
 	return p.loadSurvey(ctx)
 }
 
-// loadSurvey reads what the cloud tells a plan of the group.
+// loadSurvey reads the cloud's data about the group for a plan.
 func (p *planning) loadSurvey(ctx context.Context) error {
 	surveyor, ok := cloud.As[cloud.Surveyor](p.provider)
 	if !ok {
@@ -75,7 +75,7 @@ func (p *planning) loadSurvey(ctx context.Context) error {
 	return nil
 }
 
-// addRefusals adds workloads of which the API server refuses new pods. A refusal that is known already stays.
+// addRefusals adds workloads whose new pods the API server refuses. It does not replace known refusals.
 func (p *planning) addRefusals(refusals map[string]preflight.Refusal) {
 	if p.refusals == nil {
 		p.refusals = map[string]preflight.Refusal{}
@@ -85,7 +85,7 @@ func (p *planning) addRefusals(refusals map[string]preflight.Refusal) {
 	}
 }
 
-// makeFacts returns what rules need beside the World.
+// makeFacts returns the data that rules need besides the World.
 func (p *planning) makeFacts(serverVersion string) preflight.Facts {
 	return preflight.Facts{
 		ServerVersion: serverVersion, MissingRights: p.rights.missing, MissingReads: p.rights.missingReads,
@@ -94,8 +94,8 @@ func (p *planning) makeFacts(serverVersion string) preflight.Facts {
 	}
 }
 
-// runRules returns what all rules find. Where the objects that they look at were not read, it returns what the rules
-// find that need fewer.
+// runRules returns the findings of all rules. If the objects for all rules were not read, it runs only the rules that
+// need fewer objects.
 func (p *planning) runRules() []preflight.Finding {
 	objects := p.cluster.objectsForChecks()
 	switch {

@@ -17,14 +17,12 @@ import (
 // errUnknownFormat is returned by choosePrinter for a format that it does not support.
 var errUnknownFormat = errors.New("unknown output format")
 
-// choosePrinter returns a printer for one of kubectl's formats: JSON, YAML, JSONPath or a Go
-// template. It returns errUnknownFormat for any other format, and an error for a template that
-// cannot be read or parsed.
+// choosePrinter returns a printer for one of kubectl's formats: JSON, YAML, JSONPath or a Go template. It returns
+// errUnknownFormat for any other format, and an error for a template that cannot be read or parsed.
 //
-// PrintFlags of cli-runtime know these formats, too. They reach text/template, which calls methods
-// by name, and Go's plugin package. For both the linker keeps every exported method of every
-// library, and the binary is two to four times as large. See docs/decisions/0021 and
-// 0050.
+// cli-runtime's PrintFlags support these formats, too. But they reach text/template, which calls methods by name, and
+// Go's plugin package. Because of either, the linker keeps every exported method of every library, and the binary
+// becomes two to four times as large. See docs/decisions/0021 and 0050.
 func choosePrinter(format string) (printers.ResourcePrinter, error) {
 	switch strings.ToLower(format) {
 	case "json":
@@ -55,7 +53,7 @@ func choosePrinter(format string) (printers.ResourcePrinter, error) {
 	return newPrinter(source)
 }
 
-// newJSONPathPrinter returns cli-runtime's printer, which leaves keys out that an object lacks.
+// newJSONPathPrinter returns cli-runtime's printer. It prints nothing for keys that an object lacks.
 func newJSONPathPrinter(source string) (printers.ResourcePrinter, error) {
 	printer, err := printers.NewJSONPathPrinter(source)
 	if err != nil {
@@ -65,7 +63,7 @@ func newJSONPathPrinter(source string) (printers.ResourcePrinter, error) {
 	return printer, nil
 }
 
-// newJSONListPrinter returns a printer that writes what the JSONPath finds as a list in JSON.
+// newJSONListPrinter returns a printer that prints the results of the JSONPath as a JSON list.
 func newJSONListPrinter(source string) (printers.ResourcePrinter, error) {
 	printer, err := newJSONPathPrinter(source)
 	if err == nil {
@@ -74,7 +72,7 @@ func newJSONListPrinter(source string) (printers.ResourcePrinter, error) {
 	return printer, err
 }
 
-// templatePrinter writes objects through a Go template that calls no methods.
+// templatePrinter prints objects with a Go template that calls no methods.
 type templatePrinter struct{ template *template.Template }
 
 func newTemplatePrinter(source string) (printers.ResourcePrinter, error) {
@@ -85,7 +83,7 @@ func newTemplatePrinter(source string) (printers.ResourcePrinter, error) {
 	return &templatePrinter{parsed.Option("missingkey=default")}, nil
 }
 
-// PrintObj writes the object as its JSON has it.
+// PrintObj prints the object. The template sees the object's JSON.
 func (p *templatePrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -101,8 +99,8 @@ func (p *templatePrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	return nil
 }
 
-// templateExists reports whether there is something at the keys and numbers, one below the other;
-// kubectl's templates have it.
+// templateExists reports whether the item has a value at the path of keys and indexes. It is a function of kubectl's
+// templates.
 func templateExists(item any, path ...any) bool {
 	for _, step := range path {
 		switch key := step.(type) {

@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// probesAtOnce is how many pods the API server is asked to create at a time: one whose webhook does not answer takes up to 30 s.
+// probesAtOnce is how many pod creations are tried in parallel. If a webhook does not answer, one takes up to 30 s.
 const probesAtOnce = 8
 
 // eachMovingPod yields the pods on outdated nodes that the upgrade moves.
@@ -37,9 +37,9 @@ func (g *groupContext) eachMovingPod() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// probeEvictions asks the API server about one pod of each budget and owner with dryRun=All
-// evictions, which consult budgets and webhooks and change nothing (Kubernetes K04). The answer
-// holds for now, one pod at a time.
+// probeEvictions sends the API server a dryRun=All eviction of one pod for each budget and owner. Such an eviction
+// consults budgets and webhooks and changes nothing (Kubernetes K04). The answer is valid for that pod at this moment
+// only.
 func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []report.Probe {
 	type kin struct {
 		budget types.NamespacedName
@@ -72,9 +72,9 @@ func probeEviction(ctx context.Context, conn *connection, pod *corev1.Pod, budge
 	return answer
 }
 
-// probeCreations asks the API server with dryRun=All requests whether it would create a pod for each
-// controller whose pods have to move: PodSecurity, quotas, webhooks, missing ServiceAccounts and
-// PriorityClasses refuse it. Controllers that need not make a pod again are left out (POD013).
+// probeCreations asks the API server with dryRun=All whether it would create a new pod for each controller whose pods
+// must move. PodSecurity, quotas, webhooks, missing ServiceAccounts and missing PriorityClasses may refuse it. It omits
+// controllers that need not create the pod again (POD013).
 func probeCreations(ctx context.Context, conn *connection, g *groupContext) []report.Probe {
 	var pods []*corev1.Pod
 	asked := map[types.UID]bool{}
@@ -94,7 +94,7 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 			return nil
 		})
 	}
-	_ = questions.Wait() // none of them fails
+	_ = questions.Wait() // no question returns an error
 	return probes
 }
 
@@ -115,7 +115,7 @@ func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool)
 	return probe
 }
 
-// refusalsOfProbes lists the workloads of which the API server refused to create a pod, by name, with its answer.
+// refusalsOfProbes returns the API server's refusals to create pods, by workload name.
 func refusalsOfProbes(probes []report.Probe) map[string]preflight.Refusal {
 	refusals := map[string]preflight.Refusal{}
 	for i := range probes {
@@ -126,8 +126,8 @@ func refusalsOfProbes(probes []report.Probe) map[string]preflight.Refusal {
 	return refusals
 }
 
-// workloadName returns the workload of a pod as findings print it: "Deployment shop/web". For a pod without a controller it returns
-// "Pod shop/web-0".
+// workloadName returns the name of a pod's workload in findings: "Deployment shop/web", or "Pod shop/web-0" for a pod
+// without a controller.
 func workloadName(pod *corev1.Pod) string {
 	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
 		return w.Kind + " " + w.Namespace + "/" + w.Name

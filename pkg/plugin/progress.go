@@ -22,92 +22,93 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// heartbeat is the longest time without a line.
+// heartbeat is the longest time without a new line.
 const heartbeat = 30 * time.Second
 
-// Display shows the user what happens while a command waits for one group's upgrade. Its methods return no error, and all but Close
-// return at once: the upgrade continues if nobody can see it. They may be called from several goroutines, except for Close, after
-// which nothing is shown.
+// Display shows the user what happens while a command waits for one group's upgrade. Its methods return no error,
+// because the upgrade continues even if nobody can see it. All methods except Close return immediately. They may be
+// called from several goroutines. Nothing may be called after Close.
 type Display interface {
-	// Begin sets the identifier of the upgrade that the following calls are about.
+	// SetRun sets the identifier of the upgrade that the following calls are about.
 	SetRun(run string)
-	// Step shows what a step of the upgrade has changed.
+	// ShowStep shows what a step of the upgrade has changed.
 	ShowStep(step upgrade.Step)
-	// Note shows a text of one line that belongs to no step.
+	// ShowNote shows a one-line text.
 	ShowNote(text string)
-	// Cloud shows the error of the last reading of the group, nil if there was none, and the parts of the group that were not read.
+	// ShowCloudReading shows the error of the last reading of the group, if any, and the parts of the group that could
+	// not be read.
 	ShowCloudReading(group *nodegroup.Group, err error)
-	// Balancers shows the error of the last reading of load balancers, nil if there was none.
+	// ShowBalancerError shows the error of the last reading of load balancers. err is nil if it succeeded.
 	ShowBalancerError(err error)
-	// Outage shows why the cluster takes no change, "" if it takes changes.
+	// ShowOutage shows why the cluster accepts no changes. detail is "" if it accepts changes.
 	ShowOutage(detail string)
-	// Rest shows a forecast of the time left.
+	// ShowRest shows a forecast of the time left.
 	ShowRest(rest report.TimeLeft)
-	// Close ends the display. It must be called once.
+	// Close closes the display. It must be called once.
 	Close()
 }
 
-// progress is a Display that writes a line for each change of an upgrade's state, and one after each long silence. On a terminal
-// it redraws a line or a live view below these lines. Its methods only keep what they are told. One goroutine writes: a terminal
-// that takes no output, as after Ctrl-S or behind a broken connection, does not stop the upgrade.
+// progress is a Display that writes a line for each change of an upgrade's state, and one after each long silence. On a
+// terminal it redraws a line or a live view below these lines. The methods only store what to show, and one goroutine
+// writes it. So a terminal that accepts no output, for example after Ctrl-S, does not stop the upgrade.
 type progress struct {
-	// group is the node group's name. run is the identifier of its upgrade, "" before it has one.
+	// group is the node group's name. run is the identifier of its upgrade, "" if it has none yet.
 	group, run string
 
-	// w is the writer of the lines. terminal is the file that it writes to in the end.
+	// w is the writer of the lines. terminal is the file behind it.
 	w, terminal io.Writer
 	mode        string
 	color       bool
-	// now returns the time by the clock of the cluster.
+	// now returns the cluster's time.
 	now func() time.Time
-	// stderr passes the texts of others to this display; nil if there is no such writer.
+	// stderr passes texts from other parts of the process to this display; nil if the command has no Stderr.
 	stderr *Stderr
 
-	mu         sync.Mutex // guards the fields down to changed
+	mu         sync.Mutex // guards the fields from here to changed
 	last       report.Moment
 	rest       report.TimeLeft
 	lastLineAt time.Time
-	// queue holds the lines that are not yet written, dropped counts those that were left out of it.
+	// queue holds the lines that are not yet written. dropped counts the lines that did not fit into it.
 	queue   []queuedLine
 	dropped int
 	cloud   string
-	// unread lists the unreadable parts of the group that were written.
+	// unread lists the unreadable parts of the group that were shown.
 	unread []string
-	// balancers is the last error of load balancers that was written.
+	// balancers is the last shown error of load balancers.
 	balancers string
-	// outages has the errors that were written since the cluster last took a change.
+	// outages has the errors that were shown since the cluster last accepted a change.
 	outages map[string]bool
-	// stopping is true if the line about the end of the upgrade was written.
+	// stopping is true if the line about stopping was shown.
 	stopping bool
-	// live is what a live view shows. changed is true if that is newer than the drawn view.
+	// live is the content of the live view. changed is true if live is newer than the drawn view.
 	live    report.LiveView
 	changed bool
 
-	// The goroutine that writes uses these fields. block is nil unless there is a live view, which was drawn at drawnAt. drawn is true
-	// if a line is drawn that can be erased.
+	// Only the writing goroutine uses these fields. block is nil unless there is a live view, which was last drawn at
+	// drawnAt. drawn is true if there is a drawn line to erase.
 	block   *block
 	drawnAt time.Time
 	drawn   bool
 
-	// wake receives when there is a line to write.
+	// wake receives when a line was queued.
 	wake  chan struct{}
 	stop  chan struct{}
 	ended chan struct{}
 }
 
-// queuedLine is an event, or a text that another part of the process wrote to stderr, that is not yet written.
+// queuedLine is a line that is not yet written: an event, or a text that another part of the process wrote to stderr.
 type queuedLine struct {
 	at    time.Time
 	event report.Event
-	// text is the whole line, if not "".
+	// text is the whole line; "" for an event.
 	text string
 }
 
-// queueLimit is the number of lines that are kept for a terminal that takes none.
+// queueLimit is the maximum number of queued lines.
 const queueLimit = 10_000
 
-// openDisplay returns the display of the mode that --progress sets. When stderr has no reader any more, as after "| head -1", the
-// display calls stop. From then on to the end of the process, writing to a pipe without a reader returns an error. If stop is nil,
+// openDisplay returns a display for --progress. If stderr has lost its reader, as after "| head -1", the display calls
+// stop. For that, the process ignores SIGPIPE from then on, so writes to such a pipe return an error. If stop is nil,
 // such a write ends the process.
 func (c console) openDisplay(group string, stop func()) Display {
 	terminal := fileOf(c.ErrOut)
@@ -131,11 +132,11 @@ func (c console) openDisplay(group string, stop func()) Display {
 	return p
 }
 
-// leastHeight is the number of lines that a terminal needs for a live view.
+// leastHeight is the number of lines that a terminal must have for a live view.
 const leastHeight = 15
 
-// chooseProgressMode returns the mode of progress. A live view needs a terminal of leastHeight lines whose cursor can be moved. If
-// libraries log to stderr, there is none.
+// chooseProgressMode returns the mode of --progress. A live view needs a terminal with leastHeight lines whose cursor
+// can be moved. There is none while libraries log to stderr.
 func (c console) chooseProgressMode() string {
 	if c.progress != "auto" && c.progress != "live" {
 		return c.progress
@@ -151,7 +152,7 @@ func (c console) chooseProgressMode() string {
 	}
 }
 
-// pipeWriter is a writer that calls onNoReader when it has no reader.
+// pipeWriter is a writer that calls onNoReader when its pipe has no reader.
 type pipeWriter struct {
 	io.Writer
 	onNoReader func()
@@ -166,10 +167,10 @@ func (p *pipeWriter) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// liveFrame is the least time between two drawings of a live view.
+// liveFrame is the shortest time between two drawings of a live view.
 const liveFrame = 250 * time.Millisecond
 
-// writeUntilClosed writes the queued lines and redraws what is below them, until Close. It is the only writer.
+// writeUntilClosed writes queued lines and redraws the live parts below them, until Close. It is the only writer.
 func (p *progress) writeUntilClosed() {
 	defer close(p.ended)
 	every := time.Second
@@ -194,7 +195,7 @@ func (p *progress) writeUntilClosed() {
 	}
 }
 
-// queueHeartbeat adds a line if none was added for long and nothing is redrawn.
+// queueHeartbeat queues a line after a long time without one, unless a live view or line shows the time.
 func (p *progress) queueHeartbeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +230,7 @@ func (p *progress) writeQueue() {
 	fmt.Fprintln(p.w, text)
 }
 
-// redraw draws the line or the view below the lines again.
+// redraw redraws the line or the view below the lines.
 func (p *progress) redraw() {
 	p.mu.Lock()
 	last, live, changed := p.currentMoment(), p.live, p.changed
@@ -247,7 +248,7 @@ func (p *progress) redraw() {
 	}
 }
 
-// currentMoment returns the last moment with the present time, and the time left counted from it.
+// currentMoment returns the last moment with the current time and the time that is left now.
 func (p *progress) currentMoment() report.Moment {
 	now := p.last
 	now.At = p.now()
@@ -255,7 +256,7 @@ func (p *progress) currentMoment() report.Moment {
 	return now
 }
 
-// clear erases the line or the view that is drawn below the lines.
+// clear erases the line or the view below the lines.
 func (p *progress) clear() {
 	if p.block != nil {
 		p.block.clear()
@@ -263,18 +264,18 @@ func (p *progress) clear() {
 	p.clearLine()
 }
 
-// Close implements Display. It returns when all lines are written. It may wait for the terminal: call it when the lease is given
-// back.
+// Close implements Display. It returns when all lines are written, which may take long on a blocked terminal. Call it
+// after releasing the lease.
 func (p *progress) Close() {
 	close(p.stop)
 	<-p.ended
 	if p.stderr != nil {
 		p.stderr.divert(nil)
-		p.writeQueue() // with what was written to stderr since
+		p.writeQueue() // lines that were queued after the goroutine ended
 	}
 }
 
-// showText adds a text that another part of the process wrote to stderr.
+// showText shows a text that another part of the process wrote to stderr.
 func (p *progress) showText(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -292,7 +293,7 @@ func (p *progress) SetRun(run string) {
 	p.run = run
 }
 
-// makeMoment returns what a step shows at a time.
+// makeMoment returns the state after a step, at a time.
 func makeMoment(at time.Time, step *upgrade.Step) report.Moment {
 	return report.Moment{At: at, Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}
 }
@@ -302,12 +303,12 @@ func (p *progress) ShowStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := makeMoment(p.now(), &step).WithReportedWaits(p.last)
-	if now.Stopping != "" { // the forecast is of an upgrade that goes on
+	if now.Stopping != "" { // the forecast does not apply to an upgrade that stops
 		p.rest = report.TimeLeft{}
 	}
 	now.TimeLeft = p.rest.CountedFrom(now.At)
 	before := p.last
-	p.last = now // whose counts the events have
+	p.last = now // addEvent uses its counts
 	for _, event := range report.DescribeChanges(before, now) {
 		p.addEvent(event)
 	}
@@ -321,7 +322,7 @@ func (p *progress) ShowStep(step upgrade.Step) {
 	}
 }
 
-// ShowRest implements Display. It writes a line when more has changed than the times.
+// ShowRest implements Display. It writes a line if more than the times has changed.
 func (p *progress) ShowRest(rest report.TimeLeft) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,7 +335,7 @@ func (p *progress) ShowRest(rest report.TimeLeft) {
 	p.rest = rest
 }
 
-// ShowCloudReading implements Display. It writes each error once, and each part of the group that could not be read.
+// ShowCloudReading implements Display. It shows each error and each unreadable part of the group once.
 func (p *progress) ShowCloudReading(group *nodegroup.Group, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -354,7 +355,7 @@ func (p *progress) ShowCloudReading(group *nodegroup.Group, err error) {
 	}
 }
 
-// ShowBalancerError implements Display. It writes each error once.
+// ShowBalancerError implements Display. It shows each error once.
 func (p *progress) ShowBalancerError(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -364,7 +365,7 @@ func (p *progress) ShowBalancerError(err error) {
 	}
 }
 
-// ShowOutage implements Display. It writes each error once until the cluster takes a change.
+// ShowOutage implements Display. It shows each error once until the cluster accepts a change.
 func (p *progress) ShowOutage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -396,18 +397,18 @@ func (p *progress) addEvent(event report.Event) {
 	}
 }
 
-// makeQueuedLine returns the line of an event that happens now.
+// makeQueuedLine returns the line for an event that happens now.
 func (p *progress) makeQueuedLine(event report.Event) queuedLine {
 	now := time.Now()
 	if p.mode != "json" {
 		return queuedLine{at: now, event: event}
 	}
 	var text strings.Builder
-	_ = writeEvent(&text, report.NewEventLine(now, p.group, p.run, event, &p.last.Status)) // an event of texts and numbers has a JSON form
+	_ = writeEvent(&text, report.NewEventLine(now, p.group, p.run, event, &p.last.Status)) // encoding a line cannot fail
 	return queuedLine{text: strings.TrimSuffix(text.String(), "\n")}
 }
 
-// addLine queues a line. If too many lines wait, the oldest one is left out.
+// addLine queues a line. If the queue is full, it drops the oldest line.
 func (p *progress) addLine(line queuedLine) {
 	if len(p.queue) >= queueLimit {
 		p.queue = p.queue[1:]
@@ -416,18 +417,18 @@ func (p *progress) addLine(line queuedLine) {
 	p.queue = append(p.queue, line)
 	select {
 	case p.wake <- struct{}{}:
-	default: // the goroutine is woken already
+	default: // the goroutine will wake up already
 	}
 }
 
-// formatLine returns the lines of the terminal that a queued line takes.
+// formatLine returns the line as one or more lines of the terminal.
 func (p *progress) formatLine(line queuedLine) []string {
 	if line.text != "" {
 		return []string{line.text}
 	}
 	const indent = len(time.TimeOnly) + 2
 	lines := []string{line.at.Format(time.TimeOnly) + "  " + sanitizeLine(line.event.Text)}
-	if p.mode != "plain" { // the others are for terminals
+	if p.mode != "plain" { // other modes are for terminals
 		lines = report.WrapIndented(lines[0], terminalWidth(p.terminal), indent)
 	}
 	for i, text := range lines {
@@ -446,15 +447,16 @@ func writeEvent(w io.Writer, event report.EventLine) error {
 	return err
 }
 
-// lineBreak matches line breaks and tabs with the spaces around them. Other spaces stay: a quoted name may have several.
+// lineBreak matches line breaks and tabs with the spaces around them. It does not match other spaces, because a quoted
+// name may contain several.
 var lineBreak = regexp.MustCompile(` *[\t\n\v\f\r]\s*`)
 
-// sanitizeLine returns a text, parts of which may come from the cluster, as one line without control characters.
+// sanitizeLine returns the text as one line without control characters. Parts of the text may come from the cluster.
 func sanitizeLine(text string) string {
 	return printers.EscapeTerminal(lineBreak.ReplaceAllString(strings.TrimSpace(text), " "))
 }
 
-// colorText colours the text of an event that needs attention. The words say the same without colour.
+// colorText colours an event's text if the event needs attention.
 func (p *progress) colorText(event report.Event, text string) string {
 	if !p.color {
 		return text
@@ -469,15 +471,15 @@ func (p *progress) colorText(event report.Event, text string) string {
 	}
 }
 
-// drawLine draws the line of the moment. It cuts the line to the terminal's width in cells, because a line that wraps cannot be
-// erased. The last cell stays free, because some terminals wrap after it.
+// drawLine draws the line that shows the current moment. A line that wraps could not be erased, so drawLine cuts it to
+// the terminal's width. The last cell stays free, because some terminals wrap after it.
 func (p *progress) drawLine(text string) {
 	p.clearLine()
 	fmt.Fprint(p.w, report.TruncateLine(sanitizeLine(text), terminalWidth(p.terminal)-1))
 	p.drawn = true
 }
 
-// clearLine erases the line of the moment.
+// clearLine erases the line of drawLine.
 func (p *progress) clearLine() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")

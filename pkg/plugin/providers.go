@@ -18,12 +18,12 @@ import (
 const (
 	// providerAuto chooses the provider by the nodes' provider IDs.
 	providerAuto = "auto"
-	// providerManual takes groups from the nodes' labels and asks no cloud.
+	// providerManual finds groups by the nodes' labels and uses no cloud API.
 	providerManual = "manual"
 )
 
-// cloudProviders are the providers that talk to a cloud, by name. Another cloud gets a row here and
-// one in nodegroup.Providers.
+// cloudProviders returns the providers that use a cloud's API, by name. A new cloud needs a row here and one in
+// nodegroup.Providers.
 func cloudProviders() map[string]func(context.Context, *commandLine, []*corev1.Node) (cloud.Provider, error) {
 	return map[string]func(context.Context, *commandLine, []*corev1.Node) (cloud.Provider, error){
 		"aws": func(ctx context.Context, l *commandLine, nodes []*corev1.Node) (cloud.Provider, error) {
@@ -32,7 +32,7 @@ func cloudProviders() map[string]func(context.Context, *commandLine, []*corev1.N
 	}
 }
 
-// listProviderNames lists the values of --provider. A cloud that is not asked yet has groups in dumps only.
+// listProviderNames returns the values of --provider. Some of these clouds are only supported in dumps.
 func listProviderNames() []string {
 	names := []string{providerAuto}
 	for _, provider := range nodegroup.Providers() {
@@ -41,7 +41,7 @@ func listProviderNames() []string {
 	return names
 }
 
-// findUnsupportedCloud returns the provider of the name if it is a cloud whose API this program does not use.
+// findUnsupportedCloud returns the provider with the name if it is a cloud whose API this program does not use.
 func findUnsupportedCloud(name string) (unasked nodegroup.Info, ok bool) {
 	if _, asked := cloudProviders()[name]; asked {
 		return nodegroup.Info{}, false
@@ -50,14 +50,13 @@ func findUnsupportedCloud(name string) (unasked nodegroup.Info, ok bool) {
 	return info, info.Scheme != ""
 }
 
-// joinAlternatives writes names as a choice: "auto, aws, gke or manual".
+// joinAlternatives joins names as a choice: "auto, aws, gke or manual".
 func joinAlternatives(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// openProvider chooses where the nodes come from: what the user said, or what the nodes' provider
-// IDs say.
+// openProvider returns the provider of --provider. With "auto" it chooses the provider by the nodes' provider IDs.
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
 	if unasked, is := findUnsupportedCloud(name); is {
@@ -78,7 +77,8 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 	return cloud.RequireLabels(provider, l.settings.Current), nil
 }
 
-// newManualProvider is the provider of groups that the nodes' labels tell. It says so of a cloud that could tell more.
+// newManualProvider returns the provider of groups that are found by labels. If the nodes come from a cloud whose API
+// is not used, the provider's groups say so.
 func (l *commandLine) newManualProvider(nodes []*corev1.Node) cloud.Provider {
 	options := manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane}
 	if unasked, is := findUnsupportedCloud(findProviderOfNodes(nodes)); is {
@@ -87,7 +87,7 @@ func (l *commandLine) newManualProvider(nodes []*corev1.Node) cloud.Provider {
 	return manual.New(options)
 }
 
-// newDumpProvider is the provider of nodes that were written down.
+// newDumpProvider returns the provider of the nodes in a dump.
 func (l *commandLine) newDumpProvider(nodes []*corev1.Node) cloud.Provider {
 	labels := manual.Options{Selector: l.groups.labels, SelectorText: l.groups.selector, Current: l.settings.Current, ControlPlane: l.controlPlane}
 	o := recorded.Options{Options: labels, Nodes: nodes}
@@ -97,7 +97,7 @@ func (l *commandLine) newDumpProvider(nodes []*corev1.Node) cloud.Provider {
 	return recorded.New(o)
 }
 
-// findProviderOfNodes names the first provider that owns one of the nodes, "" when none does.
+// findProviderOfNodes returns the name of the first provider that owns one of the nodes, "" if there is none.
 func findProviderOfNodes(nodes []*corev1.Node) string {
 	all := nodegroup.Providers()
 	i := slices.IndexFunc(all, func(p nodegroup.Info) bool { return slices.ContainsFunc(nodes, p.OwnsNode) })

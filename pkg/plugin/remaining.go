@@ -15,25 +15,27 @@ import (
 )
 
 const (
-	// forecastLimit is the longest time that a forecast of the rest may take.
+	// forecastLimit is the timeout of a forecast of the rest.
 	forecastLimit = time.Minute
-	// forecastPause is the least time between two forecasts of a status, upgradePause that of an upgrade, which also has to decide.
+	// forecastPause is the shortest time between two forecasts for a status. upgradePause is the same for an upgrade,
+	// which also needs the processor for decisions.
 	forecastPause, upgradePause = 15 * time.Second, 30 * time.Second
-	// forecastShare is the least time between two forecasts, in multiples of the time that the first one took. Forecasts use up to
-	// four processors for a twentieth of the time, which is a fifth of one processor.
+	// forecastShare is the shortest time between two forecasts, as a multiple of the first one's duration. Forecasts
+	// use up to four processors for a twentieth of the time, which is a fifth of one processor.
 	forecastShare = 20
-	// backgroundAge is the age at which restData is read again. To read all of it costs the API server more than a watch does.
+	// backgroundAge is the age at which restData is read again. Reading all of it costs the API server more than a
+	// watch does.
 	backgroundAge = 5 * time.Minute
 )
 
-// forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
-// objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown. The group is not changed.
+// forecastRest forecasts how long the rest of a running upgrade takes, and how it ends. load reads the objects that the
+// forecast needs. If that fails, the result has the error in RemainingUnknown. The group is not changed.
 func (s *session) forecastRest(ctx context.Context, g groupContext, record record.Record, load func(context.Context, *planning) error) report.TimeLeft {
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to calculate", forecastLimit))
 	defer cancel()
 	g.record, g.request = record.Reopened(), record.Request
 	if record.IsRunning() && g.idle == 0 {
-		g.record.Unhealthy = record.Unhealthy // its holder counts on; another would begin anew
+		g.record.Unhealthy = record.Unhealthy // the running process keeps these counts; a new one would start them at 0
 	}
 	rest := &planning{groupContext: &g, s: s}
 	err := g.rejectUnknownAddedNodes(&record)
@@ -54,8 +56,8 @@ func (s *session) forecastRest(ctx context.Context, g groupContext, record recor
 	return found
 }
 
-// rejectUnknownAddedNodes returns an error where a cloud is in the middle of an upgrade of its own and it
-// is not known what it has added to the group.
+// rejectUnknownAddedNodes returns an error if the cloud upgrades the group and it is unknown how many nodes the cloud
+// has added.
 func (o *observation) rejectUnknownAddedNodes(record *record.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsAdded(record, &o.group) {
 		return errors.New("this tool did not start the cloud's update, so it does not know how many nodes the update has added")
@@ -79,8 +81,8 @@ func (p *planning) predictRest(ctx context.Context) (report.TimeLeft, error) {
 	return report.NewTimeLeft(forecast.Duration, forecast.Fast, forecast.Slow), nil
 }
 
-// failureTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
-// nothing then. It has tried the nodes that it is draining for a while already.
+// failureTime returns how long it takes until the cloud fails because it cannot drain the node, counted from now. Until
+// then the simulation shows no change. For a node in drain the timeout began earlier.
 func (p *planning) failureTime(end *simulate.Ending, nodes []simulate.NodeForecast) record.Duration {
 	timeout := p.record.Request.DrainTimeout.Duration
 	i := slices.IndexFunc(nodes, func(n simulate.NodeForecast) bool { return n.Name == end.Node })
@@ -93,12 +95,11 @@ func (p *planning) failureTime(end *simulate.Ending, nodes []simulate.NodeForeca
 	return record.Duration{Duration: min(end.After.Duration, nodes[i].Start.Latest.Duration+timeout)}
 }
 
-// forecaster works out what remains of an upgrade beside its display: one forecast at a time, and so
-// seldom that it takes little of the machine.
+// forecaster runs forecasts of the rest in the background, one at a time. It pauses between them to save CPU time.
 type forecaster struct {
-	// made receives the forecast that is being made; nil while none is.
+	// made receives the forecast that is running; nil if none is.
 	made chan madeForecast
-	// last was made for the run, and took so long; it was finished at ended.
+	// last is the last forecast. It was for the run, took this long, and was finished at ended.
 	last  report.TimeLeft
 	run   string
 	took  time.Duration
@@ -106,16 +107,16 @@ type forecaster struct {
 	known restData
 }
 
-// restData is what a forecast of the rest knows beside the group and its nodes: controllers and volumes,
-// and the load balancers that the upgrade waits for.
+// restData is the data that a forecast of the rest needs besides the group and its nodes: controllers, volumes and the
+// load balancers that the upgrade waits for.
 type restData struct {
 	background *inventory.Objects
 	balancers  balancers
 	readAt     time.Time
 }
 
-// loadRestData reads what a forecast of the rest rests on. What was read shortly before stands, except for
-// the targets of load balancers and what the cloud tells of the group.
+// loadRestData reads what a forecast of the rest needs. It uses known data again for a while, except for the load
+// balancers' targets and the cloud's survey.
 func (p *planning) loadRestData(ctx context.Context, known *restData) error {
 	if known.background == nil || time.Since(known.readAt) > backgroundAge {
 		background, err := p.s.readForecastObjects(ctx)
@@ -132,7 +133,7 @@ func (p *planning) loadRestData(ctx context.Context, known *restData) error {
 	return p.loadSurvey(ctx)
 }
 
-// madeForecast is a forecast with what it was made from.
+// madeForecast is a finished forecast with the data that it used.
 type madeForecast struct {
 	rest  report.TimeLeft
 	run   string
@@ -140,13 +141,13 @@ type madeForecast struct {
 	known restData
 }
 
-// begin begins a forecast of the run in a goroutine of its own, unless one is being made. At least the pause lies between the end of
-// a forecast and the beginning of the next one. What forecast uses must not change.
+// begin starts a forecast of the run in a goroutine, unless one is running or the last one ended less than the pause
+// ago. The data that forecast uses must not change.
 func (f *forecaster) begin(run string, pause time.Duration, forecast func(known *restData) report.TimeLeft) {
 	if f.made != nil || f.run == run && time.Since(f.ended) < max(pause, forecastShare*f.took) {
 		return
 	}
-	made := make(chan madeForecast, 1) // it is sent even if nobody receives it
+	made := make(chan madeForecast, 1) // buffered, because it may have no receiver
 	f.made = made
 	result := madeForecast{run: run, known: f.known}
 	go func() {
@@ -157,12 +158,12 @@ func (f *forecaster) begin(run string, pause time.Duration, forecast func(known 
 	}()
 }
 
-// finish takes over a forecast that was made.
+// finish stores a finished forecast.
 func (f *forecaster) finish(made madeForecast) {
 	f.made, f.last, f.run, f.took, f.ended, f.known = nil, made.rest, made.run, made.took, time.Now(), made.known
 }
 
-// restAt is what is known of the run's rest now.
+// restAt returns what is known now about the rest of the run.
 func (f *forecaster) restAt(now time.Time, run string) report.TimeLeft {
 	if f.run != run || f.ended.IsZero() {
 		return report.TimeLeft{RemainingUnknown: report.ForecastPending}

@@ -22,23 +22,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// reportEndings lists the file name endings that --report accepts, without the dot.
+// reportEndings are the file name extensions that --report accepts, without the dot.
 var reportEndings = []string{"html", "md", "json"}
 
-// reportWriter returns the function that writes a report in the format of the file name's ending, nil for an unknown ending.
+// reportWriter returns the function that writes a report in the format of the file name's extension. It returns nil for
+// an unknown extension.
 func reportWriter(file string) func(io.Writer, *report.RunReport) error {
 	return map[string]func(io.Writer, *report.RunReport) error{
 		".html": report.WriteReportHTML, ".md": report.WriteReportMarkdown, ".json": report.WriteReportJSON,
 	}[strings.ToLower(filepath.Ext(file))]
 }
 
-// checkReport returns an error if the file of --report cannot be written. It creates a file beside it and removes it again.
+// checkReport returns an error if the file of --report cannot be written. To find out, it creates a temporary file in
+// the same directory and removes it.
 func checkReport(cmd *cobra.Command, line *commandLine) error {
 	file := line.reportFile
 	if file == "" {
 		return nil
 	}
-	watch, _ := cmd.Flags().GetBool("watch") // which only a status has
+	watch, _ := cmd.Flags().GetBool("watch") // only status has --watch
 	switch {
 	case reportWriter(file) == nil:
 		return fmt.Errorf("--report=%s: unknown file name extension: use .html, .md or .json", file)
@@ -71,13 +73,14 @@ func rejectExisting(file string) error {
 	}
 }
 
-// createTemporary creates an empty file in the directory of another.
+// createTemporary creates a temporary file in the directory of file.
 func createTemporary(file string) (*os.File, error) {
 	name := filepath.Join(filepath.Dir(file), ".nodeupgrade-"+rand.String(8)+".tmp")
 	return os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 }
 
-// writeReport writes the report to the file of --report, or beside it if that exists by now. If it fails, there is no new file.
+// writeReport writes the report to the file of --report. If that file exists by now, it writes the report to a free
+// name beside it. If it fails, it leaves no file.
 func (l *commandLine) writeReport(r *report.RunReport) error {
 	file, err := writeAtomically(l.reportFile, func(w io.Writer) error { return reportWriter(l.reportFile)(w, r) })
 	if err != nil {
@@ -92,7 +95,8 @@ func (l *commandLine) writeReport(r *report.RunReport) error {
 	return nil
 }
 
-// writeAtomically writes a new file that is complete once it has its name, and returns that: file, or a free name beside it.
+// writeAtomically writes a file under a temporary name and then renames it to file, or to a free name beside it. It
+// returns the name.
 func writeAtomically(file string, write func(io.Writer) error) (string, error) {
 	temporary, err := createTemporary(file)
 	if err != nil {
@@ -115,10 +119,11 @@ func writeAtomically(file string, write func(io.Writer) error) (string, error) {
 	return "", errors.Join(err, os.Remove(temporary.Name()))
 }
 
-// maxNames is how many names are tried for a report.
+// maxNames is how many file names are tried for a report.
 const maxNames = 100
 
-// reserveName creates an empty file under the first free name of FILE.html, FILE-2.html and so on, so that no other file is replaced.
+// reserveName creates an empty file under the first free name of FILE.html, FILE-2.html and so on. So no other file is
+// replaced.
 func reserveName(file string) (string, error) {
 	ending := filepath.Ext(file)
 	for i := range maxNames {
@@ -137,7 +142,7 @@ func reserveName(file string) (string, error) {
 	return "", fmt.Errorf("%s and %d names beside it exist: remove some of these files", file, maxNames-1)
 }
 
-// makeOrigin returns the origin of a report that is made now.
+// makeOrigin returns the origin of a report: when, where, by whom and with which command it was made.
 func (c *command) makeOrigin(about report.Subject, account string) report.Origin {
 	return report.Origin{
 		About: about, Made: c.line.now().UTC().Truncate(time.Second), Context: c.conn.context, Account: account,
@@ -145,7 +150,7 @@ func (c *command) makeOrigin(about report.Subject, account string) report.Origin
 	}
 }
 
-// recorder is an upgrade in virtual time, for a report.
+// simulationRecorder records an upgrade in virtual time for a report.
 type simulationRecorder struct {
 	seen report.History
 	last record.Record
@@ -156,7 +161,7 @@ func (f *simulationRecorder) recordStep(w upgrade.World, step upgrade.Step) {
 	f.last = step.Record
 }
 
-// newSimulationRecorder returns an empty film if a report is written, else nil.
+// newSimulationRecorder returns an empty recorder if --report was passed, else nil.
 func (c *command) newSimulationRecorder() *simulationRecorder {
 	if c.line.reportFile == "" {
 		return nil
@@ -164,7 +169,7 @@ func (c *command) newSimulationRecorder() *simulationRecorder {
 	return &simulationRecorder{}
 }
 
-// writePlanReport writes the report of a plan, with the upgrade in virtual time, if --report was passed.
+// writePlanReport writes the report of a plan with its simulated upgrade, if --report was passed.
 func (p *planning) writePlanReport(ctx context.Context, plan *report.Plan, about report.Subject) error {
 	if p.recorder == nil {
 		return nil
@@ -186,11 +191,11 @@ func (p *planning) writePlanReport(ctx context.Context, plan *report.Plan, about
 	return p.s.line.writeReport(r)
 }
 
-// comparisonLimit is how long a report may take to forecast other ways to upgrade the group.
+// comparisonLimit is the timeout of the forecasts of other ways in a report.
 const comparisonLimit = 10 * time.Second
 
-// compareForReport forecasts other ways to upgrade the group from what the plan has read, for as long as comparisonLimit. If that is not
-// possible, it returns nil and the reason.
+// compareForReport compares the plan with other ways to upgrade the group. It stops after comparisonLimit. If there is
+// no comparison, it returns nil and the reason.
 func (p *planning) compareForReport(ctx context.Context) (comparison *report.Comparison, why string) {
 	switch {
 	case p.group.Managed != nil:
@@ -210,16 +215,17 @@ func (p *planning) compareForReport(ctx context.Context) (comparison *report.Com
 	return p.newComparison(ways), ""
 }
 
-// simulateFastest runs the upgrade in virtual time, if pods end as soon as they may, and shows each step.
+// simulateFastest runs the upgrade in virtual time, with pods that end as soon as they may, and calls watch with each
+// step.
 func (p *planning) simulateFastest(ctx context.Context, watch func(upgrade.World, upgrade.Step)) (record.Record, error) {
 	spec, req := simulate.AssumeReplacements(p.makeSpec(), p.request)
 	req.Run = simulatedRun
 	spec.Autoscaled = req.Strategy.Traits().ByAutoscaler
-	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
+	spec.Times, _ = simulate.Estimate(&spec) // the plan shows the assumptions
 	return simulate.New(spec).Run(ctx, req, watch)
 }
 
-// writeStatusReport writes the report of an upgrade from its record, if --report was passed.
+// writeStatusReport writes the report of a status, if --report was passed.
 func (c *command) writeStatusReport(status *report.UpgradeStatus, rec *record.Record, account string) error {
 	if c.line.reportFile == "" {
 		return nil
@@ -235,14 +241,14 @@ func (c *command) writeStatusReport(status *report.UpgradeStatus, rec *record.Re
 	return c.line.writeReport(r)
 }
 
-// recordingDisplay is a Display that also keeps what it shows, for the report.
+// recordingDisplay is a Display that also records what it shows, for a report.
 type recordingDisplay struct {
 	Display
 	now func() time.Time
 
 	mu   sync.Mutex
 	seen report.History
-	// outage is the last text of an outage that was kept.
+	// outage is the last recorded text of an outage.
 	outage string
 }
 

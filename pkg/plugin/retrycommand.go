@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
-// makeRetryCommand is the command that was typed, as it is typed again to continue: with its groups
-// and its flags, but for secrets and for what was agreed to for once.
+// makeRetryCommand returns the typed command as the user types it again to continue. It omits secrets and consents that
+// are valid for one command only.
 func makeRetryCommand(cmd *cobra.Command, args []string) string {
 	return formatCommand(cmd, args, append([]string{"replan", "rebuild", "takeover", "dry-run", "report"}, secretFlags...))
 }
@@ -20,12 +20,12 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 // secretFlags are the flags whose values are not printed.
 var secretFlags = []string{"token", "password"}
 
-// formatCommand returns the command that was typed, with its groups and its flags except those named in left.
+// formatCommand returns the typed command with its groups and flags, without the flags in left.
 func formatCommand(cmd *cobra.Command, args, left []string) string {
 	words := strings.Fields(cmd.CommandPath())
 	for _, group := range args {
 		isVerb := slices.ContainsFunc(cmd.Commands(), func(verb *cobra.Command) bool { return verb.Name() == group || verb.HasAlias(group) })
-		if isVerb || strings.HasPrefix(group, "-") { // it was typed behind "--"
+		if isVerb || strings.HasPrefix(group, "-") { // the group was typed after "--"
 			group = nodegroup.Prefix + group
 		}
 		words = append(words, group)
@@ -38,7 +38,7 @@ func formatCommand(cmd *cobra.Command, args, left []string) string {
 	return shell.Join(words)
 }
 
-// typedClusterFlags are the flags that were typed of those by which kubectl, too, chooses a cluster and a user; without secrets.
+// typedClusterFlags returns the typed flags that kubectl also needs to connect to the same cluster. It omits secrets.
 func typedClusterFlags(cmd *cobra.Command) []string {
 	kubectls := listConnectionFlags()
 	left := []string{"token", "password", "username", "namespace", "request-timeout"}
@@ -51,7 +51,7 @@ func typedClusterFlags(cmd *cobra.Command) []string {
 	return words
 }
 
-// typedGroupArguments are the words that were typed to name groups and their current nodes.
+// typedGroupArguments returns the typed flags and arguments that name groups and their current nodes.
 func typedGroupArguments(cmd *cobra.Command, groups []string) []string {
 	var words []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
@@ -62,7 +62,7 @@ func typedGroupArguments(cmd *cobra.Command, groups []string) []string {
 	return append(words, groups...)
 }
 
-// noteMissingFlags says which flags the commands of a text lack that have to reach the same cluster; "" where none does.
+// noteMissingFlags returns a note with the cluster's flags if commands in the text lack them, else "".
 func noteMissingFlags(text string, flags []string) string {
 	if len(flags) == 0 || strings.Count(text, "kubectl ") <= strings.Count(text, shell.Quote(flags[0])) {
 		return ""
@@ -70,7 +70,7 @@ func noteMissingFlags(text string, flags []string) string {
 	return "note: add " + shell.Join(flags) + " to the commands that lack it"
 }
 
-// formatFlag returns the flag as it is typed: a list as one flag for each of its values.
+// formatFlag returns the flag as it is typed. For a list it returns one flag for each value.
 func formatFlag(f *pflag.Flag) []string {
 	list, ok := f.Value.(pflag.SliceValue)
 	switch {
@@ -81,7 +81,7 @@ func formatFlag(f *pflag.Flag) []string {
 	}
 	var words []string
 	for _, value := range list.GetSlice() {
-		if f.Value.Type() == "stringSlice" { // its flag takes values that are separated by commas
+		if f.Value.Type() == "stringSlice" { // pflag splits such values at commas
 			value = quoteListValue(value)
 		}
 		words = append(words, "--"+f.Name+"="+value)
@@ -89,7 +89,7 @@ func formatFlag(f *pflag.Flag) []string {
 	return words
 }
 
-// quoteListValue returns a value as one field of CSV, as lists of pflag are read.
+// quoteListValue returns a value as one CSV field, because pflag reads lists as CSV.
 func quoteListValue(value string) string {
 	if !strings.ContainsAny(value, ",\"\r\n") {
 		return value

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // OIDC and the other ways to log in that kubeconfigs name
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // OIDC and the other login methods in kubeconfigs
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
@@ -36,13 +36,14 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		if note := noteMissingFlags(err.Error(), typedClusterFlags(executed)); note != "" {
 			lines = append(lines, note)
 		}
-		_ = f.writeNotes(lines) // the exit code says that it failed
+		_ = f.writeNotes(lines) // the exit code still shows the failure
 		f.printFailure(err)
 	}
 	return exitCodeOf(err)
 }
 
-// printFailure prints the document of a command that failed, unless it has printed another one or its command line was refused.
+// printFailure prints a document with the error on stdout, unless another document was printed or the command line was
+// wrong.
 func (c console) printFailure(err error) {
 	code := exitCodeOf(err)
 	if code == exitUsage || *c.printed || !c.isJSONOrYAML() {
@@ -74,7 +75,7 @@ const examples = `  # list the node groups and how many of their nodes are outda
   # without a cloud: nodes labelled pool=workers; image=v2 is current
   kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
 
-// NewCommand returns the root command: the list, the plan and the upgrade, with the others beneath.
+// NewCommand returns the root command with its subcommands.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd, _ := newRoot(streams)
 	return cmd
@@ -118,14 +119,13 @@ func newRoot(streams genericiooptions.IOStreams) (*cobra.Command, *flags) {
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)
 	cmd.SetHelpCommand(newHelpCommand(cmd))
-	cmd.Version = currentVersion() // without a template of its own, which would make the binary larger (docs/decisions/0021)
+	cmd.Version = currentVersion() // a template of its own would make the binary larger (docs/decisions/0021)
 	f.registerValueCompletions(cmd)
 	rejectRepeatedFlags(cmd)
 	return cmd, f
 }
 
-// hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody
-// needs.
+// hideConnectionFlags hides kubectl's connection flags from the help, except --context and --kubeconfig.
 func hideConnectionFlags(all *pflag.FlagSet) {
 	listConnectionFlags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Name != "context" && flag.Name != "kubeconfig" {
@@ -134,8 +134,8 @@ func hideConnectionFlags(all *pflag.FlagSet) {
 	})
 }
 
-// addUnsupportedFlags adds the flags that other commands of kubectl have and this one cannot, to say
-// why.
+// addUnsupportedFlags adds flags that users know from other kubectl commands but that make no sense here. Each flag
+// returns an error that explains why.
 func addUnsupportedFlags(flags *pflag.FlagSet) {
 	flags.VarP(unsupportedFlag("nodes have no namespace: remove the flag, or set the namespace of the upgrade's state with --state-namespace"), "namespace", "n", "")
 	flags.VarP(unsupportedFlag("nodes have no namespace, and all groups are listed anyway: remove the flag"), "all-namespaces", "A", "")
@@ -145,7 +145,7 @@ func addUnsupportedFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// unsupportedFlag is the value of a flag that there cannot be: why not.
+// unsupportedFlag is the value of a flag that is not supported: the explanation.
 type unsupportedFlag string
 
 // Set implements pflag.Value.

@@ -17,13 +17,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// command is a command line and the cluster that it is about.
+// command is a command line with a connection to its cluster.
 type command struct {
 	line *commandLine
 	conn *connection
 }
 
-// openCommand reads a command line and connects to the cluster.
+// openCommand parses the command line and connects to the cluster.
 func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra.Command, []string) (*commandLine, error)) (*command, error) {
 	line, err := parse(cmd, args)
 	if err != nil {
@@ -36,13 +36,13 @@ func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra
 	return &command{line, conn}, err
 }
 
-// openStore is where a group's upgrade is recorded.
+// openStore returns the store of a group's upgrade record.
 func (c *command) openStore(group string) *cluster.Store {
 	return cluster.NewStore(c.conn.Client, c.line.stateNamespace, group)
 }
 
-// loadRecords returns the upgrade records of all groups, by group name. For each record that cannot be read, unreadable holds
-// the error by group name.
+// loadRecords returns the upgrade records of all groups by group name. unreadable has the errors of records that cannot
+// be read.
 func (c *command) loadRecords(ctx context.Context) (records map[string]record.Record, unreadable map[string]error, err error) {
 	return cluster.LoadRecords(ctx, c.conn.Client, c.line.stateNamespace)
 }
@@ -76,32 +76,32 @@ func (c *command) openSession(ctx context.Context) (*session, error) {
 	return &session{command: c, provider: cloud.ByClock(provider, c.conn.Now), cluster: &clusterReading{view: view}}, nil
 }
 
-// session is a cluster as it was read, and the provider of its nodes.
+// session is the state of a cluster as it was read, with the provider of its nodes.
 type session struct {
 	*command
 	provider cloud.Provider
 	cluster  *clusterReading
-	// podsOfGroupOnly sessions need no forecast, for which pods of all nodes count, and read those
-	// of their group alone.
+	// podsOfGroupOnly is true for a session without forecasts. Only forecasts need the pods of all nodes, so it reads
+	// only the pods of the group's nodes.
 	podsOfGroupOnly bool
-	// checkedBy is the command that checks a dump as this session does; "" for a cluster.
+	// checkedBy is the check command for the session's dump; "" for a cluster.
 	checkedBy string
-	// account is whose cloud credentials are used, for people.
+	// account names the cloud credentials that are used, for people.
 	account string
 }
 
-// clusterReading is what was read of a cluster, at one moment. The groups of a session share it.
+// clusterReading is what was read of a cluster at one moment. The groups of a session share it.
 type clusterReading struct {
-	// view has the nodes at first, and the pods when a group was loaded.
+	// view has nodes at first. It also has pods after a group was loaded.
 	view drain.Snapshot
-	// objects are what plans and forecasts look at beside the view; nil before the first of them. use says which of the two
-	// they were read for: ForChecks or ForForecasts.
+	// objects are the objects for plans and forecasts; nil before the first plan or forecast. use says for which of
+	// them they were read: ForChecks or ForForecasts.
 	objects *inventory.Objects
 	use     inventory.Use
 }
 
-// objectsForChecks returns the objects if they were read for rules. It returns nil if they were read for a forecast, which needs
-// fewer kinds, or were not read.
+// objectsForChecks returns the objects if they were read for the rules. It returns nil if they were not read, or only
+// for a forecast, which needs fewer kinds.
 func (r *clusterReading) objectsForChecks() *inventory.Objects {
 	if r.use != inventory.ForChecks {
 		return nil
@@ -109,17 +109,17 @@ func (r *clusterReading) objectsForChecks() *inventory.Objects {
 	return r.objects
 }
 
-// readPods returns what was read of the cluster with the pods that a group with such members needs: those of the whole cluster, which are
-// read once, or those of the group's outdated nodes.
+// readPods returns the cluster's reading with the pods that a group with these members needs. These are all pods of the
+// cluster, which are read once, or only the pods of the group's outdated nodes.
 func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mode) (*clusterReading, error) {
 	read := s.cluster
 	var err error
 	switch {
-	case s.podsOfGroupOnly: // of no use to another group
+	case s.podsOfGroupOnly: // these pods are of no use to other groups
 		read = &clusterReading{view: s.cluster.view}
 		read.view.Pods, err = cluster.ListPodsOfNodes(ctx, s.conn.Client, listOutdatedNodes(members))
 	case len(read.view.Pods) > 0:
-	case m == modeUpgrade: // a plan, which says what rules find
+	case m == modeUpgrade: // a plan runs all rules
 		if read.objects, err = cluster.ReadObjects(ctx, s.conn.Client, inventory.ForChecks); err == nil {
 			read.view.Pods, read.use = groupPodsByNode(read.objects.Pods), inventory.ForChecks
 		}
@@ -129,14 +129,13 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 	if err != nil {
 		return nil, explainReadError(err)
 	}
-	if m == modeStatus { // plans sort them when they tell of workloads, and checks do without
+	if m == modeStatus { // plans index the pods themselves, and checks need no index
 		read.view.Workloads = indexWorkloads(read.view.Pods, read.objects).Current()
 	}
 	return read, nil
 }
 
-// indexWorkloads sorts pods by what keeps them running. Without background no one knows which of
-// them are behind Services.
+// indexWorkloads indexes pods by workload. Without background it does not know which pods are behind Services.
 func indexWorkloads(pods map[string][]*corev1.Pod, background *inventory.Objects) *drain.WorkloadIndex {
 	var facts drain.Facts
 	if background != nil {
@@ -151,7 +150,7 @@ func indexWorkloads(pods map[string][]*corev1.Pod, background *inventory.Objects
 	return index
 }
 
-// groupPodsByNode are the pods by the name of their node, "" for those without.
+// groupPodsByNode returns the pods by node name, "" for pods without a node.
 func groupPodsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range pods {
@@ -160,7 +159,7 @@ func groupPodsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
 	return byNode
 }
 
-// listOutdatedNodes names the nodes that would be drained.
+// listOutdatedNodes returns the names of the outdated nodes.
 func listOutdatedNodes(members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
@@ -171,14 +170,15 @@ func listOutdatedNodes(members []nodegroup.Member) []string {
 	return names
 }
 
-// reloadCluster reads the cluster once more, which an upgrade has changed. Groups that were loaded before keep what they have.
+// reloadCluster reads the cluster again after an upgrade has changed it. Groups that were loaded before keep the old
+// reading.
 func (s *session) reloadCluster(ctx context.Context) error {
 	view, err := s.conn.readView(ctx)
 	s.cluster = &clusterReading{view: view}
 	return err
 }
 
-// readForecastObjects reads what a forecast knows of controllers and volumes.
+// readForecastObjects reads the controllers, volumes and services that a forecast needs.
 func (s *session) readForecastObjects(ctx context.Context) (*inventory.Objects, error) {
 	background, err := cluster.ReadObjects(ctx, s.conn.Client, inventory.ForForecasts)
 	if err != nil {

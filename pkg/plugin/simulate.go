@@ -21,8 +21,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// simulation is the simulate command: an upgrade in virtual time, of a cluster that was written
-// down.
+// simulation is the simulate command. It runs an upgrade of a dump in virtual time.
 type simulation struct {
 	line *commandLine
 	file string
@@ -109,7 +108,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	return s.line.printPlans(true, *plan)
 }
 
-// loadDump reads the dump, and says where from.
+// loadDump reads the dump, and returns it with the name of its source.
 func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	if s.file == "" {
 		return dump.Example(), "built-in example", nil
@@ -117,7 +116,7 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	return readDump(ctx, s.line.In, s.file, trim.ForPlans)
 }
 
-// readDump reads a file, or stdin, and says which.
+// readDump reads a file or stdin, and returns the dump with the name of its source.
 func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func(any)) (*dump.Dump, string, error) {
 	source, in := "stdin", stdin
 	if name != "-" {
@@ -125,11 +124,11 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 		if err != nil {
 			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command(), name))
 		}
-		defer file.Close() // it was only read
+		defer file.Close() // the file was only read
 		source, in = name, file
 	}
 	d, err := dump.Read(contextReader{ctx, in}, dump.Limits{}, trimObject)
-	if err != nil && ctx.Err() == nil { // of what the file holds
+	if err != nil && ctx.Err() == nil { // the user must fix the file
 		err = usageError(err)
 	}
 	if err != nil {
@@ -138,7 +137,7 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 	return d, source, nil
 }
 
-// openDumpSession is a session with a cluster that was written down.
+// openDumpSession returns a session with the cluster of a dump.
 func openDumpSession(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
@@ -146,14 +145,14 @@ func openDumpSession(l *commandLine, d *dump.Dump, source string) *session {
 	}
 }
 
-// loadDumpedGroup is a group of such a cluster at the moment when that was written down.
+// loadDumpedGroup returns a group of a dump, as it was when the dump was written.
 func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Time) (*groupContext, error) {
 	g := &groupContext{name: name, observation: observation{provider: s.provider, cluster: s.cluster, to: s.line.settings.To, now: cmp.Or(taken, time.Now())}}
 	var err error
 	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
-		return nil, usageError(err) // of what was written down
+		return nil, usageError(err) // the dump lacks the group or the target
 	}
-	// It is a question of what would be, so that one is taken to be there.
+	// The simulation shows what would happen, so it assumes an autoscaler if the strategy needs one.
 	g.group.Autoscaler.Serves = s.line.settings.Strategy.Traits().ByAutoscaler || s.line.compare
 	g.joinNodes(&g.stored)
 	if err := g.rejectGroupOfOtherCluster(s.conn.context); err != nil {
@@ -165,7 +164,7 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	return g, s.checkUpgrade(ctx, g, modeUpgrade)
 }
 
-// contextReader ends a long read when the user does.
+// contextReader is a reader that fails after its context has ended.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -179,7 +178,7 @@ func (i contextReader) Read(p []byte) (int, error) {
 	return i.r.Read(p)
 }
 
-// chooseGroup is the group that was named or, where none was, the only one there is.
+// chooseGroup returns the named group, or the only group of the dump if none was named.
 func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, error) {
 	if !s.line.groups.isEmpty() {
 		names, err := at.resolveGroupNames(ctx, s.line.groups, suggestNoCommand)
@@ -204,7 +203,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 	}
 }
 
-// wrapDumpError is the error of a dump that does not have what is asked for.
+// wrapDumpError adds the dump's name to an error.
 func (s *simulation) wrapDumpError(source string, err error) error {
 	if s.file == "" {
 		source = "the " + source
@@ -212,7 +211,7 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 	return fmt.Errorf("reading %s: %w", source, err)
 }
 
-// printAssumptions says on stderr what the dump leaves open and what is taken instead.
+// printAssumptions prints on stderr what the simulation assumes because the dump does not contain it.
 func (s *simulation) printAssumptions(g *groupContext, d *dump.Dump) {
 	if s.line.progress == "quiet" || s.line.progress == "json" {
 		return
@@ -241,8 +240,8 @@ func (s *simulation) printAssumptions(g *groupContext, d *dump.Dump) {
 // simulatedRun is the identifier of a simulated upgrade.
 const simulatedRun = "simulation"
 
-// writeSimulatedEvents runs the upgrade and writes its events on stderr, with the time since its start,
-// where the user asked to follow.
+// writeSimulatedEvents runs the upgrade in virtual time and writes its events on stderr, with the time since the start.
+// It does so only for --progress=plain and json.
 func (s *simulation) writeSimulatedEvents(ctx context.Context, p *planning) error {
 	if s.line.progress != "plain" && s.line.progress != "json" || p.findOwnerRefusal() != nil {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// slowReadyTime is how long the pods of a workload take to become ready that a plan calls slow.
+// slowReadyTime is how long pods must take to become ready so that a plan lists their workload as slow.
 const slowReadyTime = 30 * time.Second
 
-// listLeavingWorkloads are the workloads with pods on outdated nodes, by name.
+// listLeavingWorkloads returns the workloads with pods on outdated nodes, by name.
 func (g *groupContext) listLeavingWorkloads() []*drain.Replicas {
 	workloads, found := indexWorkloads(g.cluster.view.Pods, g.cluster.objects).Current(), map[drain.Workload]*drain.Replicas{}
 	for i := range g.members {
@@ -31,7 +31,7 @@ func (g *groupContext) listLeavingWorkloads() []*drain.Replicas {
 	return slices.SortedFunc(maps.Values(found), func(a, b *drain.Replicas) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// findSingletons are the workloads whose only ready pod has to leave, and how it does.
+// findSingletons returns the leaving workloads with only one pod, and how the upgrade moves it.
 func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton {
 	if len(leaving) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (p *planning) findSingletons(leaving []*drain.Replicas) []report.Singleton 
 	return found
 }
 
-// findSlowWorkloads are the workloads whose pods take long to become ready, the slowest first.
+// findSlowWorkloads returns the workloads whose pods take long to become ready, the slowest first.
 func findSlowWorkloads(leaving []*drain.Replicas) []report.SlowWorkload {
 	var found []report.SlowWorkload
 	for _, r := range leaving {
@@ -68,7 +68,7 @@ func findSlowWorkloads(leaving []*drain.Replicas) []report.SlowWorkload {
 	return found
 }
 
-// findMovable tells which pods a restart of their Deployment moves without a gap.
+// findMovable returns the pods that a restart of their Deployment moves without a gap.
 func (g *groupContext) findMovable() drain.Movable {
 	if g.cluster.objects == nil {
 		return g.movable

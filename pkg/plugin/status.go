@@ -63,8 +63,7 @@ started the upgrade. Without a group, it shows the upgrade that is running.`,
 	return cmd
 }
 
-// showStatus prints one group's upgrade; without a group, of the only one that there is a record
-// of.
+// showStatus prints the upgrade of the chosen group. With watch it follows the upgrade until it ends.
 func showStatus(ctx context.Context, c *command, watch bool) error {
 	s, err := c.openSession(ctx)
 	if err != nil {
@@ -81,7 +80,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if watch {
 		return followUpgrade(ctx, s, g)
 	}
-	rec, err := g.store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
+	rec, err := g.store.LoadRecord(ctx) // read after the group: the forecast can use a record that is newer than the group
 	if err != nil {
 		return err
 	}
@@ -109,9 +108,9 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	return c.line.printStatus(status)
 }
 
-// chooseGroupToReport returns the name of the group to show: the requested one, the only one with a record, or
-// the only one with a running upgrade. If there is none, it lists what earlier upgrades left and returns
-// "". It opens another session if the group is named by a label selector.
+// chooseGroupToReport returns the name of the group to show: the requested one, the only one with a record, or the only
+// one with a running upgrade. If there is none, it prints the leftovers of earlier upgrades and returns "". If a label
+// selector names the group, it opens another session.
 func chooseGroupToReport(ctx context.Context, s *session) (*session, string, error) {
 	chosen := s.line.groups
 	if chosen.isEmpty() {
@@ -144,8 +143,9 @@ func chooseGroupToReport(ctx context.Context, s *session) (*session, string, err
 	return s, "", err
 }
 
-// openRecordedSelector opens a session for labelled nodes whose selector is a single word, as in -l odd, if an upgrade is recorded under it; nil
-// otherwise. Only a status may do so: a record, which others can write, must not choose the nodes of an upgrade.
+// openRecordedSelector opens a session for labelled nodes if an upgrade is recorded under their selector and the
+// selector is a single word, as in -l odd. It returns nil otherwise. Only a status may use it: other users can write a
+// record, and it must not choose the nodes of an upgrade.
 func (s *session) openRecordedSelector(ctx context.Context, chosen groupSelection) *session {
 	if len(chosen.names) != 1 || s.line.providerName != providerAuto && s.line.providerName != providerManual {
 		return nil
@@ -161,7 +161,7 @@ func (s *session) openRecordedSelector(ctx context.Context, chosen groupSelectio
 	return labelled
 }
 
-// quoteGroupOperands quotes the names of groups as operands of a command.
+// quoteGroupOperands returns the groups' names quoted as operands of a command.
 func quoteGroupOperands(names []string) []string {
 	quoted := make([]string, 0, len(names))
 	for _, name := range names {
@@ -174,27 +174,27 @@ func quoteGroupOperands(names []string) []string {
 	return quoted
 }
 
-// recordedState is what the cluster keeps of an upgrade, at one moment.
+// recordedState is what the cluster stores about an upgrade, at one moment.
 type recordedState struct {
 	record record.Record
 	asked  record.Asked
 	lease  cluster.LeaseState
-	// abandoned tells that no one carries the upgrade out; see command.readLease.
+	// abandoned is true if no process runs the upgrade; see command.readLease.
 	abandoned bool
 }
 
-// reportedGroup is a group whose upgrade a status shows, once or again and again.
+// reportedGroup is a group whose upgrade a status shows, once or repeatedly.
 type reportedGroup struct {
 	*groupContext
-	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
-	// of, with the notes of the last look; nil where there is none.
+	// watched is a record of the cloud's own operation if no upgrade is recorded for it; nil if there is none. notes
+	// are the notes of its last step.
 	watched *record.Record
 	notes   upgrade.Notes
-	// controllers are those of workloads that have fewer pods than before an upgrade.
+	// controllers are the controllers of workloads that have fewer pods than before the upgrade.
 	controllers map[drain.Workload]drain.Controller
 }
 
-// makeStatus is what the next step would see, without doing it.
+// makeStatus returns the status that the upgrade's next step would show. It carries out no action.
 func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	rec := state.record
 	if watched := r.followOperation(now); watched != nil && !rec.IsRunning() {
@@ -222,7 +222,8 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 		r.watched, r.notes = &step.Record, step.Notes
 		status.Result, status.Message = step.Record.Result, step.Record.Message
 	} else if rec.Total > 0 {
-		// The record may be newer than the group's reading, which shows nodes that are gone: only its own process counts them anew.
+		// The record may be newer than the reading of the group, which may contain nodes that are gone. Only the
+		// process that runs the upgrade counts them again.
 		step.Status.Total = rec.Total
 	}
 	status.Impacts = upgrade.ListImpacts(&step.Record)
@@ -230,11 +231,10 @@ func (r *reportedGroup) makeStatus(state recordedState, now time.Time) *report.U
 	return status
 }
 
-// mostControllersRead is of how many workloads a status reads the controllers.
+// mostControllersRead is the maximum number of controllers that a status reads.
 const mostControllersRead = 20
 
-// readControllers reads how many pods the workloads should have that have fewer than before the
-// upgrade.
+// readControllers reads the controllers of workloads that have fewer pods than before the upgrade.
 func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, record *record.Record) {
 	if len(record.Workloads) == 0 {
 		return
@@ -247,8 +247,8 @@ func (r *reportedGroup) readControllers(ctx context.Context, conn *connection, r
 	}
 }
 
-// followOperation is how the operation is followed that the group's own cloud carries out, nil where
-// it carries none out and none was followed.
+// followOperation begins to follow the cloud's running operation, if there is one. It returns the record of the
+// followed operation, nil if there is none.
 func (r *reportedGroup) followOperation(now time.Time) *record.Record {
 	if op := runningOperation(&r.group); r.watched == nil && op != nil && op.IsUpgrade() {
 		record := upgrade.WatchOperation(&r.group, r.request, countOutdated(r.members), now)
@@ -257,12 +257,12 @@ func (r *reportedGroup) followOperation(now time.Time) *record.Record {
 	return r.watched
 }
 
-// isFollowingOperation reports whether an operation is followed that is not over.
+// isFollowingOperation reports whether an operation is followed that has not ended.
 func (r *reportedGroup) isFollowingOperation() bool {
 	return r.watched != nil && r.watched.Result == ""
 }
 
-// describeRecordedGroups ends a sentence with the groups of which there is a record.
+// describeRecordedGroups returns the end of a sentence that names the groups with records.
 func describeRecordedGroups(records map[string]record.Record) string {
 	const most = 10
 	names := slices.Sorted(maps.Keys(records))
@@ -275,7 +275,7 @@ func describeRecordedGroups(records map[string]record.Record) string {
 	return ". There are records for " + strings.Join(names, ", ") + ": see kubectl nodeupgrade status GROUP."
 }
 
-// showLeftovers prints what other upgrades have left, where none is under way.
+// showLeftovers prints the leftovers of all upgrades.
 func showLeftovers(ctx context.Context, s *session, records map[string]record.Record, unreadable map[string]error) error {
 	left, err := findAllLeftovers(ctx, s, records, unreadable)
 	if err != nil {

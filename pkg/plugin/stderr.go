@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// Stderr is the stderr of a process. All parts of the process write to it: the commands, the Kubernetes libraries and the
-// process's signal handler. While a [Display] is open, the display shows these texts as well: a live view stays whole, and
-// no writer waits for a terminal that takes no output.
+// Stderr is the stderr of a process. The commands, the Kubernetes libraries and the signal handler write to it. While a
+// [Display] is open, the display shows these texts. So they do not damage a live view, and writers do not wait for a
+// terminal that accepts no output.
 type Stderr struct {
 	w io.Writer
 
 	mu sync.Mutex
-	// show takes each text while a display is open, and returns at once; nil otherwise.
+	// show is called with each text while a display is open, and returns immediately; nil otherwise.
 	show func(text string)
 }
 
-// NewStderr returns a Stderr that writes to w. It returns w if that is one.
+// NewStderr returns a Stderr that writes to w. If w is a Stderr, it returns w.
 func NewStderr(w io.Writer) *Stderr {
 	if s, is := w.(*Stderr); is {
 		return s
@@ -32,7 +32,7 @@ func (s *Stderr) Write(text []byte) (int, error) {
 	return s.w.Write(text)
 }
 
-// passToDisplay gives the text to the open display. It returns false if none is open.
+// passToDisplay passes the text to the open display. It returns false if none is open.
 func (s *Stderr) passToDisplay(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,14 +42,15 @@ func (s *Stderr) passToDisplay(text string) bool {
 	return s.show != nil
 }
 
-// divert passes all later texts to show, or to the writer if show is nil. When it returns, no earlier show is running.
+// divert passes all later texts to show, or to the writer if show is nil. When it returns, no call of an earlier show
+// is running.
 func (s *Stderr) divert(show func(text string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.show = show
 }
 
-// fileOf returns the writer that a Stderr writes to, and other writers as they are.
+// fileOf returns the writer behind a Stderr. It returns other writers unchanged.
 func fileOf(w io.Writer) io.Writer {
 	if s, is := w.(*Stderr); is {
 		return s.w

@@ -11,13 +11,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// defaultWidth is the number of cells of a terminal that does not report its size.
+// defaultWidth is the width in cells of a terminal that does not report its size.
 const defaultWidth = 80
 
-// defaultHeight is the number of lines of such a terminal.
+// defaultHeight is the height in lines of a terminal that does not report its size.
 const defaultHeight = 24
 
-// terminalSize returns the size of the terminal that w writes to, in cells and lines. It returns the defaults for other writers.
+// terminalSize returns the size of the terminal that w writes to, in cells and lines. For other writers it returns the
+// defaults.
 func terminalSize(w io.Writer) (width, height int) {
 	file, ok := fileOf(w).(*os.File)
 	if !ok {
@@ -36,7 +37,7 @@ func terminalWidth(w io.Writer) int {
 	return width
 }
 
-// mayRedraw reports whether w is a terminal that can move its cursor, so that its last lines can be drawn again.
+// mayRedraw reports whether w is a terminal whose cursor can be moved, so that its last lines can be redrawn.
 func mayRedraw(w io.Writer) bool {
 	older := runtime.GOOS == "windows" && os.Getenv("WT_SESSION") == ""
 	return isTerminal(w) && os.Getenv("TERM") != "dumb" && !older
@@ -58,7 +59,7 @@ func (c console) mayColor(w io.Writer) bool {
 	}
 }
 
-// optionsFor returns how values are written to w for people.
+// optionsFor returns the options for printing objects to w.
 func (c console) optionsFor(w io.Writer) report.Options {
 	o := report.Options{Now: c.now(), Wide: c.format == "wide", Color: c.mayColor(w), NoHeaders: c.noHeaders}
 	if isTerminal(w) {

@@ -9,19 +9,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// transcript writes the events of a simulated upgrade. Its lines carry the time since the start:
-// the clock is virtual.
+// transcript writes the events of a simulated upgrade, with the virtual time since its start.
 type transcript struct {
 	w     io.Writer
 	group string
 	json  bool
 	began time.Time
 	last  report.Moment
-	// err is the first that writing met.
+	// err is the first write error.
 	err error
 }
 
-// recordStep sees every step of the simulation.
+// recordStep writes the events of a step.
 func (t *transcript) recordStep(w upgrade.World, step upgrade.Step) {
 	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked, Stopping: step.Record.Stopping}.WithReportedWaits(t.last)
 	events := report.DescribeChanges(t.last, now)
@@ -42,7 +41,7 @@ func (t *transcript) writeEvent(event report.Event) {
 	_, t.err = fmt.Fprintf(t.w, "%s  %s\n", formatClock(t.last.At.Sub(t.began)), sanitizeLine(event.Text))
 }
 
-// formatClock writes a span of time as hours:minutes:seconds.
+// formatClock formats a duration as hours:minutes:seconds.
 func formatClock(d time.Duration) string {
 	s := int(d / time.Second)
 	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)

@@ -15,14 +15,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// addConsentFlags adds the flags of verbs that carry something out.
+// addConsentFlags adds --yes and --parallel-groups.
 func (f *flags) addConsentFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.consent.yes, "yes", "y", false, "Do not ask; required without a terminal")
 	flags.BoolVar(&f.consent.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 }
 
-// addDryRunFlag adds kubectl's flag with the usage text. Without a value it means client.
+// addDryRunFlag adds kubectl's --dry-run with the usage text. Without a value it means client.
 func addDryRunFlag(cmd *cobra.Command, text string) {
 	cmd.Flags().String("dry-run", string(dryRunNone), text)
 	cmd.Flags().Lookup("dry-run").NoOptDefVal = string(dryRunClient)
@@ -45,7 +45,7 @@ the earlier revision.`,
 	return cmd
 }
 
-// rollBackUpgrade takes the upgrade from its holder and goes back.
+// rollBackUpgrade rolls the upgrade back after its process has stopped.
 func rollBackUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflictingCommand(modeRollback, c.line.isDryRun(), u.name, &u.record); err != nil {
 		return err
@@ -82,7 +82,7 @@ func rollBackUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error 
 	})
 }
 
-// undoUpgrade asks, has the holder give way and carries out what is left to do.
+// undoUpgrade asks the user, requests that the upgrade's process stops, and carries out the rollback or abort.
 func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how confirmation) error {
 	if err := e.s.checkRights(ctx, how.mode, &e.g.request); err != nil {
 		return err
@@ -121,7 +121,7 @@ current and are still fenced.`,
 	return cmd
 }
 
-// abortUpgrade takes the upgrade from its holder and undoes what is its.
+// abortUpgrade aborts the upgrade after its process has stopped.
 func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	s, err := u.openSession(ctx, c, modeAbort)
 	if err != nil {
@@ -154,7 +154,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}})
 }
 
-// simulateAbort aborts in virtual time, to say what would be done.
+// simulateAbort aborts the upgrade in virtual time and returns the actions.
 func (s *session) simulateAbort(ctx context.Context, g *groupContext) (*actionLog, record.Record, error) {
 	p := &planning{groupContext: g, s: s}
 	if err := p.loadForecastData(ctx); err != nil {
@@ -165,13 +165,13 @@ func (s *session) simulateAbort(ctx context.Context, g *groupContext) (*actionLo
 	return log, record, err
 }
 
-// actionLog has the actions of a run, each once, in the order in which they were decided.
+// actionLog has the actions of a run in the order of their decisions, each once.
 type actionLog struct {
 	known map[string]bool
 	texts []string
 }
 
-// addActions takes down what a step decides.
+// addActions adds the actions of a step.
 func (l *actionLog) addActions(step upgrade.Step) {
 	if l.known == nil {
 		l.known = map[string]bool{}
@@ -184,7 +184,7 @@ func (l *actionLog) addActions(step upgrade.Step) {
 	}
 }
 
-// formatLines are the actions under a head.
+// formatLines returns the head and a line for each action, with the text before in front of it.
 func (l *actionLog) formatLines(head, before string) []string {
 	lines := []string{head}
 	for _, text := range l.texts {

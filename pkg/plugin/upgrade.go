@@ -18,8 +18,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// runRootCommand is the root command: the list without a group, else the plan and, unless it is a dry
-// run, the upgrade of one group after the other.
+// runRootCommand runs the root command. Without a group it lists the groups. With --dry-run it plans the groups,
+// otherwise it upgrades them one after the other.
 func runRootCommand(ctx context.Context, c *command, suggest func(string) []string) error {
 	if c.line.groups.isEmpty() {
 		return listGroups(ctx, c)
@@ -45,20 +45,20 @@ func runRootCommand(ctx context.Context, c *command, suggest func(string) []stri
 	return upgradeGroups(ctx, s, names)
 }
 
-// rejectWaitingEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
+// rejectWaitingEarly is rejectWaitingUpgrade before the cluster and the cloud are read.
 func rejectWaitingEarly(ctx context.Context, c *command) error {
 	if len(c.line.groups.names) != 1 || c.line.isDryRun() || c.line.consent.wait {
 		return nil
 	}
 	name := c.line.groups.names[0]
-	if record, err := c.openStore(name).LoadRecord(ctx); err == nil { // else reading the group says more
+	if record, err := c.openStore(name).LoadRecord(ctx); err == nil { // otherwise reading the group returns a better error
 		return rejectWaitingUpgrade(c.line, name, record)
 	}
 	return nil
 }
 
-// rejectWaitingUpgrade refuses to take up an upgrade that has nothing to do before the end of a soak,
-// unless it is to be waited for.
+// rejectWaitingUpgrade returns the outcome as an error if the upgrade must wait for the end of a soak and --wait was
+// not passed.
 func rejectWaitingUpgrade(line *commandLine, group string, record record.Record) error {
 	if line.consent.wait || !upgrade.IsWaiting(&record, line.now()) {
 		return nil
@@ -66,8 +66,8 @@ func rejectWaitingUpgrade(line *commandLine, group string, record record.Record)
 	return line.reportOutcome(group, record)
 }
 
-// upgradeGroups upgrades the groups one after the other and stops at the first one that does not reach its goal. If several groups
-// were named, -o json and -o yaml print one list of all of them at the end.
+// upgradeGroups upgrades the groups one after the other and stops at the first one that does not reach its goal. If
+// several groups were named, -o json and -o yaml print one list of all of them at the end.
 func upgradeGroups(ctx context.Context, s *session, names []string) error {
 	if s.line.groups.isSingle() || !s.line.isJSONOrYAML() {
 		return upgradeOneByOne(ctx, s, names)
@@ -84,7 +84,7 @@ func upgradeGroups(ctx context.Context, s *session, names []string) error {
 
 func upgradeOneByOne(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
-		if i > 0 { // the upgrade before this one has changed what was read
+		if i > 0 { // the previous upgrade has changed the cluster
 			if err := s.reloadCluster(ctx); err != nil {
 				return err
 			}
@@ -97,7 +97,7 @@ func upgradeOneByOne(ctx context.Context, s *session, names []string) error {
 	return nil
 }
 
-// planGroups prints the plan of every group as one answer.
+// planGroups prints the plans of all groups as one document.
 func planGroups(ctx context.Context, s *session, names []string) error {
 	var plans []report.Plan
 	for _, name := range names {
@@ -123,7 +123,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 	return s.line.printPlans(s.line.groups.isSingle(), plans...)
 }
 
-// planGroup is the plan of one group, with what a dry run asks the server.
+// planGroup returns the plan of one group. With --dry-run=server it also asks the API server.
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
 	if err := g.rejectLargeRecord(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	return plan, p.writePlanReport(ctx, plan, report.AboutPlan)
 }
 
-// upgradeGroup shows one group's plan, asks, and carries it out.
+// upgradeGroup shows the plan of one group, asks the user and runs the upgrade.
 func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	g, err := s.loadGroup(ctx, name, m)
 	if err != nil {
@@ -191,8 +191,8 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	return e.printFinalResult(record)
 }
 
-// warnOfForeignJobs says which pods' work the upgrade may end for good, before anything is begun or
-// refused.
+// warnOfForeignJobs lists the pods whose work may be lost for good, because their jobs cannot start again. It does so
+// before anything begins or is refused.
 func (s *session) warnOfForeignJobs(g *groupContext) {
 	lines := report.DescribeRuleFindings(g.findings, preflight.RuleForeignJob)
 	if len(lines) == 0 {
@@ -210,7 +210,7 @@ func describeReleases(nodes []string) string {
 	return "current and still fenced: " + strings.Join(nodes, ", ")
 }
 
-// checkRights refuses an upgrade that would come to a halt half way for want of a right.
+// checkRights returns an error if the user lacks a permission without which the upgrade would stop halfway.
 func (c *command) checkRights(ctx context.Context, m mode, request *record.Request) error {
 	missing := c.conn.ListMissingRights(ctx, request, m != modeAbort, c.line.stateNamespace)
 	if len(missing) == 0 {
@@ -220,8 +220,8 @@ func (c *command) checkRights(ctx context.Context, m mode, request *record.Reque
 		request.Group, strings.Join(missing, ", "))
 }
 
-// reportUpToDate says that the group is current. A run that died right after its last write has left
-// its name in the lease, which is taken away as for an upgrade that continues.
+// reportUpToDate reports that the group is current. If a process crashed after its last write, its name is still in the
+// lease, so reportUpToDate clears it.
 func (s *session) reportUpToDate(ctx context.Context, g *groupContext, m mode) error {
 	if err := s.clearStaleHolder(ctx, g.group.Name, m); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (s *session) reportUpToDate(ctx context.Context, g *groupContext, m mode) e
 	return s.line.reportOutcome(g.group.Name, rec)
 }
 
-// showPlan writes the plan for the one who is asked.
+// showPlan prints the plan before the user is asked.
 func (e *execution) showPlan(ctx context.Context) error {
 	if err := e.makePlan(ctx); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (e *execution) showPlan(ctx context.Context) error {
 	return report.WritePlan(e.s.line.ErrOut, e.plan, e.s.line.optionsFor(e.s.line.ErrOut))
 }
 
-// makePlan makes the plan of an upgrade that is about to begin. It plans for a copy of the group, which later readings do not change.
+// makePlan makes the plan of an upgrade. It uses a copy of the group, so later readings do not change the plan.
 func (e *execution) makePlan(ctx context.Context) (err error) {
 	group := *e.g
 	p := &planning{groupContext: &group, s: e.s, balancers: group.findBalancers(ctx, e.s.conn.Client, group.cluster.objectsForChecks())}
@@ -249,15 +249,15 @@ func (e *execution) makePlan(ctx context.Context) (err error) {
 	return err
 }
 
-// confirmation is how a user is asked.
+// confirmation is a question to the user and what is shown before it.
 type confirmation struct {
 	mode     mode
 	question string
 	show     func() error
 }
 
-// askUser shows what would be done and asks, unless --yes. Without a terminal there is no one to
-// ask.
+// askUser shows what would be done and asks for consent, unless --yes was passed. Without a terminal it returns an
+// error.
 func (c *command) askUser(how confirmation) error {
 	if c.line.consent.yes {
 		return nil
@@ -271,8 +271,8 @@ func (c *command) askUser(how confirmation) error {
 	return c.readConsent(how.question)
 }
 
-// confirmRebuild asks whether the marks on nodes are what an upgrade continues by whose record is
-// gone. --yes does not say so: it was typed for an upgrade that is recorded.
+// confirmRebuild asks the user whether a lost record may be rebuilt from the marks on nodes. --yes is not enough,
+// because the user may have typed it for a recorded upgrade.
 func (s *session) confirmRebuild(g *groupContext) error {
 	switch text := g.describeLostRecord(); {
 	case !g.rebuilt || s.line.consent.rebuild:
@@ -299,7 +299,7 @@ func (c *command) readConsent(question string) error {
 	return nil
 }
 
-// suggestDryRun names the flag that shows what would be done, where the command has one.
+// suggestDryRun returns a hint to use --dry-run, "" if the command has no such flag.
 func suggestDryRun(m mode, retry string) string {
 	if m == modeResume || m == modeComplete {
 		return ""
@@ -307,8 +307,8 @@ func suggestDryRun(m mode, retry string) string {
 	return ", or " + retry + " --dry-run to see what would be done"
 }
 
-// reportOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
-// that names what to do.
+// reportOutcome prints the result of an upgrade that reached its goal. Otherwise it returns an error that explains what
+// to do.
 func (l *commandLine) reportOutcome(name string, rec record.Record) error {
 	code := exitCodeOfResult(rec.Result)
 	if rec.Result != record.Succeeded && rec.Result != record.LeftBehind {
@@ -316,7 +316,7 @@ func (l *commandLine) reportOutcome(name string, rec record.Record) error {
 	}
 	switch rec.Result {
 	case record.Succeeded, record.LeftBehind:
-		if err := l.printResult(name, rec); err != nil { // the exit code still tells how the upgrade ended
+		if err := l.printResult(name, rec); err != nil { // the exit code still shows the result
 			l.warn(fmt.Sprintf("group %q was upgraded (%s), but that could not be written to stdout: %v", name, rec.Result, err))
 		}
 		if code != exitDone {
@@ -331,7 +331,7 @@ func (l *commandLine) reportOutcome(name string, rec record.Record) error {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: run %s to check again", describeRun(name, &rec), rec.Message, l.retryCommand)}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s; no process needs to run until then: to continue after that time, run %s; to end the soak now, run %s", describeRun(name, &rec), rec.Message, l.retryCommand, nodegroup.Command("complete", name))}
-	case record.Paused, record.TargetMoved: // a person decides; the message says between what
+	case record.Paused, record.TargetMoved: // the user must decide; the message explains the alternatives
 		if rec.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &rec), record.PauseMessage(&rec, name))}
 		}
@@ -341,8 +341,8 @@ func (l *commandLine) reportOutcome(name string, rec record.Record) error {
 	}
 }
 
-// printUnfinishedStatus prints the status of an upgrade that did not reach its goal where stdout carries a document. For people
-// the error says it. The exit code tells how the upgrade ended even if the document cannot be written.
+// printUnfinishedStatus prints the status of an upgrade that did not reach its goal, if stdout has a document. For
+// people the error is enough. If the status cannot be written, the exit code still shows the result.
 func (l *commandLine) printUnfinishedStatus(name string, record record.Record) {
 	if !l.isForPrograms() || l.format == "name" {
 		return
@@ -371,7 +371,8 @@ func describeResult(record record.Record) string {
 	return ": " + strings.Join(parts, "; ")
 }
 
-// makeUpgradeStatus returns what the record shows of an upgrade. The numbers of the group are not known.
+// makeUpgradeStatus returns the status of an upgrade according to its record. It does not contain the group's current
+// numbers.
 func makeUpgradeStatus(name string, rec record.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
 		Run: rec.Run, Started: rec.Started, Result: rec.Result, Message: rec.Message, Target: rec.Target, Impacts: upgrade.ListImpacts(&rec),

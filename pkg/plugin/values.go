@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listFlagValues are the values that a flag takes, none where they cannot be counted.
+// listFlagValues returns the possible values of a flag, nil if it has any number of them.
 func listFlagValues(flag string) []string {
 	return map[string][]string{
 		"provider":        listProviderNames(),
@@ -36,7 +36,7 @@ func listFlagValues(flag string) []string {
 	}[flag]
 }
 
-// listRuleIDs are the ids of all rules, sorted.
+// listRuleIDs returns the ids of all rules, sorted.
 func listRuleIDs() []string {
 	var ids []string
 	for _, rule := range append(preflight.Catalogue(), preflight.PlanRules()...) {
@@ -46,7 +46,7 @@ func listRuleIDs() []string {
 	return ids
 }
 
-// convertToStrings are the values as plain text.
+// convertToStrings converts the values to strings.
 func convertToStrings[T ~string](values []T) []string {
 	var plain []string
 	for _, value := range values {
@@ -55,8 +55,8 @@ func convertToStrings[T ~string](values []T) []string {
 	return plain
 }
 
-// registerValueCompletions has the shell offer the values of flags, and file names for those alone that name a
-// file.
+// registerValueCompletions registers shell completions for the values of all flags. Only flags for files complete file
+// names.
 func (f *flags) registerValueCompletions(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
@@ -79,8 +79,7 @@ func (f *flags) registerValueCompletions(cmd *cobra.Command) {
 	}
 }
 
-// suggestFlagValues are the values of a flag that there are: its own, or names in the kubeconfig or the
-// cluster.
+// suggestFlagValues returns completions for a flag: its possible values, or names from the kubeconfig or the cluster.
 func (f *flags) suggestFlagValues(ctx context.Context, cmd *cobra.Command, flag, typed string) []string {
 	switch flag {
 	case "context", "cluster", "user":
@@ -111,14 +110,14 @@ func (f *flags) suggestKubeconfigNames(flag string) []string {
 	}[flag]
 }
 
-// suggestLabels are the labels of nodes that may follow what was typed: keys and, behind a key, its values. The last pair of several
-// is completed.
+// suggestLabels returns completions for labels of nodes: keys or, after a key, its values. In a list it completes the
+// last pair.
 func (f *flags) suggestLabels(ctx context.Context, typed string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil
 	}
-	nodes, _ := cluster.ListNodes(ctx, conn.Client) // none is offered then
+	nodes, _ := cluster.ListNodes(ctx, conn.Client) // without nodes there are no completions
 	before, last := "", typed
 	if i := strings.LastIndex(typed, ",") + 1; i > 0 {
 		before, last = typed[:i], typed[i:]
@@ -145,9 +144,9 @@ func (f *flags) suggestObjectNames(ctx context.Context, flag string) []string {
 	}
 	var names []string
 	if flag == "node" {
-		nodes, _ := cluster.ListNodes(ctx, conn.Client) // none is offered then
+		nodes, _ := cluster.ListNodes(ctx, conn.Client) // without nodes there are no completions
 		for _, node := range nodes {
-			names = append(names, node.Name) // a watch lists them in no order
+			names = append(names, node.Name) // a watch cache lists them unsorted
 		}
 		slices.Sort(names)
 		return names

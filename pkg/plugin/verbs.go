@@ -15,18 +15,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// verb is a command about one upgrade that is recorded, from whichever machine.
+// verb is a command about a recorded upgrade. The upgrade may run on another machine.
 type verb struct {
-	// use is its word, doing what its errors begin with before the group.
+	// use is the command's word. doing begins its errors, before the group.
 	use, doing, short, long string
-	// needs is what the upgrade's strategy must have, "" for nothing.
+	// needs is the verb that the upgrade's strategy must support, "" for none.
 	needs record.Verb
-	// afterEnd is for a verb that has something to do after the end of an upgrade, too.
+	// afterEnd is true if the verb is also allowed after the end of an upgrade.
 	afterEnd bool
 	run      func(context.Context, *command, *recordedUpgrade) error
 }
 
-// recordedUpgrade is the upgrade that a verb is about.
+// recordedUpgrade is a recorded upgrade of a group.
 type recordedUpgrade struct {
 	name   string
 	store  *cluster.Store
@@ -58,7 +58,7 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	}
 }
 
-// rejectUnsupportedVerb refuses the verb where the upgrade's strategy does not have it.
+// rejectUnsupportedVerb returns an error if the upgrade's strategy does not support the verb.
 func (v verb) rejectUnsupportedVerb(u *recordedUpgrade) error {
 	if v.needs == "" {
 		return nil
@@ -69,7 +69,7 @@ func (v verb) rejectUnsupportedVerb(u *recordedUpgrade) error {
 	return nil
 }
 
-// parseVerbCommand reads the command line of a verb.
+// parseVerbCommand parses the command line of a verb. It returns an error if no group is named.
 func (f *flags) parseVerbCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseCommandLine(cmd, args)
 	if err == nil && line.groups.isEmpty() {
@@ -78,8 +78,8 @@ func (f *flags) parseVerbCommand(cmd *cobra.Command, args []string) (*commandLin
 	return line, err
 }
 
-// loadRecordedUpgrade reads what is recorded of the group that was named. A name is taken as it is:
-// neither the nodes nor a cloud need be asked.
+// loadRecordedUpgrade loads the record of the named group. It does not check the name, so it needs neither the nodes
+// nor the cloud.
 func (c *command) loadRecordedUpgrade(ctx context.Context) (*recordedUpgrade, error) {
 	u := &recordedUpgrade{}
 	switch {
@@ -104,7 +104,7 @@ func (c *command) loadRecordedUpgrade(ctx context.Context) (*recordedUpgrade, er
 	return u, err
 }
 
-// openSession reads the cluster for an upgrade that is recorded, whose settings stand.
+// openSession opens a session with the settings of the recorded upgrade.
 func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (*session, error) {
 	line, err := restoreSettings(*c.line, m, u.name, &u.record)
 	if err != nil {
@@ -117,8 +117,8 @@ func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (
 	return s, err
 }
 
-// restoreSettings is the command line with what the upgrade was begun with and the record tells:
-// which nodes the group has and which of them are current.
+// restoreSettings returns the command line with the recorded upgrade's provider, group selector and labels of current
+// nodes.
 func restoreSettings(line commandLine, m mode, group string, record *record.Record) (commandLine, error) {
 	switch {
 	case record.IsCloudless():
@@ -129,7 +129,7 @@ func restoreSettings(line commandLine, m mode, group string, record *record.Reco
 	if len(line.settings.Current) == 0 && (m != modeRollback || record.IsCloudless()) {
 		line.settings.Current = record.Request.Current
 	}
-	if !record.IsCloudless() || !nodegroup.IsSelector(group) { // else it is what the nodes' labels call the group
+	if !record.IsCloudless() || !nodegroup.IsSelector(group) { // otherwise the name is the value of a label that names groups
 		return line, nil
 	}
 	var err error
@@ -137,7 +137,7 @@ func restoreSettings(line commandLine, m mode, group string, record *record.Reco
 	return line, err
 }
 
-// storeRequest tells whoever holds the upgrade what is asked for.
+// storeRequest stores a request for the process that runs the upgrade.
 func (u *recordedUpgrade) storeRequest(ctx context.Context, c *command, verb record.Verb) error {
 	return u.store.Ask(ctx, record.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.conn.Now().UTC().Truncate(time.Second)})
 }
@@ -151,22 +151,23 @@ func (u *recordedUpgrade) rejectReportFlag(c *command) error {
 		nodegroup.Command("status", u.name), shell.Quote(c.line.reportFile)))
 }
 
-// warnReportNotWritten warns that no report is written, if --report was passed, because another process ran the upgrade.
+// warnReportNotWritten warns that no report was written because another process ran the upgrade. It does nothing
+// without --report.
 func (u *recordedUpgrade) warnReportNotWritten(c *command) {
 	if c.line.reportFile != "" {
 		c.line.warn(fmt.Sprintf("group %q: no report was written: another process ran the upgrade", u.name))
 	}
 }
 
-// awaitHolder reports whether the upgrade has a holder that gives a sign of life. It changes
-// nothing.
+// awaitHolder waits until the process that runs the upgrade renews its lease. It returns false if none does in time. It
+// changes nothing in the cluster.
 func (c *command) awaitHolder(ctx context.Context, group string, m mode) (bool, error) {
 	display := c.line.openDisplay(group, nil)
 	defer display.Close()
 	return c.conn.AwaitRenewal(ctx, c.line.stateNamespace, group, func(holder string) { display.ShowNote(describeLeaseWait(holder, m)) })
 }
 
-// clearStaleHolder takes the name of a holder that is gone out of the lease of an upgrade that is over.
+// clearStaleHolder removes the name of a crashed process from the lease of a finished upgrade.
 func (c *command) clearStaleHolder(ctx context.Context, group string, m mode) error {
 	lease, err := c.conn.ReadLease(ctx, c.line.stateNamespace, group)
 	if err != nil || lease.Holder == "" {
@@ -176,7 +177,7 @@ func (c *command) clearStaleHolder(ctx context.Context, group string, m mode) er
 	defer display.Close()
 	hold, err := c.acquireLease(ctx, group, m, display)
 	if _, held := errors.AsType[*cluster.HeldError](err); held {
-		return nil // who lives gives the lease back
+		return nil // a running process releases the lease itself
 	}
 	if err == nil {
 		hold.Release()
@@ -198,8 +199,9 @@ was started with.`,
 	return cmd
 }
 
-// completeSoak has the holder of an upgrade end its soak or, where no one carries the upgrade out,
-// does that (GKE G52). Nothing is written before the user has agreed: the next process would obey it.
+// completeSoak asks the process that runs the upgrade to end its soak. If no process runs it, completeSoak continues
+// the upgrade itself (GKE G52). It writes nothing before the user has agreed, because the next process would act on a
+// stored request.
 func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflictingCommand(modeComplete, false, u.name, &u.record); err != nil {
 		return err
@@ -220,7 +222,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
 	}
-	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // its holder did so, and has gone since
+	if !u.record.IsResumable() || upgrade.Allows(&u.record, record.VerbComplete) != nil { // the process ended the soak and exited in between
 		u.warnReportNotWritten(c)
 		return u.printSoakEnded(c)
 	}
@@ -229,14 +231,14 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	err = upgradeGroup(ctx, s, u.name, modeComplete)
-	if _, held := errors.AsType[*cluster.HeldError](err); held { // it was only late; the user has agreed by now
+	if _, held := errors.AsType[*cluster.HeldError](err); held { // the process had only been late with its renewal, and the user has agreed by now
 		u.warnReportNotWritten(c)
 		return u.requestSoakEnd(ctx, c)
 	}
 	return err
 }
 
-// requestSoakEnd has the holder of the upgrade end the soak.
+// requestSoakEnd asks the process that runs the upgrade to end the soak.
 func (u *recordedUpgrade) requestSoakEnd(ctx context.Context, c *command) error {
 	if err := u.storeRequest(ctx, c, record.VerbComplete); err != nil {
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)

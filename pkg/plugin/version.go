@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// version is set by the linker in releases; a build by "go install" has it from its module.
+// version is set by the linker in releases. "go install" sets no version here, so the module's version is used.
 var version string
 
 func currentVersion() string {
@@ -26,7 +26,7 @@ func currentVersion() string {
 	return "(devel)"
 }
 
-// makeUserAgent names this program to API servers and their audit logs: NAME/VERSION (OS/ARCH).
+// makeUserAgent returns the user agent for API servers and their audit logs: NAME/VERSION (OS/ARCH).
 func makeUserAgent() string {
 	return fmt.Sprintf("kubectl-nodeupgrade/%s (%s/%s)", currentVersion(), runtime.GOOS, runtime.GOARCH)
 }
@@ -49,7 +49,7 @@ func newVersionCommand(f *flags) *cobra.Command {
 	}
 }
 
-// describeVersion is the version for people, with the compiler's and the platform.
+// describeVersion returns the version for people, with the Go version and the platform.
 func describeVersion() string {
 	return fmt.Sprintf("kubectl-nodeupgrade %s (%s %s/%s)", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

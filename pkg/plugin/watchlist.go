@@ -15,25 +15,25 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// followedGroups is the list of groups that is kept up to date.
+// followedGroups is a list of groups that is shown again after each change.
 type followedGroups struct {
 	*command
 	screen listScreen
-	// watcher is nil if the user may not watch. The cluster is read with the cloud then.
+	// watcher is nil if the user may not watch. The cluster is then read whenever the cloud is.
 	watcher *cluster.GroupsWatcher
-	// found are the groups, which were read from the cloud at observed. stale says that they are to be read again.
+	// found are the groups, which were read from the cloud at observed. If stale is true, they must be read again.
 	found    foundGroups
 	observed time.Time
 	stale    bool
-	// nodes, records and unreadable are what the cluster has. They are read again if changed is true.
+	// nodes, records and unreadable are the cluster's state. If changed is true, they are taken from the watcher again.
 	changed    bool
 	nodes      []*corev1.Node
 	records    map[string]record.Record
 	unreadable map[string]error
 }
 
-// watchGroups shows the list of groups until the context ends. The first list needs an answer of the cloud; later the last answer
-// stands until there is a newer one.
+// watchGroups shows the list of groups until the context ends. The first list needs an answer from the cloud. Later
+// lists use the last answer until there is a new one.
 func watchGroups(ctx context.Context, c *command) error {
 	f := &followedGroups{command: c, screen: newListScreen(c.line.console), stale: true, changed: true}
 	var err error
@@ -62,7 +62,8 @@ func watchGroups(ctx context.Context, c *command) error {
 	}
 }
 
-// readChanges reads what has changed. If there is an older answer to show, it returns a warning in place of the error.
+// readChanges reads what has changed. If it fails and there is an older state to show, it returns a warning instead of
+// the error.
 func (f *followedGroups) readChanges(ctx context.Context) (warning string, err error) {
 	observes := f.stale && time.Since(f.observed) > minCloudInterval
 	if err := f.readCluster(ctx, observes); err != nil {
@@ -79,20 +80,20 @@ func (f *followedGroups) readChanges(ctx context.Context) (warning string, err e
 	return "", nil
 }
 
-// warnInsteadOfError returns a warning if there is an older answer to show, and the error otherwise.
+// warnInsteadOfError returns err as a warning if there is an older state to show, else as an error.
 func (f *followedGroups) warnInsteadOfError(ctx context.Context, err error) (warning string, _ error) {
 	if f.found.provider == nil || ctx.Err() != nil {
 		return "", err
 	}
-	f.observed = time.Now() // the next try is in a while
+	f.observed = time.Now() // wait before the next try
 	return "the list may be old: " + err.Error(), nil
 }
 
-// readCluster takes nodes and records from the watches. Without watches it reads them if observes is true.
+// readCluster takes nodes and records from the watcher. Without a watcher it reads them if observes is true.
 func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
 	switch {
 	case f.watcher != nil && f.changed:
-		f.changed = false // before the reading: a change during it is read again
+		f.changed = false // set before reading, so that a change in between is not lost
 		f.nodes = f.watcher.Nodes()
 		f.records, f.unreadable = f.watcher.Records()
 		return nil
@@ -110,7 +111,7 @@ func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
 	return err
 }
 
-// waitForChange returns when there is something new to read or to show. It returns false when the context has ended.
+// waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
 func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
 	var changed, nodesChanged <-chan struct{}
 	if f.watcher != nil {
@@ -121,7 +122,7 @@ func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time
 		due = time.After(time.Until(f.observed.Add(minCloudInterval)) + time.Millisecond)
 	}
 	select {
-	case <-time.After(changePause): // a burst of changes is shown once
+	case <-time.After(changePause): // several changes are shown together
 	case <-ctx.Done():
 		return false
 	}
@@ -140,14 +141,14 @@ func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time
 	return true
 }
 
-// listScreen shows how a list of groups changes. A terminal has the table, which is redrawn. A program gets a document for each
-// change. A pipe gets the table, and then a line for each group that has changed.
+// listScreen shows a list of groups each time it changes. On a terminal it redraws the table. For a program it prints a
+// document for each change. On a pipe it prints the table, and then a line for each group that has changed.
 type listScreen struct {
 	console
-	// block is nil unless the table is redrawn.
+	// block is nil unless stdout is a terminal that can be redrawn.
 	block *block
 	last  *groupList
-	// document is the last list as JSON.
+	// document is the last shown list as JSON.
 	document string
 }
 
@@ -159,7 +160,8 @@ func newListScreen(c console) listScreen {
 	return s
 }
 
-// redrawTimer receives when a terminal is to be drawn again because ages have changed.
+// redrawTimer returns a channel that receives when a terminal must be redrawn because ages have changed. It is nil
+// without a terminal.
 func (s *listScreen) redrawTimer() <-chan time.Time {
 	if s.block == nil {
 		return nil
@@ -167,7 +169,7 @@ func (s *listScreen) redrawTimer() <-chan time.Time {
 	return time.After(time.Second)
 }
 
-// showChange shows a list if it is not as the last one.
+// showChange shows a list if it differs from the last one.
 func (s *listScreen) showChange(now groupList) error {
 	if s.block != nil {
 		return s.draw(&now)
@@ -202,7 +204,7 @@ func (s *listScreen) showChange(now groupList) error {
 	return writeLines(s.Out, lines)
 }
 
-// draw draws the table, and the hints below it.
+// draw draws the table with the hints below it.
 func (s *listScreen) draw(now *groupList) error {
 	width, height := s.block.size()
 	options := s.optionsFor(s.Out)

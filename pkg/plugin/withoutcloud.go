@@ -13,16 +13,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// statusWithoutCloud is the status of an upgrade whose group cannot be read from its cloud, for the
-// reason given: what the cluster keeps of it. It also returns the record. It returns the reason where it is none of the
-// cloud's, or where no upgrade of the group is recorded.
+// statusWithoutCloud returns the status and the record of an upgrade whose group cannot be read from its cloud. reason
+// is the error of that reading. statusWithoutCloud returns the reason as its own error if the cloud is not its cause,
+// or if no upgrade of the group is recorded.
 func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.UpgradeStatus, record.Record, error) {
 	var fromCloud *cloud.Error
 	if !errors.As(reason, &fromCloud) {
 		return nil, record.Record{}, reason
 	}
 	groups := c.line.groups.names
-	if len(groups) == 0 { // the credentials were missing before a group was chosen
+	if len(groups) == 0 { // the credentials failed before a group was chosen
 		records, _, err := c.loadRecords(ctx)
 		if err != nil {
 			return nil, record.Record{}, err

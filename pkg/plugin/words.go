@@ -46,7 +46,7 @@ names the reason.`,
 	return cmd
 }
 
-// newPlanCommand returns the plan command. It does what the root command does with --dry-run.
+// newPlanCommand returns the plan command. It does what upgrade does with --dry-run.
 func newPlanCommand(f *flags) *cobra.Command {
 	cmd := f.newGroupsCommand("plan", "Show the plan of an upgrade and change nothing")
 	cmd.Long = `Show what an upgrade would do: the order of the nodes, the time, the evictions,
@@ -91,7 +91,7 @@ machine.`
 	return cmd
 }
 
-// newGroupsCommand returns a command that takes names of groups.
+// newGroupsCommand returns a command whose arguments are groups.
 func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " GROUP...", Short: short,
@@ -106,7 +106,7 @@ func (f *flags) newGroupsCommand(use, short string) *cobra.Command {
 	}
 }
 
-// parseGroupsCommand reads the command line of a command that needs a group.
+// parseGroupsCommand parses the command line of a command that needs a group.
 func (f *flags) parseGroupsCommand(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseCommandLine(cmd, args)
 	switch {
