@@ -37,8 +37,8 @@ func TestAbortNeedsNoEvictions(t *testing.T) {
 	}
 }
 
-// TestCronJobBindsThePublishedRoles checks that docs/cronjob.md binds each role of docs/permissions, and nothing else.
-func TestCronJobBindsThePublishedRoles(t *testing.T) {
+// TestCronJobUsesPublishedRoles checks that docs/cronjob.md binds each role of docs/permissions, and nothing else.
+func TestCronJobUsesPublishedRoles(t *testing.T) {
 	var published, bound []string
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
 		for _, object := range readObjects(t, "../../docs/permissions/"+file) {
@@ -86,8 +86,8 @@ func readObjects(t *testing.T, file string) []object {
 	return objects
 }
 
-// TestShortfalls checks which parts are left out, and that the published roles grant each permission that is missing then.
-func TestShortfalls(t *testing.T) {
+// TestListOptionalParts checks which parts are left out, and that the published roles grant each permission that is missing then.
+func TestListOptionalParts(t *testing.T) {
 	granted := map[authorizationv1.ResourceAttributes]bool{}
 	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
 		for _, role := range readObjects(t, "../../docs/permissions/"+file) {

@@ -43,8 +43,8 @@ func TestServerClock(t *testing.T) {
 	}
 }
 
-// TestConnectionTellsTheServersTime uses a server whose clock is first an hour ahead, and then an hour behind.
-func TestConnectionTellsTheServersTime(t *testing.T) {
+// TestConnectionUsesServerTime uses a server whose clock is first an hour ahead, and then an hour behind.
+func TestConnectionUsesServerTime(t *testing.T) {
 	ahead := time.Hour
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))

@@ -15,9 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestDeniedRecordsHaveARemedy checks that a user who may not read or write records is told to ask
+// TestErrorsOfDeniedRecordsHaveARemedy checks that a user who may not read or write records is told to ask
 // for a role.
-func TestDeniedRecordsHaveARemedy(t *testing.T) {
+func TestErrorsOfDeniedRecordsHaveARemedy(t *testing.T) {
 	for _, denied := range []string{http.MethodGet, http.MethodPut} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var object any = corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Namespace: "kube-system"}, Data: map[string]string{keyRecord: `{"run":"r1"}`}}

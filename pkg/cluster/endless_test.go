@@ -31,9 +31,9 @@ func connectTo(t *testing.T, answer http.HandlerFunc) Connection {
 	return c
 }
 
-// TestWatchesThatFailAreTold uses a server that lists all kinds and refuses every watch. Every watcher must get the error;
+// TestFailedWatchesAreReported uses a server that lists all kinds and refuses every watch. Every watcher must get the error;
 // client-go would retry silently.
-func TestWatchesThatFailAreTold(t *testing.T) {
+func TestFailedWatchesAreReported(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
@@ -68,8 +68,8 @@ func TestWatchesThatFailAreTold(t *testing.T) {
 	}
 }
 
-// TestFirstViewThatFails uses a server that answers no list. The error must come long before the time limit of the first view.
-func TestFirstViewThatFails(t *testing.T) {
+// TestFirstViewFailsAfterPatience uses a server that answers no list. The error must come long before the time limit of the first view.
+func TestFirstViewFailsAfterPatience(t *testing.T) {
 	t.Parallel()
 	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
 	began := time.Now()

@@ -103,8 +103,8 @@ func testFollowRecord(t *testing.T, s *space) {
 	}
 }
 
-// TestFollowerKeepsTheLatest delivers older states late.
-func TestFollowerKeepsTheLatest(t *testing.T) {
+// TestFollowerKeepsLatestRecord delivers older states late.
+func TestFollowerKeepsLatestRecord(t *testing.T) {
 	state := func(version, request string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}, Data: map[string]string{keyRequest: request}}
 	}

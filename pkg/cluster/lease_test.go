@@ -117,8 +117,8 @@ func testLeaseHeld(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseRaced makes two claims on a lease that has no holder yet.
-func testLeaseRaced(t *testing.T, s *space) {
+// testLeaseWithTwoClaims makes two claims on a lease that has no holder yet.
+func testLeaseWithTwoClaims(t *testing.T, s *space) {
 	type answer struct {
 		hold *Hold
 		err  error
@@ -216,9 +216,9 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	wantLost(t, second, 0)
 }
 
-// testLeaseGivenBack waits for a lease that its holder releases. The next holder must know that it
+// testLeaseReleased waits for a lease that its holder releases. The next holder must know that it
 // waited, and that the lease was held until the release and not only until the last renewal.
-func testLeaseGivenBack(t *testing.T, s *space) {
+func testLeaseReleased(t *testing.T, s *space) {
 	seldom := leaseTimes{duration: time.Minute, renew: 20 * time.Second, giveUp: 40 * time.Second}
 	first, err := acquireWithTimes(t.Context(), s.client, s.claim("ann"), seldom)
 	if err != nil {
@@ -315,8 +315,8 @@ func testLeaseRefused(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseGivenUp stops the process while it watches a holder.
-func testLeaseGivenUp(t *testing.T, s *space) {
+// testWaitForLeaseIsInterrupted stops the process while it watches a holder.
+func testWaitForLeaseIsInterrupted(t *testing.T, s *space) {
 	s.dead(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	claim := s.claim("ann")

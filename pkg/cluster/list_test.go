@@ -53,7 +53,7 @@ func listAll(ctx context.Context, client rest.Interface, resource string, keep f
 	return list.read(ctx, keep)
 }
 
-func TestListReadsEveryAnswer(t *testing.T) {
+func TestListReadsProtobufJSONAndPages(t *testing.T) {
 	const pods = 300 // up to 300 bytes each: more than the read buffer
 	unknownField := slices.Concat(encoded(t, 0), []byte{5<<3 | 2, 1, 'x'})
 	cases := map[string]struct {
@@ -82,9 +82,9 @@ func TestListReadsEveryAnswer(t *testing.T) {
 	}
 }
 
-// TestListOfAnAnswerThatIsCut checks that a truncated answer leads to an error wherever it ends, so
+// TestListOfTruncatedAnswer checks that a truncated answer leads to an error wherever it ends, so
 // that a part of a cluster is never taken for the whole.
-func TestListOfAnAnswerThatIsCut(t *testing.T) {
+func TestListOfTruncatedAnswer(t *testing.T) {
 	whole := encoded(t, 3)
 	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // after this position there are only empty fields
 	for cut := range end {
@@ -95,7 +95,7 @@ func TestListOfAnAnswerThatIsCut(t *testing.T) {
 	}
 }
 
-func TestListOfNonsense(t *testing.T) {
+func TestListOfInvalidAnswer(t *testing.T) {
 	list1 := func(list ...byte) []byte { return append([]byte{'k', '8', 's', 0, 2<<3 | 2, byte(len(list))}, list...) }
 	cases := map[string][]byte{
 		"a number for an item":    list1(2<<3, 1),

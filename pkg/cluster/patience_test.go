@@ -17,9 +17,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
-// TestRetryAfterOfYears uses a server that asks for a pause of ten years, either once for each request or in every answer except
+// TestLongRetryAfterIsShortened uses a server that asks for a pause of ten years, either once for each request or in every answer except
 // the first. The request must be repeated soon, or the server's answer returned.
-func TestRetryAfterOfYears(t *testing.T) {
+func TestLongRetryAfterIsShortened(t *testing.T) {
 	requests := map[string]func(context.Context, Connection) error{
 		"the version": func(context.Context, Connection) error { return nil }, // Connect has asked for it
 		"a read": func(ctx context.Context, c Connection) error {

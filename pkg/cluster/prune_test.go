@@ -15,18 +15,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
-// TestPruningLosesNothingThatIsKept checks that trimming a pruned pod gives the same result as
+// TestPruningKeepsTrimmedFields checks that trimming a pruned pod gives the same result as
 // trimming the full pod.
-func TestPruningLosesNothingThatIsKept(t *testing.T) {
-	holdPruning(t, prunedPodFields(), trim.Object)
+func TestPruningKeepsTrimmedFields(t *testing.T) {
+	checkPruning(t, prunedPodFields(), trim.Object)
 }
 
-// TestPruningLosesNothingThatIsChecked checks the same for checks, which need more of a pod.
-func TestPruningLosesNothingThatIsChecked(t *testing.T) {
-	holdPruning(t, prunedCheckedPodFields(), trim.ForChecks)
+// TestPruningKeepsFieldsForChecks checks the same for checks, which need more of a pod.
+func TestPruningKeepsFieldsForChecks(t *testing.T) {
+	checkPruning(t, prunedCheckedPodFields(), trim.ForChecks)
 }
 
-func holdPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
+func checkPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
 	t.Helper()
 	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(scheme.Scheme))
 	smaller := 0

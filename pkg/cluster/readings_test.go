@@ -41,8 +41,8 @@ func (s *readings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestReadingsAskForEachKindOnce checks that a use reads each of its kinds with one request, and no other kind.
-func TestReadingsAskForEachKindOnce(t *testing.T) {
+// TestReadObjectsListsEachKindOnce checks that a use reads each of its kinds with one request, and no other kind.
+func TestReadObjectsListsEachKindOnce(t *testing.T) {
 	t.Parallel()
 	const apps, admission, policies = "/apis/apps/v1/", "/apis/admissionregistration.k8s.io/v1/", "/api/v1/namespaces/kube-system/configmaps/"
 	controllers := []string{apps + "deployments", apps + "replicasets", apps + "statefulsets"}
@@ -77,9 +77,9 @@ func TestReadingsAskForEachKindOnce(t *testing.T) {
 	}
 }
 
-// TestReadingsWithoutAKind checks three cases: an optional kind that may not be listed is unread, a required one is an error, and
+// TestReadObjectsWithoutAKind checks three cases: an optional kind that may not be listed is unread, a required one is an error, and
 // a kind that the cluster lacks has no objects.
-func TestReadingsWithoutAKind(t *testing.T) {
+func TestReadObjectsWithoutAKind(t *testing.T) {
 	t.Parallel()
 	claims := "/api/v1/persistentvolumeclaims"
 	s := &readings{forbidden: []string{claims, "/api/v1/namespaces/kube-system/configmaps/descheduler"}, absent: []string{

@@ -86,9 +86,9 @@ func testStoreOfManyGroups(t *testing.T, s *space) {
 	}
 }
 
-// testStoreContended checks that another process's record is distinguished from changes beside the
+// testStoreWithConcurrentWriters checks that another process's record is distinguished from changes beside the
 // record.
-func testStoreContended(t *testing.T, s *space) {
+func testStoreWithConcurrentWriters(t *testing.T, s *space) {
 	ours, theirs := NewStore(s.client, s.name, testGroup), NewStore(s.client, s.name, testGroup)
 	s.save(t, ours, 1)
 	if err := theirs.Save(t.Context(), recordOf(7)); !errors.Is(err, record.ErrChanged) {
@@ -156,7 +156,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 	}
 }
 
-func testStoreOfAnotherProgram(t *testing.T, s *space) {
+func testStoreOfNewerProgram(t *testing.T, s *space) {
 	_, err := s.Client().CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Labels: map[string]string{LabelManagedBy: FieldManager}},
 		Data:       map[string]string{keyRecord: fmt.Sprintf(`{"version":%d,"run":"r9"}`, record.Version+1), keyGroup: testGroup},

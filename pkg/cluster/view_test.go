@@ -102,9 +102,9 @@ func TestWatcherPods(t *testing.T) {
 	}
 }
 
-// TestReadinessThatFellIsRemembered checks that a pod which was unready in between counts as ready only after half a minute. It
+// TestLostReadinessIsRemembered checks that a pod which was unready in between counts as ready only after half a minute. It
 // does not count for a workload that it has left.
-func TestReadinessThatFellIsRemembered(t *testing.T) {
+func TestLostReadinessIsRemembered(t *testing.T) {
 	named := func(name string) drain.Workload {
 		return drain.Workload{Namespace: "shop", Kind: "StatefulSet", Name: name}
 	}
@@ -250,8 +250,8 @@ func TestWatcherNamespaces(t *testing.T) {
 	}
 }
 
-// TestWatcherTellsOfNodes checks which events are a reason to read the cloud.
-func TestWatcherTellsOfNodes(t *testing.T) {
+// TestWatcherReportsNodeChanges checks which events are a reason to read the cloud.
+func TestWatcherReportsNodeChanges(t *testing.T) {
 	a := build.Node("a", "a")
 	labelled, other := a.DeepCopy(), a.DeepCopy()
 	labelled.Labels["x"] = "y"
@@ -279,9 +279,9 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 	}
 }
 
-// TestWatcherTellsOfPodsThatMatter checks that status changes of pods on nodes that are not cordoned cause no step. Such steps
+// TestWatcherReportsRelevantPodChanges checks that status changes of pods on nodes that are not cordoned cause no step. Such steps
 // would be most of the cost of an upgrade.
-func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
+func TestWatcherReportsRelevantPodChanges(t *testing.T) {
 	fenced := build.Node("fenced", "a")
 	fenced.Spec.Unschedulable = true
 	ready := func(name, node string) *corev1.Pod { return build.Pod(name, build.On(node)) }

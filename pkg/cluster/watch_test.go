@@ -159,8 +159,8 @@ func (s *space) allow(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	})
 }
 
-// TestWatchOfAServerThatFails checks that the wait ends with the last error.
-func TestWatchOfAServerThatFails(t *testing.T) {
+// TestWatchIfServerFails checks that the wait ends with the last error.
+func TestWatchIfServerFails(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "out of order", http.StatusInternalServerError)
 	}))
@@ -280,8 +280,8 @@ func testReadPages(t *testing.T, s *space) {
 	}
 }
 
-// TestReadOfAServerThatFails checks that the error names the kind.
-func TestReadOfAServerThatFails(t *testing.T) {
+// TestReadIfServerFails checks that the error names the kind.
+func TestReadIfServerFails(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods") {
 			http.Error(w, "out of order", http.StatusInternalServerError)

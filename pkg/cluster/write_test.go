@@ -74,9 +74,9 @@ func marksOf(node *corev1.Node) string {
 	return string(text)
 }
 
-// testFenceKeepsWhatIsForeign fences, drains and releases a node, and checks that foreign labels
+// testFenceKeepsForeignMarks fences, drains and releases a node, and checks that foreign labels
 // and taints stay.
-func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
+func testFenceKeepsForeignMarks(t *testing.T, s *space) {
 	node := s.node(t, "a", func(spec *controlplane.NodeSpec) {
 		spec.Labels = map[string]string{"team": "shop", "example.com/x": ""}
 		spec.Annotations = map[string]string{"example.com/note": "kept as it is"}
@@ -195,9 +195,9 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	}
 }
 
-// testFenceLeavesNothingToControllers compares a fenced node with a node that was only cordoned,
+// testFenceLooksLikeCordonToControllers compares a fenced node with a node that was only cordoned,
 // after the node controller has seen both.
-func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
+func testFenceLooksLikeCordonToControllers(t *testing.T, s *space) {
 	node, other := s.node(t, "a"), s.node(t, "b")
 	w := s.watcher(t)
 	s.eventually(t, "the fence to be written", func(ctx context.Context) (bool, error) {
@@ -268,7 +268,7 @@ func testEvict(t *testing.T, s *space) {
 	}
 }
 
-func testEvictionThatIsNotSent(t *testing.T, s *space) {
+func testEvictionOfMovedPodIsNotSent(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
 	writer := s.writerOf(pod)
 	other, elsewhere := evictionOf(pod), evictionOf(pod)
@@ -418,7 +418,7 @@ func testDeleteNode(t *testing.T, s *space) {
 	}
 }
 
-func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
+func TestWriterRejectsCloudActions(t *testing.T) {
 	err := NewWriter(nil, offline(), "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
 	if err == nil || !strings.Contains(err.Error(), "terminate instance i-1") {
 		t.Errorf("got error %v", err)

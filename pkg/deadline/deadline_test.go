@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestLateRequestsAreNotSent sends requests whose deadline has passed, or passes while the
+// TestExpiredRequestsAreNotSent sends requests whose deadline has passed, or passes while the
 // connection is opened. None of them arrives completely.
-func TestLateRequestsAreNotSent(t *testing.T) {
+func TestExpiredRequestsAreNotSent(t *testing.T) {
 	cases := map[string]struct {
 		left time.Duration // until the deadline
 		slow bool          // opening the connection takes until the deadline

@@ -10,15 +10,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// A run whose record is gone is taken up from its marks by the plain command, and by no other.
-func TestAdoptLostRun(t *testing.T) {
+// TestLostRecordIsRebuiltOnlyByUpgrade checks that only an upgrade, and no verb, rebuilds a deleted record from the
+// marks on nodes.
+func TestLostRecordIsRebuiltOnlyByUpgrade(t *testing.T) {
 	const before = `{"desired":2,"min":1,"max":2,"zones":{"a":2}}`
 	cases := map[string]struct {
 		before string
 		mode   mode
 		sized  bool
 		run    string
-		says   string // of the error, "" for none
+		says   string // text of the error, "" for none
 	}{
 		"its marks tell all":        {before, modeUpgrade, true, "r1", ""},
 		"nothing tells its sizes":   {"", modeUpgrade, true, "", "the commands that kubectl nodeupgrade status workers lists"},
@@ -51,7 +52,7 @@ func TestAdoptLostRun(t *testing.T) {
 	}
 }
 
-func TestDescribeLoss(t *testing.T) {
+func TestDescribeRebuiltRecord(t *testing.T) {
 	sized := record.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 7}, Nodes: map[string]record.NodeRecord{"b": {}, "a": {}}}
 	cases := map[string]struct {
 		record record.Record

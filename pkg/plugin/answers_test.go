@@ -26,8 +26,8 @@ blue    manual     2       1          -       -
 green   manual     1       0          -       -
 `
 
-// TestAnswers has commands that only read, against a server of two groups.
-func TestAnswers(t *testing.T) {
+// TestReadOnlyCommands runs commands that only read against a server with two groups.
+func TestReadOnlyCommands(t *testing.T) {
 	const nobody = "NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE\nblue    manual     2       ?          -       -\ngreen   manual     1       ?          -       -\n"
 	const unknown = "It is unknown which nodes of blue, green are outdated: pass --current KEY=VALUE, a label of current nodes.\n"
 	cases := map[string]struct {
@@ -88,9 +88,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutForecast tells no times, and reads no pod but those of outdated nodes, and nothing
-// that stands behind pods.
-func TestPlanWithoutForecast(t *testing.T) {
+// TestPlanWithoutForecastReadsLess checks that such a plan has no times, and reads only the pods of outdated nodes and
+// no controllers.
+func TestPlanWithoutForecastReadsLess(t *testing.T) {
 	s := twoGroups()
 	var asked []string
 	var mu sync.Mutex
@@ -117,8 +117,9 @@ func TestPlanWithoutForecast(t *testing.T) {
 	}
 }
 
-// TestUpgradeWithoutRights is refused before anything is written, and names each right.
-func TestUpgradeWithoutRights(t *testing.T) {
+// TestUpgradeWithoutPermissions checks that the upgrade is rejected before anything is written, and that the error
+// lists each missing permission.
+func TestUpgradeWithoutPermissions(t *testing.T) {
 	s := twoGroups()
 	s.powerless = true
 	s.serve(t)
@@ -133,8 +134,8 @@ func TestUpgradeWithoutRights(t *testing.T) {
 	}
 }
 
-// TestAnswersForPrograms are one document each, with empty lists where there is nothing.
-func TestAnswersForPrograms(t *testing.T) {
+// TestDocumentsForPrograms checks that each command prints one document, with empty lists instead of null.
+func TestDocumentsForPrograms(t *testing.T) {
 	cases := map[string]struct {
 		args, kind, names string
 		list              func(map[string]json.RawMessage) json.RawMessage
@@ -178,8 +179,8 @@ func TestAnswersForPrograms(t *testing.T) {
 
 func items(object map[string]json.RawMessage) json.RawMessage { return object["items"] }
 
-// TestDryRunOfTheServer asks about the pods that would be evicted and writes nothing else.
-func TestDryRunOfTheServer(t *testing.T) {
+// TestDryRunServer checks that --dry-run=server sends dry-run evictions and no other writes.
+func TestDryRunServer(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run=server")
@@ -192,8 +193,9 @@ func TestDryRunOfTheServer(t *testing.T) {
 	}
 }
 
-// TestDryRunOfRefusedPods says in the plan and by its exit code what the API server says to new pods, and what of that is not known.
-func TestDryRunOfRefusedPods(t *testing.T) {
+// TestDryRunServerWithRefusedPods checks that the plan and its exit code show new pods that the API server refuses, and
+// that the plan lists what is unverified.
+func TestDryRunServerWithRefusedPods(t *testing.T) {
 	const ofQuota = `pods "web-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=`
 	for name, c := range map[string]struct {
 		says      string
@@ -226,8 +228,8 @@ func TestDryRunOfRefusedPods(t *testing.T) {
 	}
 }
 
-// TestPlanThatIsBlocked says so with its exit code, too.
-func TestPlanThatIsBlocked(t *testing.T) {
+// TestPlanOfBlockedUpgrade checks the exit code of a plan with a blocking finding.
+func TestPlanOfBlockedUpgrade(t *testing.T) {
 	cases := map[string]func(*apiServer){
 		"by a budget": func(s *apiServer) {
 			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 2, 2))}
@@ -252,7 +254,7 @@ func TestPlanThatIsBlocked(t *testing.T) {
 	}
 }
 
-// recorded gives a group a record of an upgrade.
+// recorded stores an upgrade record of a group.
 func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
 	t.Helper()
 	text, err := json.Marshal(record)
@@ -266,7 +268,7 @@ func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
 	})
 }
 
-// requested leaves a request of another user beside the first record, none for "".
+// requested stores a user's request beside the first record; "" stores none.
 func (s *apiServer) requested(t *testing.T, verb record.Verb) {
 	t.Helper()
 	if verb == "" {
@@ -286,8 +288,8 @@ func stopped(result record.Result) record.Record {
 	}
 }
 
-// TestStatusKnowsTheTargetOfTheRecord: which nodes are current is known where the upgrade said so.
-func TestStatusKnowsTheTargetOfTheRecord(t *testing.T) {
+// TestStatusUsesTargetOfRecord checks that a status knows the current nodes if the upgrade recorded their labels.
+func TestStatusUsesTargetOfRecord(t *testing.T) {
 	s := twoGroups()
 	rec := stopped(record.PodEvictionFailure)
 	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
@@ -310,8 +312,9 @@ func TestListShowsPhases(t *testing.T) {
 	}
 }
 
-// TestListNamesOtherUpgrades: labelled nodes are in no list, so that an upgrade of them that stopped is named below it.
-func TestListNamesOtherUpgrades(t *testing.T) {
+// TestListNamesUpgradesOfLabelledNodes checks that the list has a hint about a stopped upgrade of labelled nodes, which
+// are in no group of the list.
+func TestListNamesUpgradesOfLabelledNodes(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", stopped(record.Interrupted))
 	s.recorded(t, "pool in (a,b)", stopped(record.Interrupted))
@@ -323,8 +326,8 @@ func TestListNamesOtherUpgrades(t *testing.T) {
 	}
 }
 
-// TestListWithoutRecords lists the groups all the same and says what is missing.
-func TestListWithoutRecords(t *testing.T) {
+// TestListWithUnreadableRecords checks that groups are listed even if records cannot be read, with a warning.
+func TestListWithUnreadableRecords(t *testing.T) {
 	s := twoGroups()
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.Contains(r.URL.Path, "configmaps") {
@@ -340,7 +343,7 @@ func TestListWithoutRecords(t *testing.T) {
 	}
 }
 
-func TestStatusChoosesTheGroup(t *testing.T) {
+func TestStatusWithoutGroupChoosesOne(t *testing.T) {
 	cases := map[string]struct {
 		records map[string]record.Result
 		want    string
@@ -371,8 +374,8 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 	}
 }
 
-// TestStatusForPrograms is the document of the whole upgrade.
-func TestStatusForPrograms(t *testing.T) {
+// TestStatusDocument checks the whole document of a status.
+func TestStatusDocument(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", stopped(record.Interrupted))
 	s.serve(t)
@@ -384,9 +387,9 @@ func TestStatusForPrograms(t *testing.T) {
 	}
 }
 
-// The record of a running upgrade may be newer than the reading of its group, which still has a node that is gone. The total is the
-// record's.
-func TestStatusKeepsTheTotalOfTheRecord(t *testing.T) {
+// TestStatusShowsTotalOfRecord checks that the total comes from the record of a running upgrade. The record may be
+// newer than the reading of the group, which may still have a node that is gone.
+func TestStatusShowsTotalOfRecord(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", inDrain(func(r *record.Record) { r.Total, r.Replaced, r.Nodes = 2, 2, nil }))
 	s.withLeases()
@@ -399,8 +402,8 @@ func TestStatusKeepsTheTotalOfTheRecord(t *testing.T) {
 	}
 }
 
-// A label key alone is a selector, too: commands that name such a group find it by its record.
-func TestStatusOfASelectorOfOneWord(t *testing.T) {
+// TestStatusOfOneWordSelector uses a label key as selector. Commands that name such a group find it by its record.
+func TestStatusOfOneWordSelector(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "image", inDrain(func(r *record.Record) { r.Result, r.Request.Group = record.Interrupted, "image" }))
 	s.withLeases()
@@ -411,7 +414,7 @@ func TestStatusOfASelectorOfOneWord(t *testing.T) {
 	if code != exitDone || got.Name != "image" || got.Run != "r1" {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}
-	for _, args := range [][]string{{"image", "--yes"}, {"plan", "image"}} { // the record must not choose the nodes of an upgrade
+	for _, args := range [][]string{{"image", "--yes"}, {"plan", "image"}} { // a record must not choose the nodes of an upgrade
 		if _, stderr, code = invoke(t, args...); code != exitUsage || !strings.Contains(stderr, `no node group "image"`) {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, stderr)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// harbor is a provider whose load balancers are what it was told; nothing else of it is asked.
+// harbor is a provider that returns the given load balancers. It implements nothing else.
 type harbor struct {
 	cloud.Provider
 	asked []string
@@ -33,8 +33,9 @@ func (*harbor) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]no
 	return nil, errors.New("not asked for before an upgrade")
 }
 
-// TestLoadBalancers names before the start what is followed, and what is not and why.
-func TestLoadBalancers(t *testing.T) {
+// TestStartNamesWatchedLoadBalancers checks that the start lists which load balancers are watched, and which are not
+// and why.
+func TestStartNamesWatchedLoadBalancers(t *testing.T) {
 	const before, otherwise = "the upgrade does not watch ", "; it relies on the node label and --settle instead"
 	web := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: time.Minute, Bound: true}
 	bindings := []*inventory.TargetGroupBinding{{Spec: inventory.TargetGroupBindingSpec{TargetGroup: "arn:web"}}, {}}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
 )
 
-// fleetPlanning plans for a group of so many nodes, each outdated.
+// fleetPlanning returns the planning of a group with this many outdated nodes.
 func fleetPlanning(nodes int) *planning {
 	spec := fleet.New(nodes)
 	read := &clusterReading{view: drain.Snapshot{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets}, objects: &inventory.Objects{}}
@@ -32,8 +32,8 @@ func fleetPlanning(nodes int) *planning {
 	return p
 }
 
-// BenchmarkCompare compares the ways to upgrade 300 nodes with 9,000 pods. It reports how many times as long that takes
-// as the forecast of the way that was asked for, which is part of it.
+// BenchmarkCompare compares the ways to upgrade 300 nodes with 9,000 pods. It reports the time as a multiple of the
+// requested way's forecast, which is a part of the comparison.
 func BenchmarkCompare(b *testing.B) {
 	const nodes = 300
 	p := fleetPlanning(nodes)
@@ -62,7 +62,7 @@ func BenchmarkCompare(b *testing.B) {
 	b.ReportMetric(float64(all)/float64(one), "×one")
 }
 
-// everyNode has every node in its group, and outdated.
+// everyNode is a provider for which every node belongs to the group and is outdated.
 type everyNode struct{ cloud.Provider }
 
 func (everyNode) Belongs(*nodegroup.Group, *corev1.Node) bool  { return true }

@@ -17,8 +17,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// What is above a block stays, and the block is there once, whatever is drawn, written above it or resized between.
-func TestBlock(t *testing.T) {
+// TestBlockIsRedrawnInPlace checks that lines above a block stay and that the block appears once, after any drawing,
+// writing and resizing.
+func TestBlockIsRedrawnInPlace(t *testing.T) {
 	e := emulator.New(40, 100)
 	b := &block{w: e, size: e.Size}
 	lines := func(texts ...string) []string { return texts }
@@ -50,8 +51,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// No line that was written above is lost, in whatever order.
-func TestBlockKeepsLines(t *testing.T) {
+// TestBlockKeepsLinesAbove checks that no line written above a block is lost, in any order of operations.
+func TestBlockKeepsLinesAbove(t *testing.T) {
 	e := emulator.New(60, 1000)
 	b := &block{w: e, size: e.Size}
 	var want []string
@@ -72,8 +73,8 @@ func TestBlockKeepsLines(t *testing.T) {
 	}
 }
 
-// TestLiveProgress draws a view beneath the lines, no more often than four times a second, and takes it away at the end: the lines are
-// those of an upgrade without a view.
+// TestLiveProgress checks that a view is drawn below the lines, at most four times a second, and erased at the end. The
+// lines are the same as without a view.
 func TestLiveProgress(t *testing.T) {
 	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestLiveProgress(t *testing.T) {
 			t.Errorf("shown are\n%s", shown)
 		}
 		for i := range 200 { // two seconds
-			step.Status.Nodes = slices.Clone(step.Status.Nodes) // each step has its own
+			step.Status.Nodes = slices.Clone(step.Status.Nodes) // each step has its own list
 			step.Status.Nodes[0].Pods = i
 			p.ShowStep(step)
 			time.Sleep(10 * time.Millisecond)
@@ -110,7 +111,7 @@ func TestLiveProgress(t *testing.T) {
 	}
 }
 
-// A view is for terminals that are high enough and know how to move their cursor.
+// TestChooseProgress checks that a view needs a terminal with enough lines and a movable cursor.
 func TestChooseProgress(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, term string

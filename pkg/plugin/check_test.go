@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// closedBudget is two groups, of which blue has a pod under a budget that never opens.
+// closedBudget returns a server with two groups. Group blue has a pod under a budget that never allows an eviction.
 func closedBudget() *apiServer {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("b1"))}
@@ -88,7 +88,7 @@ func forbiddingKind(kind string) func(*apiServer) {
 	return func(s *apiServer) { s.refuse = forbidding(kind) }
 }
 
-// writeDump writes down what the server has, as kubectl get would.
+// writeDump writes the server's objects to a file, as kubectl get would.
 func (s *apiServer) writeDump(t *testing.T) (file string) {
 	t.Helper()
 	var items []any
@@ -119,8 +119,8 @@ func (s *apiServer) writeDump(t *testing.T) (file string) {
 	return file
 }
 
-// TestCheckOfADump finds the same in what was written down.
-func TestCheckOfADump(t *testing.T) {
+// TestCheckOfDumpEqualsCheckOfCluster checks that a dump of the cluster has the same findings.
+func TestCheckOfDumpEqualsCheckOfCluster(t *testing.T) {
 	stdout, stderr, code := invoke(t, "check", "blue", "-f", closedBudget().writeDump(t), "-o", "json")
 	var r report.CheckReport
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
@@ -131,8 +131,9 @@ func TestCheckOfADump(t *testing.T) {
 	}
 }
 
-// LB006 is told by a plan of a dump, too, which keeps less than check looks at.
-func TestSimulationNamesServicesThatLoseTraffic(t *testing.T) {
+// TestSimulateNamesServicesThatLoseTraffic checks that a simulation finds LB006, although it keeps fewer fields of a
+// dump than check does.
+func TestSimulateNamesServicesThatLoseTraffic(t *testing.T) {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("b2"))}
 	s.services = []corev1.Service{{
@@ -145,8 +146,8 @@ func TestSimulationNamesServicesThatLoseTraffic(t *testing.T) {
 	}
 }
 
-// An upgrade does not begin where a budget can never open, and changes nothing then.
-func TestUpgradeThatIsBlocked(t *testing.T) {
+// TestBlockedUpgradeDoesNotBegin checks that an upgrade with a budget that can never open changes nothing.
+func TestBlockedUpgradeDoesNotBegin(t *testing.T) {
 	s := closedBudget()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v3", "--yes")
@@ -155,8 +156,8 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	}
 }
 
-// TestPatchesReachTheSameCluster: the script that -o patch prints runs kubectl with the --context of the check.
-func TestPatchesReachTheSameCluster(t *testing.T) {
+// TestPatchesUseContextOfCheck checks that the script of -o patch runs kubectl with the --context of the check.
+func TestPatchesUseContextOfCheck(t *testing.T) {
 	closedBudget().serve(t)
 	for flag, want := range map[string]string{"--context=test": `kubectl() { command kubectl --context=test "$@"; }` + "\n", "--all-nodes=false": "# "} {
 		stdout, stderr, _ := invoke(t, "check", "blue", "--current=image=v3", "-o", "patch", flag)

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// serveAhead has the commands of this test talk to the server, whose clock is ahead of this machine's.
+// serveAhead makes the commands of this test use the server, whose clock is ahead of this machine's.
 func (s *apiServer) serveAhead(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,9 +21,9 @@ func (s *apiServer) serveAhead(t *testing.T, ahead time.Duration) {
 	kubeconfig(t, server.URL)
 }
 
-// TestTimesGoByTheServersClock has the end of a soak, which the API server's clock was asked for, a minute away by that clock, to both
-// sides: whether it is over does not depend on this machine's clock.
-func TestTimesGoByTheServersClock(t *testing.T) {
+// TestSoakEndsByServerClock sets the end of a soak one minute before or after the server's time. Whether the soak has
+// ended must not depend on this machine's clock.
+func TestSoakEndsByServerClock(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
 		for left, says := range map[time.Duration]string{time.Minute: "to continue after that time, run kubectl nodeupgrade resume blue", -time.Minute: "a question needs a terminal"} {
 			t.Run(ahead.String()+" "+left.String(), func(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// zoneBound is a group of an outdated node in zone a and a current one in zone b, and a StatefulSet
-// whose pod has its volume in zone a.
+// zoneBound returns a server with an outdated node in zone a, a current node in zone b, and a StatefulSet pod whose
+// volume is in zone a.
 func zoneBound() *apiServer {
 	s := &apiServer{}
 	for name, place := range map[string][2]string{"old": {"a", "v1"}, "new": {"b", "v2"}} {
@@ -47,7 +47,7 @@ func zoneBound() *apiServer {
 	return s
 }
 
-// forbidding has the server refuse to list kinds.
+// forbidding returns a function that refuses to list the kinds.
 func forbidding(kinds ...string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		for _, kind := range kinds {
@@ -63,9 +63,9 @@ func forbidding(kinds ...string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// TestPlanKnowsVolumes plans for a pod that can go to no node but those of its volume's zone, and
-// says what it assumes where the user may not know.
-func TestPlanKnowsVolumes(t *testing.T) {
+// TestPlanConsidersVolumes plans for a pod that can only run in the zone of its volume. Without the permission to read
+// volumes, the plan must show its assumption.
+func TestPlanConsidersVolumes(t *testing.T) {
 	const reach = "node(s) didn't match PersistentVolume's node affinity"
 	cases := map[string]struct {
 		forbidden []string
@@ -104,8 +104,8 @@ func TestPlanKnowsVolumes(t *testing.T) {
 	}
 }
 
-// TestPlansKnowWhatOthersNeed, of a live cluster and of a dump of it alike.
-func TestPlansKnowWhatOthersNeed(t *testing.T) {
+// TestPlanConsidersPodsThatOthersNeed checks plans of a cluster and of its dump.
+func TestPlanConsidersPodsThatOthersNeed(t *testing.T) {
 	hook := build.Pod("hook-0", build.App("hook"))
 	named := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: build.Namespace, Name: "hook"}}
 	services := []corev1.Service{
@@ -144,7 +144,7 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 	}
 }
 
-// TestPlanNamesServicesThatLoseTraffic where nodes with their pods are drained side by side (GKE G21).
+// TestPlanNamesServicesThatLoseTraffic drains nodes with all pods of a service in parallel (GKE G21).
 func TestPlanNamesServicesThatLoseTraffic(t *testing.T) {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("b2"))}
@@ -168,8 +168,8 @@ func TestPlanNamesServicesThatLoseTraffic(t *testing.T) {
 	}
 }
 
-// TestPlanOfWishes has the plan say which pods stay and which are waited for.
-func TestPlanOfWishes(t *testing.T) {
+// TestPlanListsPodsWithWishes checks that the plan lists the pods that stay and the pods that the upgrade waits for.
+func TestPlanListsPodsWithWishes(t *testing.T) {
 	cases := map[string]struct {
 		wish               string
 		pods, staying      int
@@ -201,8 +201,9 @@ func TestPlanOfWishes(t *testing.T) {
 	}
 }
 
-// TestPlanOfAServerThatFails is no plan: what failed for another reason than rights may be there.
-func TestPlanOfAServerThatFails(t *testing.T) {
+// TestPlanFailsIfServerFails checks that a plan fails if a list fails for another reason than a missing permission,
+// because the objects may exist.
+func TestPlanFailsIfServerFails(t *testing.T) {
 	s := zoneBound()
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		fails := strings.HasSuffix(r.URL.Path, "/replicasets")

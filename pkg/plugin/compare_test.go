@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// TestSimulateCompares holds the ways of the built-in example to what the table shows.
-func TestSimulateCompares(t *testing.T) {
+// TestSimulateCompareExample checks the table of ways of the built-in example.
+func TestSimulateCompareExample(t *testing.T) {
 	stdout, _, code := simulated(t, "", "--compare")
 	if code != exitDone {
 		t.Errorf("exit code %d, want %d", code, exitDone)
@@ -17,8 +17,8 @@ func TestSimulateCompares(t *testing.T) {
 	golden(t, "testdata/compare.txt", stdout)
 }
 
-// TestCompareIsOneDocument has each way once, and one of them be the best.
-func TestCompareIsOneDocument(t *testing.T) {
+// TestComparePrintsOneDocument checks that the document has each way once and one best way.
+func TestComparePrintsOneDocument(t *testing.T) {
 	stdout, stderr, code := simulated(t, "", "--compare", "--like=gke", "-o", "json")
 	var c report.Comparison
 	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != exitDone {
@@ -41,8 +41,8 @@ func TestCompareIsOneDocument(t *testing.T) {
 	}
 }
 
-// TestCompareOnDumps lists each strategy that the group could be upgraded by, and names one as the best only where it does no
-// harm that another way does not.
+// TestCompareOnDumps checks that the strategies that fit the group are listed. A way may be named as the best only if
+// it causes no harm that another way avoids.
 func TestCompareOnDumps(t *testing.T) {
 	cases := map[string]struct {
 		args    []string

@@ -12,13 +12,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// completions are what the shell would offer. The line that cobra writes on stderr is for people
-// who look for the cause of a silence; anything else there would be in their way.
+// completions returns what the shell would offer. cobra writes one line on stderr for debugging; any other text on
+// stderr would disturb the user.
 func completions(t *testing.T, args ...string) []string {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	code := Run(t.Context(), append([]string{"__complete"}, args...), strings.NewReader(""), &out, &errOut)
-	noFiles := []string{":4", ":6"} // the second adds no space, either: a value follows
+	noFiles := []string{":4", ":6"} // :6 also adds no space, because a value follows
 	lines := strings.Fields(out.String())
 	if code != exitDone || len(lines) == 0 || !slices.Contains(noFiles, lines[len(lines)-1]) {
 		t.Errorf("exit code %d, stdout %q, want file names not to be offered", code, out.String())
@@ -62,7 +62,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionOfValues offers what a flag takes, where that can be told.
+// TestCompletionOfValues checks the completion of flags with known values.
 func TestCompletionOfValues(t *testing.T) {
 	twoGroups().serve(t)
 	cases := map[string]struct {
@@ -108,8 +108,8 @@ func TestCompletionOfValues(t *testing.T) {
 	}
 }
 
-// TestCompletionByName is what a link of that name to the binary does.
-func TestCompletionByName(t *testing.T) {
+// TestCompletionThroughLink runs the binary under the name that kubectl uses for completions.
+func TestCompletionThroughLink(t *testing.T) {
 	cases := map[string]struct{ process, want []string }{
 		"the plugin": {[]string{"/bin/kubectl-nodeupgrade", "status"}, []string{"status"}},
 		"completion": {[]string{"/bin/kubectl_complete-nodeupgrade", "status", ""}, []string{"__complete", "status", ""}},
@@ -125,8 +125,7 @@ func TestCompletionByName(t *testing.T) {
 	}
 }
 
-// TestCompletionIsSilent whatever goes wrong.
-func TestCompletionIsSilent(t *testing.T) {
+func TestCompletionPrintsNoErrors(t *testing.T) {
 	forbid := func(path string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != path {
@@ -153,8 +152,8 @@ func TestCompletionIsSilent(t *testing.T) {
 	}
 }
 
-// TestCompletionDoesNotHang has servers that take the request and never answer.
-func TestCompletionDoesNotHang(t *testing.T) {
+// TestCompletionTimesOut uses servers that accept the request and never answer.
+func TestCompletionTimesOut(t *testing.T) {
 	for _, path := range []string{"/version", "/api/v1/nodes"} {
 		s := &apiServer{refuse: func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path == path {
@@ -173,7 +172,7 @@ func TestCompletionDoesNotHang(t *testing.T) {
 	}
 }
 
-// TestConnectCanBeInterrupted has a server that does not answer, and a user who does not wait.
+// TestConnectCanBeInterrupted interrupts a command whose server does not answer.
 func TestConnectCanBeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &apiServer{refuse: func(_ http.ResponseWriter, r *http.Request) bool {
@@ -189,7 +188,7 @@ func TestConnectCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// A status is of one group: no second one is offered.
+// TestStatusCompletesOneGroup checks that no second group is offered, because status takes one group.
 func TestStatusCompletesOneGroup(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)

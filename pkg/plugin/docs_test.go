@@ -14,7 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// pagesForUsers are README and docs, without what is about the code.
+// pagesForUsers returns the README and the docs, without the pages about the code.
 func pagesForUsers(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{"README.md": readmeText(t)}
@@ -43,7 +43,7 @@ func pagesForUsers(t *testing.T) map[string]string {
 }
 
 var (
-	// shownCommand is a command in a block of code or between backquotes.
+	// shownCommand matches a command in a block of code or between backquotes.
 	shownCommand = regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`)(kubectl nodeupgrade(?: [^`\n]*)?)")
 	shownFlag    = regexp.MustCompile("`(--[a-z][a-z-]*)")
 )

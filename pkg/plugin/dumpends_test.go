@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlansSayHowTheyEnd: a plan describes the run that will happen, with its end, and exits as the
-// upgrade would.
-func TestPlansSayHowTheyEnd(t *testing.T) {
+// TestPlanExitsLikeItsUpgrade checks that a plan shows the result of the upgrade, and that its exit code fits.
+func TestPlanExitsLikeItsUpgrade(t *testing.T) {
 	cases := map[string]struct {
 		dump          string
 		args          []string

@@ -4,8 +4,7 @@ import (
 	"testing"
 )
 
-// TestDumpsOfOwners: whose nodes a dump has decides how they are planned, and what their pods are decides which strategy is
-// advised.
+// TestDumpsOfOwners checks that a plan depends on the owner of the nodes, and the advised strategy on the kind of pods.
 func TestDumpsOfOwners(t *testing.T) {
 	const surgeFits = "--strategy=surge fits better"
 	auto, blueGreen := "--strategy=autoscaled-blue-green", "--strategy=blue-green"
@@ -38,7 +37,7 @@ func TestDumpsOfOwners(t *testing.T) {
 	}
 }
 
-// owned is what is said of nodes that have an owner.
+// owned returns what commands print about nodes that have an owner.
 func owned(kind, does, remedy string) dumped {
 	says := []string{"(" + kind + ")", does, remedy}
 	return dumped{code: exitStructural, simulate: append([]string{"Refused"}, says...), check: append([]string{"NG001"}, says...), without: []string{"Auto Scaling", "Takes", "Strategy "}}

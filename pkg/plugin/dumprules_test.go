@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// checkedDump is what check says of a dump of which every node is outdated.
+// checkedDump is the expected output of check for a dump in which every node is outdated.
 type checkedDump struct {
-	// code is check's exit code: 3 where a finding is an error or worse.
+	// code is check's exit code: 3 if a finding is an error or worse.
 	code int
-	// says are texts of check -o wide, and without are none of them.
+	// says are texts that check -o wide must print. without are texts that it must not print.
 	says, without []string
 }
 
-// TestDumpsOfRules: what check finds in clusters in which a rule was silent, or found what is none.
+// TestDumpsOfRules checks dumps in which a rule once missed a finding or found too much.
 func TestDumpsOfRules(t *testing.T) {
 	cases := map[string]checkedDump{
 		"five":                              {says: []string{"info", "PDB006", "its controllers have still to create 1 pod"}, without: []string{"block", "can never allow"}},
@@ -44,8 +44,9 @@ func TestDumpsOfRules(t *testing.T) {
 	}
 }
 
-// With --all-nodes the upgrade adds as many nodes first as it would if all nodes were outdated, although all are current.
-func TestAllNodesOfACurrentGroupAreReplacedWithASurge(t *testing.T) {
+// TestAllNodesPlansWithSurge checks --all-nodes on a group whose nodes are all current. The plan must add as many nodes
+// first as if all nodes were outdated.
+func TestAllNodesPlansWithSurge(t *testing.T) {
 	said, code := runOnDump(t, []string{"check", "workers", "-f", filepath.Join("testdata", "dumps", "five.json"), "--current=alpha.eksctl.io/nodegroup-name=workers", "--all-nodes"})
 	if code != exitDone || strings.Contains(said, "CAP002") || !strings.Contains(said, "6 of 6 nodes are outdated") {
 		t.Errorf("check exits %d:\n%s", code, said)

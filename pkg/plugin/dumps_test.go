@@ -8,21 +8,21 @@ import (
 	"testing"
 )
 
-// dumped is what simulate and check say of a dump.
+// dumped is the expected output of simulate and check for a dump.
 type dumped struct {
-	// args choose the group.
+	// args are the arguments that choose the group.
 	args []string
-	// code is simulate's exit code; simulate and check print these texts, and never those of without.
+	// code is simulate's exit code. simulate and check must print the texts in both, and never the texts in without.
 	code            int
 	simulate, check []string
 	without         []string
 }
 
-// labelled chooses the group of nodes with the label pool=w, of which those with image=v2 are current.
+// labelled returns the flags for nodes with the label pool=w, of which nodes with image=v2 are current.
 func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v2"} }
 
-// TestDumpsOfScheduling: what a dump shows of where pods may go decides what plans and checks say. Each
-// dump is named after the public report that it was made after.
+// TestDumpsOfScheduling checks plans and checks of dumps that limit where pods can run. Each dump is named after the
+// public report from which it was made.
 func TestDumpsOfScheduling(t *testing.T) {
 	cases := map[string]dumped{
 		"k8s-device-plugin-291-gpu": {
@@ -58,7 +58,7 @@ func TestDumpsOfScheduling(t *testing.T) {
 	}
 }
 
-// testDump runs simulate and check on the dump that is the first word of the name.
+// testDump runs simulate and check on the dump. Its file name is the first word of the test's name.
 func testDump(t *testing.T, name string, c dumped) {
 	t.Helper()
 	dump, _, _ := strings.Cut(name, " ")

@@ -14,9 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestEndListsWhatWasReleased: an upgrade that was ended by another process while this one waited for the lease only
-// releases nodes. It lists them, although the group had outdated nodes when the user was asked.
-func TestEndListsWhatWasReleased(t *testing.T) {
+// TestFinalResultListsReleasedNodes ends the upgrade in another process while this one waits for the lease. This
+// process then only releases nodes, and must list them.
+func TestFinalResultListsReleasedNodes(t *testing.T) {
 	var out bytes.Buffer
 	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &out}, progress: "quiet"}}
 	g := &groupContext{name: "workers", resolution: resolution{releases: []string{"n1"}}}
@@ -31,9 +31,9 @@ func TestEndListsWhatWasReleased(t *testing.T) {
 	}
 }
 
-// TestGroupIsReadAgain: after the wait for the lease either the record alone is read again, and the upgrade is resolved from it, or all
-// is, and nothing of the group from before is kept.
-func TestGroupIsReadAgain(t *testing.T) {
+// TestGroupIsReadAgainAfterLease checks both cases after the wait for the lease. Either only the record is read again
+// and the upgrade is resolved from it, or everything is read and nothing of the old group is kept.
+func TestGroupIsReadAgainAfterLease(t *testing.T) {
 	server := twoGroups()
 	rec := stopped(record.Interrupted)
 	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}

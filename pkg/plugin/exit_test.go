@@ -42,7 +42,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-func TestResultCode(t *testing.T) {
+func TestExitCodeOfResult(t *testing.T) {
 	cases := map[record.Result]int{
 		record.Succeeded: 0, record.LeftBehind: 4, record.Interrupted: 130, record.Paused: 5, record.TargetMoved: 5,
 		record.PodEvictionFailure: 1, record.NodeCreationFailure: 1, record.Failed: 1, "something new": 1, record.Aborted: 0,
@@ -65,8 +65,8 @@ func TestExitErrKeepsItsCause(t *testing.T) {
 	}
 }
 
-// TestErrorsAreOneLine holds what a server says to one line that steers no terminal.
-func TestErrorsAreOneLine(t *testing.T) {
+// TestErrorsArePrintedOnOneLine checks that a server's text is printed on one line without control characters.
+func TestErrorsArePrintedOnOneLine(t *testing.T) {
 	kubeconfig(t, nowhere)
 	_, stderr, _ := invoke(t, "--provider", "a\nb\x1b[31m")
 	if want := "error: --provider=a b^[[31m is not known: use auto, aws, gke or manual\n"; stderr != want {

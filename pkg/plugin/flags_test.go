@@ -17,9 +17,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestRefusedArguments has every combination that contradicts itself: one line that says what to
-// do, exit code 2, and no look at the cluster, which would fail otherwise.
-func TestRefusedArguments(t *testing.T) {
+// TestContradictingFlagsAreRejected checks that each such command line prints one line with a remedy, exits with code 2
+// and sends no request.
+func TestContradictingFlagsAreRejected(t *testing.T) {
 	const names = "use only one of a group's name, --node and -l"
 	cases := map[string]struct{ args, want string }{
 		"a group and a node":           {"workers --node n1", names},
@@ -122,8 +122,7 @@ func TestRefusedArguments(t *testing.T) {
 	}
 }
 
-// TestIgnoredFlagsExist wants each flag that is refused for its lack of an effect to be a flag of some command, so that no row names one
-// that is gone.
+// TestIgnoredFlagsExist checks that each flag in the table of ignored flags still exists in some command.
 func TestIgnoredFlagsExist(t *testing.T) {
 	root, f := newRoot(genericiooptions.NewTestIOStreamsDiscard())
 	have := map[string]bool{}
@@ -144,8 +143,9 @@ func TestIgnoredFlagsExist(t *testing.T) {
 	}
 }
 
-// TestPlanOfACommandLine wants a plan of any upgrade by --dry-run behind its command line, whatever the user agrees to in it.
-func TestPlanOfACommandLine(t *testing.T) {
+// TestDryRunFitsEveryUpgrade checks that --dry-run can be added to any command line of an upgrade, whatever consents it
+// has.
+func TestDryRunFitsEveryUpgrade(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{"a --yes --wait --parallel-groups --takeover --rebuild --replan --progress=json --dry-run", "upgrade a -y --keep-fence --progress=plain --dry-run=server"} {
 		if _, stderr, code := invoke(t, strings.Fields(args)...); code != exitError || !strings.Contains(stderr, "reaching the API server") {
@@ -154,8 +154,8 @@ func TestPlanOfACommandLine(t *testing.T) {
 	}
 }
 
-// TestAcceptedArguments gets as far as the cluster, which is not there.
-func TestAcceptedArguments(t *testing.T) {
+// TestValidArgumentsReachTheCluster checks that such a command line fails only because there is no cluster.
+func TestValidArgumentsReachTheCluster(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{
 		"", "workers", "nodegroup/workers other --yes", "--node n1 --dry-run=server", "-l a=b,c!=d --current image=v2", "workers --dry-run=none",
@@ -187,14 +187,14 @@ func parsed(t *testing.T, args ...string) *commandLine {
 	return line
 }
 
-func TestParseLeavesOpenWhatWasNotSaid(t *testing.T) {
+func TestUntypedFlagsStayUnset(t *testing.T) {
 	want := upgrade.Settings{BootTimeout: 20 * time.Minute, WaitReplacement: true}
 	if got := parsed(t, "workers").settings; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-func TestParseReadsEverything(t *testing.T) {
+func TestParseAllFlags(t *testing.T) {
 	line := parsed(t,
 		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
 		"--drain-timeout=1s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",

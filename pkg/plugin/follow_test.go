@@ -20,16 +20,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// upgradeOfBlue is a server with an upgrade of the group blue under way that is watched.
+// upgradeOfBlue is a server with a running upgrade of group blue, which the test watches.
 type upgradeOfBlue struct {
 	t *testing.T
 	*apiServer
-	// events are the versions of the record's object after the first.
+	// events are the later versions of the record's ConfigMap.
 	events chan corev1.ConfigMap
-	// background, if not nil, answers reads of Deployments, with which a forecast begins.
+	// background, if not nil, answers requests for Deployments, which a forecast sends first.
 	background func(http.ResponseWriter)
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	stored corev1.ConfigMap
 	holder string
 	out    bytes.Buffer
@@ -43,7 +43,7 @@ func newUpgradeOfBlue(t *testing.T) *upgradeOfBlue {
 	return s
 }
 
-// blueRecord is the record of an upgrade that drains a node.
+// blueRecord returns the record of an upgrade that drains a node.
 func blueRecord() record.Record {
 	rec := stopped("")
 	rec.Version, rec.Total, rec.Replaced, rec.Begun = record.Version, 3, 0, 1
@@ -57,7 +57,7 @@ func blueRecord() record.Record {
 	return rec
 }
 
-// givenUp is the same record after the node was set aside.
+// givenUp returns the same record after the node was left behind.
 func givenUp() record.Record {
 	rec := blueRecord()
 	node := rec.Nodes["b1"]
@@ -66,7 +66,7 @@ func givenUp() record.Record {
 	return rec
 }
 
-// store writes the record, and has the watches see it.
+// store stores the record and sends it to the watches.
 func (s *upgradeOfBlue) store(record record.Record) {
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -88,14 +88,14 @@ func (s *upgradeOfBlue) store(record record.Record) {
 	}
 }
 
-// hold has the lease held by somebody.
+// hold sets the holder of the lease.
 func (s *upgradeOfBlue) hold(holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holder = holder
 }
 
-// answerInstead answers watches, and what is asked of the upgrade.
+// answerInstead answers watches and requests for the upgrade's record and lease.
 func (s *upgradeOfBlue) answerInstead(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
 	switch {
@@ -120,7 +120,7 @@ func (s *upgradeOfBlue) answerLease(w http.ResponseWriter) bool {
 	holder := s.holder
 	s.mu.Unlock()
 	if holder == "" {
-		return false // there is none
+		return false // no lease exists
 	}
 	answer(w, http.StatusOK, coordinationv1.Lease{
 		TypeMeta: metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{Name: "blue", Namespace: "kube-system"},
@@ -140,7 +140,7 @@ func (s *upgradeOfBlue) answerRecord(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, stored)
 }
 
-// watch tells of new records until the watch ends.
+// watch sends new records until the watch ends.
 func (s *upgradeOfBlue) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -161,14 +161,14 @@ func (s *upgradeOfBlue) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Write takes down what is shown.
+// Write stores the output of the command.
 func (s *upgradeOfBlue) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.Write(text)
 }
 
-// shown is what was shown since the last time, once it says all of that.
+// shown waits until the new output has all texts, and returns it.
 func (s *upgradeOfBlue) shown(texts ...string) string {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -193,7 +193,7 @@ func (s *upgradeOfBlue) shown(texts ...string) string {
 	}
 }
 
-// follow follows the upgrade until it ends, and returns the exit code.
+// follow runs status --watch and returns a channel for its exit code.
 func (s *upgradeOfBlue) follow(flags ...string) <-chan int {
 	code := make(chan int, 1)
 	go func() {
@@ -202,7 +202,7 @@ func (s *upgradeOfBlue) follow(flags ...string) <-chan int {
 	return code
 }
 
-// end ends the upgrade, and waits for the watch to end with it.
+// end ends the upgrade and waits until the command ends.
 func (s *upgradeOfBlue) end(code <-chan int) {
 	s.t.Helper()
 	over := blueRecord()
@@ -218,9 +218,8 @@ func (s *upgradeOfBlue) end(code <-chan int) {
 	}
 }
 
-// TestWatchShowsWhatHappensDuringAForecast: what a forecast rests on takes long to read. Meanwhile the
-// watch shows what happens.
-func TestWatchShowsWhatHappensDuringAForecast(t *testing.T) {
+// TestWatchUpdatesDuringForecast checks that the watch shows changes while the data of a forecast takes long to read.
+func TestWatchUpdatesDuringForecast(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	s.hold("ann@laptop/1")
 	read := make(chan struct{})
@@ -239,7 +238,6 @@ func TestWatchShowsWhatHappensDuringAForecast(t *testing.T) {
 	close(read)
 }
 
-// A watch for programs prints a document for each change.
 func TestWatchPrintsDocuments(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	s.hold("ann@laptop/1")
@@ -257,8 +255,8 @@ func TestWatchPrintsDocuments(t *testing.T) {
 	s.end(code)
 }
 
-// TestStatusSaysWhatRemains, or why that is not known.
-func TestStatusSaysWhatRemains(t *testing.T) {
+// TestStatusShowsTimeLeft checks the time left, or the reason why it is not known.
+func TestStatusShowsTimeLeft(t *testing.T) {
 	deny := func(w http.ResponseWriter) {
 		http.Error(w, "the server is out of memory", http.StatusInsufficientStorage)
 	}
@@ -292,10 +290,9 @@ func TestStatusSaysWhatRemains(t *testing.T) {
 	}
 }
 
-// TestWatchDoesNotCallAFreshRunAbandoned: an upgrade whose process crashed is abandoned, until a
-// colleague continues it. From then on nobody may be told to abort it, though the lease is read only
-// now and then.
-func TestWatchDoesNotCallAFreshRunAbandoned(t *testing.T) {
+// TestContinuedRunIsNotShownAsAbandoned continues an abandoned upgrade in another process. From then on, the watch must
+// not advise to abort it, although the lease is read only from time to time.
+func TestContinuedRunIsNotShownAsAbandoned(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	const abandoned = "stopped unexpectedly"
 	code := s.follow()
@@ -309,8 +306,8 @@ func TestWatchDoesNotCallAFreshRunAbandoned(t *testing.T) {
 	s.end(code)
 }
 
-// TestAbandonedIsWhatNobodyChanges: the lease of an upgrade that has just ended is free as well.
-func TestAbandonedIsWhatNobodyChanges(t *testing.T) {
+// TestJustEndedUpgradeIsNotAbandoned ends an upgrade, whose lease is then free as well.
+func TestJustEndedUpgradeIsNotAbandoned(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	c := s.connect(t)
 	store := c.openStore("blue")
@@ -335,7 +332,7 @@ func TestAbandonedIsWhatNobodyChanges(t *testing.T) {
 	}
 }
 
-// connect is a command that talks to the server.
+// connect returns a command that is connected to the server.
 func (s *upgradeOfBlue) connect(t *testing.T) *command {
 	t.Helper()
 	f := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s})

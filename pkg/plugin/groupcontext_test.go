@@ -15,12 +15,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// surveyor is a provider whose cloud remembers, or fails to.
+// surveyor is a provider whose survey returns the given data or error.
 type surveyor struct {
 	cloud.Provider
 	survey cloud.Survey
 	err    error
-	// asked is called with the question.
+	// asked is called with each Survey.
 	asked func()
 }
 
@@ -30,8 +30,7 @@ func (h *surveyor) Survey(context.Context, *nodegroup.Group) (cloud.Survey, erro
 	return h.survey, h.err
 }
 
-// lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around
-// its own.
+// lookWith reads the outdated group of twoGroups as --dry-run does, with the surveyor around its provider.
 func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*planning, error) {
 	t.Helper()
 	twoGroups().serve(t)
@@ -41,8 +40,8 @@ func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*planning, error)
 	return &planning{groupContext: g, s: s}, err
 }
 
-// TestPlanSaysWhichSurveyItLacks plans with what the cloud tells, and says why that is not all.
-func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
+// TestPlanExplainsMissingSurvey checks that a plan uses the cloud's data and explains which part is missing.
+func TestPlanExplainsMissingSurvey(t *testing.T) {
 	const lacks = "some data of the cloud is missing: "
 	past := cloud.Survey{Terminations: []time.Duration{50 * time.Second}}
 	cases := map[string]struct {
@@ -73,8 +72,8 @@ func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
 	}
 }
 
-// TestPlansSayWhatIsUnread: a plan rests on the target, of which it may not be known whether it exists.
-func TestPlansSayWhatIsUnread(t *testing.T) {
+// TestPlanExplainsUnknownTarget checks a plan if it is unknown whether the target exists.
+func TestPlanExplainsUnknownTarget(t *testing.T) {
 	p, err := lookWith(t.Context(), t, &surveyor{asked: func() {}})
 	if err != nil {
 		t.Fatal(err)
@@ -86,8 +85,8 @@ func TestPlansSayWhatIsUnread(t *testing.T) {
 	}
 }
 
-// TestPlanCountsAddresses finds nodes to add where the cloud has no addresses for them.
-func TestPlanCountsAddresses(t *testing.T) {
+// TestPlanFindsMissingAddresses checks the finding for added nodes without free addresses in the cloud.
+func TestPlanFindsMissingAddresses(t *testing.T) {
 	full := cloud.Survey{Subnets: []nodegroup.Subnet{{Zone: "a", CIDR: netip.MustParsePrefix("10.0.0.0/19")}}}
 	p, err := lookWith(t.Context(), t, &surveyor{survey: full, asked: func() {}})
 	if err != nil {
@@ -106,9 +105,8 @@ func TestPlanCountsAddresses(t *testing.T) {
 	}
 }
 
-// TestInterruptedSurveyIsNoPlan holds whatever the cloud answers to a question that was
-// interrupted.
-func TestInterruptedSurveyIsNoPlan(t *testing.T) {
+// TestInterruptedSurveyFailsThePlan checks that there is no plan after an interrupt, whatever the cloud answers.
+func TestInterruptedSurveyFailsThePlan(t *testing.T) {
 	for name, answer := range map[string]error{"an error": errors.New("no answer in time"), "nothing": nil} {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())

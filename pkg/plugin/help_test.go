@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestHelp holds the help texts to files, so that a change of them is seen in review.
+// TestHelp compares the help texts with golden files, so that a review shows their changes.
 func TestHelp(t *testing.T) {
 	kubeconfig(t, nowhere)
 	cases := map[string][]string{
@@ -38,8 +38,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFits holds the help of every command to the width of a terminal, with each of its flags
-// under a heading.
+// TestHelpFits checks that the help of each command fits a terminal's width and has each flag under a heading.
 func TestHelpFits(t *testing.T) {
 	kubeconfig(t, nowhere)
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
@@ -56,7 +55,7 @@ func TestHelpFits(t *testing.T) {
 				if n := strings.Count(help, "\n"); n > 60 {
 					t.Errorf("it has %d lines, want 60 at most", n)
 				}
-				for _, form := range []string{"list", "plan", "upgrade"} { // whose flags the root command takes
+				for _, form := range []string{"list", "plan", "upgrade"} { // the root command has the flags of all three
 					of, _, _ := invoke(t, "help", form)
 					help += of
 				}
@@ -78,8 +77,7 @@ func TestHelpFits(t *testing.T) {
 	}
 }
 
-// TestHelpTellsExitCodes tells each.
-func TestHelpTellsExitCodes(t *testing.T) {
+func TestHelpListsExitCodes(t *testing.T) {
 	help, _, _ := invoke(t, "--help")
 	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitWaiting, exitInterrupted} {
 		if row := fmt.Sprintf("\n  %-4d ", code); !strings.Contains(help, row) {
@@ -88,9 +86,9 @@ func TestHelpTellsExitCodes(t *testing.T) {
 	}
 }
 
-// TestForeignFlags are those that people know from other commands: the error says why there are
-// none.
-func TestForeignFlags(t *testing.T) {
+// TestUnsupportedFlagsExplainThemselves checks flags that users know from other commands. The error must explain why
+// they do not exist.
+func TestUnsupportedFlagsExplainThemselves(t *testing.T) {
 	for _, args := range [][]string{{"-n", "web"}, {"status", "--namespace=web"}, {"-A"}, {"status", "--all-namespaces"}} {
 		_, stderr, code := invoke(t, args...)
 		if code != exitUsage || !strings.Contains(stderr, "nodes have no namespace") {
@@ -99,8 +97,8 @@ func TestForeignFlags(t *testing.T) {
 	}
 }
 
-// TestNoKubeconfig is said, and not that this machine has no API server.
-func TestNoKubeconfig(t *testing.T) {
+// TestErrorWithoutKubeconfig checks that the error is about the kubeconfig and not about an API server on localhost.
+func TestErrorWithoutKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nonexistent/config")
 	_, stderr, code := invoke(t)
 	want := "error: reading the kubeconfig: no cluster is named in /nonexistent/config: set KUBECONFIG, or pass --kubeconfig\n"
@@ -117,7 +115,7 @@ func TestNoKubeconfig(t *testing.T) {
 	}
 }
 
-// TestHelpNamesThePlugin as its users call it, whatever the binary is called.
+// TestHelpNamesThePlugin checks that the help uses the name kubectl nodeupgrade, whatever the binary's name.
 func TestHelpNamesThePlugin(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"status", "--help"}, {"help", "status"}} {
 		stdout, _, _ := invoke(t, args...)
@@ -127,9 +125,9 @@ func TestHelpNamesThePlugin(t *testing.T) {
 	}
 }
 
-// TestConnectionFlagsAreApart holds kubectl's own flags to being understood everywhere and listed
-// once.
-func TestConnectionFlagsAreApart(t *testing.T) {
+// TestConnectionFlagsAreListedSeparately checks that every command accepts kubectl's flags, and that only options lists
+// them.
+func TestConnectionFlagsAreListedSeparately(t *testing.T) {
 	help, _, _ := invoke(t, "upgrade", "--help")
 	options, _, code := invoke(t, "options")
 	if code != exitDone {
@@ -154,7 +152,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// For programs the version is one document; the format of the text is for people.
+// TestVersionForPrograms checks that -o json prints one document, unlike the text for people.
 func TestVersionForPrograms(t *testing.T) {
 	stdout, stderr, code := invoke(t, "version", "-o", "json")
 	var got struct{ Kind, Version, Go, Platform string }
@@ -164,7 +162,7 @@ func TestVersionForPrograms(t *testing.T) {
 	}
 }
 
-// Audit logs show who asked.
+// TestUserAgent checks the user agent, because audit logs show it.
 func TestUserAgent(t *testing.T) {
 	if got := makeUserAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
 		t.Errorf("got %q", got)

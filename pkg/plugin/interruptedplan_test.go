@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// betweenNodes has the record of an upgrade without a cloud that was interrupted after its first node was drained and taken away, and
-// before the replacement came.
+// betweenNodes changes the record to an interrupted upgrade without a cloud. Its first node was drained and removed,
+// and the replacement has not come yet.
 func betweenNodes(r *record.Record) {
 	r.Version, r.Result, r.Ended = record.Version, record.Interrupted, time.Now().Add(-time.Minute)
 	r.Total, r.Replaced, r.Begun = 2, 1, 1
@@ -21,8 +21,8 @@ func betweenNodes(r *record.Record) {
 	r.Ledger = ledger.FromBooks(ledger.Books{Known: []string{"b2"}, Zones: map[string]ledger.Zone{"": {Removed: 1}}})
 }
 
-// TestPlanOfAnInterruptedUpgradeWithoutACloud: what is left of the upgrade is predicted, without the replacements that nobody brings up in
-// virtual time.
+// TestPlanOfAnInterruptedUpgradeWithoutACloud checks that the plan predicts the rest of the upgrade without
+// replacements, because the simulation adds no nodes for the user.
 func TestPlanOfAnInterruptedUpgradeWithoutACloud(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", inDrain(betweenNodes))

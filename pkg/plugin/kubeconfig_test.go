@@ -27,8 +27,9 @@ contexts:
 - {name: green, context: {cluster: green, user: green}}
 `
 
-// TestConnectionFlagsAreKubectls parses flags as kubectl does, and compares the configuration of the client.
-func TestConnectionFlagsAreKubectls(t *testing.T) {
+// TestConnectionFlagsWorkAsInKubectl parses flags with this program's and kubectl's code, and compares the client
+// configurations.
+func TestConnectionFlagsWorkAsInKubectl(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(twoContexts), 0o600); err != nil {
 		t.Fatal(err)
@@ -88,7 +89,8 @@ func comparableConfig(config *rest.Config) rest.Config {
 	return c
 }
 
-// TestNoConnectionFlagIsMissing compares the names of the flags with kubectl's. No command looks at a namespace or keeps a cache on disk.
+// TestNoConnectionFlagIsMissing compares the flags' names with kubectl's. It ignores the flags for namespaces and for
+// the cache on disk, which no command uses.
 func TestNoConnectionFlagIsMissing(t *testing.T) {
 	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
@@ -97,7 +99,7 @@ func TestNoConnectionFlagIsMissing(t *testing.T) {
 	}
 }
 
-// listNames returns the names and short names of the flags in order, without some.
+// listNames returns the sorted names and short names of the flags, without some.
 func listNames(flags *pflag.FlagSet, without ...string) []string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {

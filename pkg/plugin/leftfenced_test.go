@@ -13,8 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestIsLeftFenced: nodes are named whose fence a run could not take away, and not those that wait for it to continue.
-func TestIsLeftFenced(t *testing.T) {
+// TestHasLeftNodesFenced checks that only nodes count that the run should have unfenced, not nodes that stay fenced
+// until it continues.
+func TestHasLeftNodesFenced(t *testing.T) {
 	started, other := build.Node("started", "a"), build.Node("other", "a")
 	for _, node := range []*corev1.Node{started, other} {
 		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// withoutServices is twoGroups for a user who may do everything except to list services.
+// withoutServices serves twoGroups to a user who may do everything except list services.
 func withoutServices(t *testing.T) {
 	t.Helper()
 	s := twoGroups()
@@ -34,8 +34,8 @@ func withoutServices(t *testing.T) {
 
 const noServices = "you may not list services: the last ready pod behind a Service is evicted like any other"
 
-// TestPlansSayWhatIsLeftOut in the table and in JSON.
-func TestPlansSayWhatIsLeftOut(t *testing.T) {
+// TestPlanListsOmittedParts checks the table and the JSON of a plan.
+func TestPlanListsOmittedParts(t *testing.T) {
 	withoutServices(t)
 	for format, says := range map[string]string{"table": "Left out    " + noServices, "json": `"leftOut": [`} {
 		stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run", "-o", format)
@@ -49,8 +49,8 @@ func TestPlansSayWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestStartSaysWhatIsLeftOut before anything is touched; an abort leaves nothing out.
-func TestStartSaysWhatIsLeftOut(t *testing.T) {
+// TestStartListsOmittedParts checks that the notes come before anything is changed. An abort omits nothing.
+func TestStartListsOmittedParts(t *testing.T) {
 	for m, want := range map[mode]int{modeUpgrade: 1, modeResume: 1, modeRollback: 1, modeAbort: 0} {
 		t.Run(string(m), func(t *testing.T) {
 			withoutServices(t)

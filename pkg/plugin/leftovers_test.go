@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-func TestFindAbandoned(t *testing.T) {
+func TestFindAbandonedRun(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
 	seen := cluster.LeaseState{Holder: "ann@host/7", LastHeld: noon.Add(-time.Hour), Idle: time.Hour}
 	cases := map[string]struct {
@@ -43,8 +43,9 @@ func TestFindAbandoned(t *testing.T) {
 	}
 }
 
-// TestRenewedNodesAreFoundAfterTheEnd has each command see a node that became current after the end of its upgrade.
-func TestRenewedNodesAreFoundAfterTheEnd(t *testing.T) {
+// TestCommandsFindRenewedNodesAfterUpgrade checks each command with a node that became current after the end of its
+// upgrade.
+func TestCommandsFindRenewedNodesAfterUpgrade(t *testing.T) {
 	cases := map[string]struct {
 		args, stdout, stderr string
 		code                 int

@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// begun is an upgrade from workers:1 to workers:2 that ended so.
+// begun returns the record of an upgrade from workers:1 to workers:2 with the result.
 func begun(result record.Result, change ...func(*record.Record)) record.Record {
 	r := ended(result, "")
 	r.Request = record.Request{Group: "workers", To: "2"}
@@ -26,9 +26,9 @@ func byVerb(r *record.Record)     { r.PausedBy = "ann@host" }
 func rolledBack(r *record.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
 func undone(r *record.Record)     { *r = r.Aborting() }
 
-// TestRejectConflicting has each command meet each state of a record: none but the verb that began
-// an undoing continues it.
-func TestRejectConflicting(t *testing.T) {
+// TestRejectConflictingCommand combines each command with each state of a record. Only the verb that began a rollback
+// or abort may continue it.
+func TestRejectConflictingCommand(t *testing.T) {
 	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume workers to continue"
 	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
 	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
@@ -91,7 +91,7 @@ func TestChooseTarget(t *testing.T) {
 	}
 }
 
-func TestRejectFinished(t *testing.T) {
+func TestRejectFinishedUpgrade(t *testing.T) {
 	cases := map[string]struct {
 		record record.Record
 		want   string
@@ -116,8 +116,8 @@ func TestRejectFinished(t *testing.T) {
 	}
 }
 
-// TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
-func TestVerbsBeginNothing(t *testing.T) {
+// TestVerbsBeginNoNewUpgrade ends the upgrade while the verb waits for its process.
+func TestVerbsBeginNoNewUpgrade(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
 		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
 		if _, err := o.adoptRecord(&commandLine{typed: noFlagTyped}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "ended while this command waited") {
@@ -126,8 +126,8 @@ func TestVerbsBeginNothing(t *testing.T) {
 	}
 }
 
-// TestVerbsKeepTheSettings of the record, whatever the flags of the plain command would be.
-func TestVerbsKeepTheSettings(t *testing.T) {
+// TestVerbsKeepRecordedSettings checks that a verb uses the record's settings and not the default values of flags.
+func TestVerbsKeepRecordedSettings(t *testing.T) {
 	cases := map[mode]struct {
 		wanted   string
 		target   string

@@ -22,7 +22,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// ended is a record that ended after 90 seconds.
+// ended returns a record that ended after 90 seconds.
 func ended(result record.Result, message string, with ...func(*record.Record)) record.Record {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := record.Record{
@@ -34,9 +34,8 @@ func ended(result record.Result, message string, with ...func(*record.Record)) r
 	return r
 }
 
-// TestOutcomes has each way an upgrade ends: on stdout what reached its goal, as an error what did
-// not.
-func TestOutcomes(t *testing.T) {
+// TestReportOutcome checks each result of an upgrade: the goal is reported on stdout, anything else as an error.
+func TestReportOutcome(t *testing.T) {
 	left := func(r *record.Record) {
 		r.Nodes = map[string]record.NodeRecord{
 			"n3": {State: record.NodeQuarantined, Reason: "pod shop/b"}, "n1": {State: record.NodeQuarantined, Reason: "pod shop/a"}, "n2": {State: record.NodeDrained},
@@ -86,8 +85,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestOutcomeForPrograms: stdout carries one document however the upgrade ends, and the exit code is that of its end.
-func TestOutcomeForPrograms(t *testing.T) {
+// TestOutcomeDocument checks that stdout has one document whatever the result, and that the exit code fits the result.
+func TestOutcomeDocument(t *testing.T) {
 	for _, result := range []record.Result{
 		record.Succeeded, record.LeftBehind, record.Interrupted, record.Waiting, record.Paused, record.TargetMoved, record.PodEvictionFailure, record.Failed,
 	} {
@@ -104,7 +103,7 @@ func TestOutcomeForPrograms(t *testing.T) {
 	}
 }
 
-// TestAdoptRecord has an upgrade that was begun before meet the command that finds it.
+// TestAdoptRecord combines commands with recorded upgrades.
 func TestAdoptRecord(t *testing.T) {
 	request := func(change ...func(*record.Request)) record.Request {
 		r := record.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: record.Fail}
@@ -171,8 +170,8 @@ func TestAdoptRecord(t *testing.T) {
 	}
 }
 
-// TestKeptSurgeIsSaid: a number of added nodes that does not count is not ignored in silence.
-func TestKeptSurgeIsSaid(t *testing.T) {
+// TestKeptSurgeIsWarnedOf checks the warning about a --max-surge that has no effect.
+func TestKeptSurgeIsWarnedOf(t *testing.T) {
 	under := ended(record.Interrupted, "x")
 	under.Request.Surge = 2
 	over := ended(record.Succeeded, "x")
@@ -184,8 +183,8 @@ func TestKeptSurgeIsSaid(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentLate has the deadline of a request pass unnoticed.
-func TestNothingIsSentLate(t *testing.T) {
+// TestExpiredRequestsAreNotSent lets the deadline of a request pass unnoticed.
+func TestExpiredRequestsAreNotSent(t *testing.T) {
 	s := &apiServer{}
 	s.serve(t)
 	conn, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectCluster(t.Context(), io.Discard)
@@ -196,7 +195,7 @@ func TestNothingIsSentLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := conn.Client.CoreV1().RESTClient().(*rest.RESTClient).Client.Do(r) // past the limit of the client's own, which looks at the clock, too
+	response, err := conn.Client.CoreV1().RESTClient().(*rest.RESTClient).Client.Do(r) // longer than the client's own timeout, which also checks the clock
 	if err == nil {
 		response.Body.Close()
 	}
@@ -205,8 +204,8 @@ func TestNothingIsSentLate(t *testing.T) {
 	}
 }
 
-// TestOnlyOneUpgrade looks at the leases of other groups.
-func TestOnlyOneUpgrade(t *testing.T) {
+// TestRejectParallelUpgrade checks leases of other groups.
+func TestRejectParallelUpgrade(t *testing.T) {
 	holder, nobody := "ann", ""
 	lease := func(name string, holder *string, renewed time.Duration) coordinationv1.Lease {
 		at := metav1.NewMicroTime(time.Now().Add(-renewed))
@@ -214,8 +213,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 	}
 	never := lease("never", &holder, 0)
 	never.Spec.RenewTime = nil
-	// written is a lease that the server took at a time of its own clock, which is so far from this
-	// one's.
+	// written returns a lease that the server stored by its own clock, which differs from this machine's.
 	written := func(renewed, taken, ahead time.Duration) coordinationv1.Lease {
 		l := lease("other", &holder, renewed)
 		at := metav1.NewTime(time.Now().Add(ahead - taken))
@@ -226,7 +224,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 		lease    coordinationv1.Lease
 		parallel bool
 		refused  bool
-		ahead    time.Duration // the server's clock
+		ahead    time.Duration // how far the server's clock is ahead
 	}{
 		"of another group":                 {lease("other", &holder, time.Second), false, true, 0},
 		"of another group, agreed to":      {lease("other", &holder, time.Second), true, false, 0},
@@ -274,16 +272,17 @@ func TestOnlyOneUpgrade(t *testing.T) {
 	}
 }
 
-// TestIdentitiesDiffer between two processes of one user on one machine.
-func TestIdentitiesDiffer(t *testing.T) {
+// TestHolderIdentitiesDiffer checks two processes of one user on one machine.
+func TestHolderIdentitiesDiffer(t *testing.T) {
 	one, other := makeHolderIdentity(), makeHolderIdentity()
 	if one == other || !strings.Contains(one, "@") || !strings.Contains(one, "/") {
 		t.Errorf("got %q and %q", one, other)
 	}
 }
 
-// An upgrade that reached its goal has done so, whether or not its last line could be written.
-func TestOutcomeThatCannotBeWritten(t *testing.T) {
+// TestExitCodeIfOutcomeCannotBeWritten checks that an upgrade counts as successful even if its last line cannot be
+// written.
+func TestExitCodeIfOutcomeCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
 	if code := exitCodeOf(line.reportOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {

@@ -28,8 +28,7 @@ func sampleList() *report.NodeGroupList {
 	return list
 }
 
-// printed writes the list in a format; the table is replaced by the options that it was asked for
-// with.
+// printed returns the list in a format. In place of a table it returns the table's options.
 func printed(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer
@@ -70,7 +69,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-func TestDocumentsAreWhole(t *testing.T) {
+func TestEachFormatPrintsWholeDocuments(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
 		text := []byte(printed(t, format))
 		if format == "yaml" {
@@ -87,7 +86,7 @@ func TestDocumentsAreWhole(t *testing.T) {
 	}
 }
 
-// oneDocument decodes the text and holds it to being one JSON document.
+// oneDocument decodes the text and checks that it is one JSON document.
 func oneDocument(t *testing.T, text string, into any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
@@ -108,8 +107,8 @@ func TestMachineFormats(t *testing.T) {
 	}
 }
 
-// TestPlansAreOneDocument has one plan as itself and several as a list.
-func TestPlansAreOneDocument(t *testing.T) {
+// TestPrintPlansAsOneDocument checks that one plan is printed as an object and several as a list.
+func TestPrintPlansAsOneDocument(t *testing.T) {
 	plan := func(name string) report.Plan {
 		p := report.Plan{Nodes: []report.PlanNode{}}
 		p.TypeMeta, p.ObjectMeta = report.NewMeta("Plan", name)
@@ -174,8 +173,8 @@ func TestPrintErrors(t *testing.T) {
 	}
 }
 
-// The formats of kubectl give the same answers as through its own printers.
-func TestFormatsAreThoseOfKubectl(t *testing.T) {
+// TestFormatsPrintAsKubectl compares the formats' output with that of kubectl's printers.
+func TestFormatsPrintAsKubectl(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "template")
 	if err := os.WriteFile(file, []byte(`{{.metadata.name}}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -217,9 +216,9 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 	}
 }
 
-// TestTablesNameTheCluster: a table whose commands would reach the cluster of the current context says on stderr what they lack; a
-// document for programs is as it is.
-func TestTablesNameTheCluster(t *testing.T) {
+// TestTablesNoteMissingClusterFlags checks the note on stderr if the commands in a table lack flags for the same
+// cluster. Documents for programs stay unchanged.
+func TestTablesNoteMissingClusterFlags(t *testing.T) {
 	for format, want := range map[string]string{"": "note: add --context=prod to the commands that lack it\n", "markdown": "note: add --context=prod to the commands that lack it\n", "name": "", "json": ""} {
 		var out, errOut bytes.Buffer
 		c := console{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, format: format, clusterFlags: []string{"--context=prod"}}
@@ -232,9 +231,9 @@ func TestTablesNameTheCluster(t *testing.T) {
 	}
 }
 
-// TestFailureIsADocument wants one document with the error of a command that fails, in the formats that carry whole documents, and none of
-// a command line that is refused.
-func TestFailureIsADocument(t *testing.T) {
+// TestFailurePrintsDocument checks that a failed command prints a document with its error in JSON and YAML. A rejected
+// command line prints none.
+func TestFailurePrintsDocument(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, args := range []string{"", "workers --dry-run", "workers --yes", "status workers", "check workers", "abort workers --yes", "pause workers", "list", "plan workers", "upgrade workers --yes"} {
 		stdout, stderr, code := invoke(t, append(strings.Fields(args), "-o", "json")...)
@@ -251,8 +250,9 @@ func TestFailureIsADocument(t *testing.T) {
 	}
 }
 
-// TestUpgradesOfSeveralGroupsAreOneDocument wants a list of the groups that were come to, with the error of the last.
-func TestUpgradesOfSeveralGroupsAreOneDocument(t *testing.T) {
+// TestUpgradesOfSeveralGroupsPrintOneDocument checks that the list has all groups that were begun, with the error of
+// the last.
+func TestUpgradesOfSeveralGroupsPrintOneDocument(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	c := console{IOStreams: streams, format: "json", groupStatuses: &[]report.UpgradeStatus{}}
 	if err := c.printDone("blue", record.Record{Run: "r1", Phase: record.PhaseDone, Result: record.Succeeded}); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// ownedNodes is a cluster of a node of Fargate, one of Cluster API, one of GKE and one of a group without an owner.
+// ownedNodes returns a cluster with a node of Fargate, one of Cluster API, one of GKE and one of a group without an
+// owner.
 func ownedNodes() *apiServer {
 	fargate, machine, gke, plain := build.Node("fargate-ip-10-0-0-1", "a"), build.Node("m1", "a"), build.Node("gke-c-pool-1-abc", "a"), build.Node("p1", "a")
 	machine.Annotations = map[string]string{"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "md-0-5c8fx"}
@@ -21,9 +22,9 @@ func ownedNodes() *apiServer {
 	return s
 }
 
-// TestOwnersAreNamed: the list, plans and checks of a cluster name the owners of nodes, and advise no labels where these would not
-// help. What they say of GKE's nodes is what this version can do.
-func TestOwnersAreNamed(t *testing.T) {
+// TestCommandsNameOwnersOfNodes checks that lists, plans and checks name the owners of nodes, and do not suggest labels
+// that would not help. For GKE's nodes they must suggest only what this version supports.
+func TestCommandsNameOwnersOfNodes(t *testing.T) {
 	const capi, fargate = "cluster.x-k8s.io/owner-name=md-0-5c8fx", "eks.amazonaws.com/compute-type=fargate"
 	cases := map[string]struct {
 		args          []string

@@ -25,7 +25,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// follow writes the progress of an upgrade in a mode, in the time of a synctest bubble.
+// follow returns the progress output of an upgrade in a mode. It runs in a synctest bubble.
 func follow(t *testing.T, mode string, happens func(Display)) string {
 	t.Helper()
 	var text string
@@ -40,7 +40,7 @@ func follow(t *testing.T, mode string, happens func(Display)) string {
 	return text
 }
 
-// stepOf is a step in a phase, with obstacles.
+// stepOf returns a step in a phase with blocked pods.
 func stepOf(phase record.Phase, blocked ...drain.Blocked) upgrade.Step {
 	return upgrade.Step{Blocked: blocked, Status: record.Status{
 		Group: "workers", Phase: phase, Total: 2, GroupCounts: &record.GroupCounts{Desired: 3, Max: 4}, Zones: "a:3",
@@ -54,7 +54,7 @@ func deniedPod(detail string) drain.Blocked {
 	}
 }
 
-// story is an upgrade in short.
+// story shows a short upgrade.
 func story(p Display) {
 	p.SetRun("r1")
 	p.ShowNote("run r1: upgrading to workers:2")
@@ -108,7 +108,7 @@ func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
 	}
 }
 
-// TestJSONProgress wants each event to be as its schema says, and the counts in those that follow the first step.
+// TestJSONProgress checks events against their schema. Events after the first step must have counts.
 func TestJSONProgress(t *testing.T) {
 	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "waiting", "waiting", "phase"}
 	var got []string
@@ -139,8 +139,7 @@ func TestQuietProgress(t *testing.T) {
 	}
 }
 
-// TestHeartbeat breaks a silence every half minute, and says nothing before there is something to
-// say.
+// TestHeartbeat checks that a silence ends after 30 seconds, and that nothing is written before the first step.
 func TestHeartbeat(t *testing.T) {
 	cases := map[string]struct {
 		happens func(Display)
@@ -169,8 +168,7 @@ func TestHeartbeat(t *testing.T) {
 
 const erase = "\r\x1b[K"
 
-// TestTerminalProgress draws the line of the moment below the lines that stay, on one line, and
-// takes it away at the end.
+// TestTerminalProgress checks that one line is redrawn below the other lines and erased at the end.
 func TestTerminalProgress(t *testing.T) {
 	text := follow(t, "tty", func(p Display) {
 		p.ShowStep(stepOf(record.PhaseUpgrade))
@@ -197,8 +195,8 @@ func TestTerminalProgress(t *testing.T) {
 	}
 }
 
-// A line that wraps cannot be redrawn: it is cut to the terminal's own width, wide characters
-// counted as two cells.
+// TestRedrawnLineFitsTheTerminal checks that the line is cut to the terminal's width, with wide characters as two
+// cells. A line that wraps could not be redrawn.
 func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 80, 132} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
@@ -216,7 +214,7 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 			if err := terminal.Close(); err != nil {
 				t.Fatal(err)
 			}
-			shown, _ := io.ReadAll(screen) // it ends with an error, the other end being closed
+			shown, _ := io.ReadAll(screen) // reading ends with an error because the other end is closed
 			line := strings.TrimSuffix(string(shown), erase)
 			if cells := twwidth.Width(line); cells > width-1 || cells < width-2 {
 				t.Errorf("drawn: %q, %d cells of %d", line, cells, width)
@@ -225,7 +223,7 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 	}
 }
 
-func TestColour(t *testing.T) {
+func TestColorOfEvents(t *testing.T) {
 	p := &progress{color: true}
 	cases := map[report.EventType]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
 	for kind, want := range cases {

@@ -13,7 +13,7 @@ var update = flag.Bool("update", false, "rewrite what is generated from the code
 
 const readme = "../../README.md"
 
-// TestReadmeExitCodes holds the README's table of exit codes to the codes there are.
+// TestReadmeExitCodes compares the README's table of exit codes with the code.
 func TestReadmeExitCodes(t *testing.T) {
 	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitWaiting, exitInterrupted} {
 		if row := fmt.Sprintf("\n| %d | ", code); !strings.Contains(readmeText(t), row) {
@@ -22,7 +22,7 @@ func TestReadmeExitCodes(t *testing.T) {
 	}
 }
 
-// TestReadmeIsOnePage: a newcomer reads it whole.
+// TestReadmeIsOnePage checks the README's length, because newcomers read all of it.
 func TestReadmeIsOnePage(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(readmeText(t), "\n"), "\n")
 	if n := len(lines); n > 120 {

@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestLargeRecordIsRefused before anything is written; the same group may be checked and its status read.
-func TestLargeRecordIsRefused(t *testing.T) {
+// TestTooLargeRecordIsRejected checks that nothing is written. The same group may be checked, and its status shown.
+func TestTooLargeRecordIsRejected(t *testing.T) {
 	s := twoGroups()
 	for i := range 2500 {
 		node := build.Node(fmt.Sprintf("ip-10-%03d-%03d.eu-central-1.compute.internal", i>>8, i&255), "a")

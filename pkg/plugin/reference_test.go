@@ -16,12 +16,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// referenceFolder has the pages of docs that are generated from the commands and the rules.
+// referenceFolder has the pages of the docs that are generated from the commands and the rules.
 const referenceFolder = "../../docs/reference"
 
 const generated = "<!-- generated: go test ./pkg/plugin -run TestReference -update -->\n\n"
 
-// TestReference holds the pages of docs/reference to the commands, their flags and the rules of check.
+// TestReference compares the pages of docs/reference with the commands, their flags and the rules of check.
 func TestReference(t *testing.T) {
 	kubeconfig(t, nowhere)
 	pages := map[string]string{"flags.md": flagsPage(), "commands.md": commandsPage(t), "findings.md": findingsPage()}
@@ -30,13 +30,13 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// listCommands returns the commands that have a page, in the order of the root's help.
+// listCommands returns the commands that have a page, in the order of the root command's help.
 func listCommands() []*cobra.Command {
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
 	return slices.DeleteFunc(slices.Clone(root.Commands()), func(cmd *cobra.Command) bool { return !cmd.IsAvailableCommand() })
 }
 
-// flagsPage lists each flag under its heading, with its default and the commands that take it.
+// flagsPage returns a page with each flag under its heading, its default and the commands that have it.
 func flagsPage() string {
 	var b strings.Builder
 	b.WriteString("# Which flags are there?\n\n" +
@@ -90,7 +90,7 @@ func findFlag(name string) (found *pflag.Flag, meaning string, takers []string) 
 	return found, strings.Join(meanings, ". "), takers
 }
 
-// commandsPage has the help of each command.
+// commandsPage returns a page with the help of each command.
 func commandsPage(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -102,7 +102,7 @@ func commandsPage(t *testing.T) string {
 	return b.String()
 }
 
-// findingsPage has each rule of check and of plans under its id.
+// findingsPage returns a page with each rule of check and of plans under its id.
 func findingsPage() string {
 	var b strings.Builder
 	b.WriteString("# What does each finding mean?\n\n" +
@@ -120,7 +120,7 @@ func findingsPage() string {
 	return b.String()
 }
 
-// TestReferenceNamesEachFlag: each flag of a command is in the page of flags.
+// TestReferenceNamesEachFlag checks that the flags page has each flag of each command.
 func TestReferenceNamesEachFlag(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(referenceFolder, "flags.md"))
 	if err != nil {

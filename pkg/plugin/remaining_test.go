@@ -18,8 +18,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// drainedGroup is a group of four outdated nodes with a pod each, of which one may be evicted at a time,
-// or none. Draining nodes have been drained for so long, by EKS or by this tool.
+// drainedGroup returns a group of four outdated nodes with one pod each, of which the budget allows this many
+// evictions. draining has the nodes in drain with their time so far. If delegated is true, EKS drains them.
 func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, record.Record) {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
@@ -66,10 +66,10 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 	return g, rec
 }
 
-// TestRemainingEndsWhereTheUpgradeDoes: a node that is not empty in its time ends an upgrade as
-// PodEvictionFailure, and EKS's as well (EKS E42). What remains is counted to that, by the same time as
-// the line that says until when the node is tried.
-func TestRemainingEndsWhereTheUpgradeDoes(t *testing.T) {
+// TestRestEndsWhenUpgradeFails checks a node that does not become empty in time. It ends the upgrade with
+// PodEvictionFailure, also if EKS drains it (EKS E42). The time left must end at the same time as the line about that
+// node says.
+func TestRestEndsWhenUpgradeFails(t *testing.T) {
 	tenMinutes := map[string]time.Duration{"n0": 10 * time.Minute}
 	cases := map[string]struct {
 		allowed   int32
@@ -107,8 +107,7 @@ func TestRemainingEndsWhereTheUpgradeDoes(t *testing.T) {
 	}
 }
 
-// TestForecastForAStatusEnds when its time is over, and says so.
-func TestForecastForAStatusEnds(t *testing.T) {
+func TestForecastForStatusTimesOut(t *testing.T) {
 	g, record := drainedGroup(1, false, nil)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("it takes longer than 1ms to work out"))
 	defer cancel()
@@ -123,7 +122,7 @@ func TestForecastForAStatusEnds(t *testing.T) {
 
 func loadNothing(context.Context, *planning) error { return nil }
 
-// port is a cloud with load balancers in front of all of the group's nodes.
+// port is a cloud with load balancers in front of all nodes of the group.
 type port struct {
 	everyNode
 	groups, targets int
@@ -147,9 +146,9 @@ func (p *port) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]no
 	return all, nil
 }
 
-// TestRemainingCountsLoadBalancers: an upgrade waits until load balancers have let go of each node, and so
-// does a forecast of the rest. Which load balancers there are is read now and then, their targets each time.
-func TestRemainingCountsLoadBalancers(t *testing.T) {
+// TestRestIncludesLoadBalancers checks that the forecast of the rest waits until load balancers have removed each node,
+// as the upgrade does. The list of load balancers is read from time to time, their targets for each forecast.
+func TestRestIncludesLoadBalancers(t *testing.T) {
 	s := &session{command: newUpgradeOfBlue(t).connect(t)}
 	harbour, known := &port{}, restData{}
 	for range 2 {

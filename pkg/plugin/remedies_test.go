@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestConnectionErrorsHaveARemedy: the error of a server that refuses the user, or that cannot be trusted, says what to change.
+// TestConnectionErrorsHaveARemedy checks the errors of servers that reject the user or have an unknown certificate.
 func TestConnectionErrorsHaveARemedy(t *testing.T) {
 	unauthorized := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusUnauthorized, metav1.Status{
@@ -48,8 +48,8 @@ func TestConnectionErrorsHaveARemedy(t *testing.T) {
 	}
 }
 
-// TestInterruptedReads interrupts commands while they read the cluster.
-func TestInterruptedReads(t *testing.T) {
+// TestReadsCanBeInterrupted interrupts commands while they read the cluster.
+func TestReadsCanBeInterrupted(t *testing.T) {
 	for _, c := range []struct{ command, while string }{
 		{"list", "configmaps"},
 		{"list", "nodes"},
@@ -70,7 +70,7 @@ func TestInterruptedReads(t *testing.T) {
 					return false
 				}
 				interrupt()
-				<-r.Context().Done() // the client goes away
+				<-r.Context().Done() // wait until the client closes the connection
 				return true
 			}
 			s.serve(t)
@@ -90,8 +90,8 @@ func TestInterruptedReads(t *testing.T) {
 	}
 }
 
-// TestPhasesThatAreNotKnown lists groups whose upgrades the user may not read.
-func TestPhasesThatAreNotKnown(t *testing.T) {
+// TestListWithUnknownPhases lists groups whose records the user may not read.
+func TestListWithUnknownPhases(t *testing.T) {
 	for forbidden, want := range map[string]string{"configmaps": "?", "": "-"} {
 		s := closedBudget()
 		s.refuse = forbidding(strings.Fields(forbidden)...)
@@ -112,7 +112,7 @@ func TestPhasesThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// TestFormatsOfCheck: the help and the error of check name its own formats, too; other commands do not have them.
+// TestFormatsOfCheck checks that only the help and the errors of check list its own formats.
 func TestFormatsOfCheck(t *testing.T) {
 	kubeconfig(t, nowhere)
 	for _, format := range formatsOfCheck() {
@@ -127,8 +127,8 @@ func TestFormatsOfCheck(t *testing.T) {
 	}
 }
 
-// TestHelpHidesRefusedFlags: the help of a command has no flag that the command always refuses.
-func TestHelpHidesRefusedFlags(t *testing.T) {
+// TestHelpHidesIgnoredFlags checks that the help of a command does not show flags that the command always rejects.
+func TestHelpHidesIgnoredFlags(t *testing.T) {
 	for command, flags := range map[string]string{
 		"list": "node selector progress", "plan": "progress", "check": "progress compare", "status": "progress", "abort": "parallel-groups",
 		"version": "node selector current provider cluster-name state-namespace control-plane progress",

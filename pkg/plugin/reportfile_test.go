@@ -26,7 +26,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// filesIn names what is in a directory.
+// filesIn returns the names of the files in a directory.
 func filesIn(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -40,7 +40,7 @@ func filesIn(t *testing.T, dir string) string {
 	return strings.Join(names, " ")
 }
 
-// readReport reads a report for programs and wants it to be as its schema says.
+// readReport reads a JSON report and checks it against its schema.
 func readReport(t *testing.T, file string) *report.RunReport {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -57,7 +57,7 @@ func readReport(t *testing.T, file string) *report.RunReport {
 	return r
 }
 
-// TestSimulateReport runs the built-in example and holds its report to what the same simulation prints.
+// TestSimulateReport compares the report of the built-in example with the output of the same simulation.
 func TestSimulateReport(t *testing.T) {
 	dir := t.TempDir()
 	plain, _, _ := simulated(t, "")
@@ -74,8 +74,9 @@ func TestSimulateReport(t *testing.T) {
 	checkExamplePage(t, filepath.Join(dir, "r.html"))
 }
 
-// TestReportComparesAsTheCommand: the other ways in a report are those of --compare, which takes an autoscaler to be there.
-func TestReportComparesAsTheCommand(t *testing.T) {
+// TestReportComparesLikeCompareFlag checks that a report has the same other ways as --compare, which assumes an
+// autoscaler.
+func TestReportComparesLikeCompareFlag(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
 	if _, stderr, code := simulated(t, "", "--report="+file); code != exitDone {
 		t.Fatalf("exit code %d, stderr %q", code, stderr)
@@ -102,9 +103,9 @@ func TestReportComparesAsTheCommand(t *testing.T) {
 	}
 }
 
-// TestFilmOfAForecast: the film of a plan's forecast shows what another run of the upgrade would show. A forecast without a film makes
-// the same plan.
-func TestFilmOfAForecast(t *testing.T) {
+// TestRecordedForecastEqualsReplay checks that the steps that were recorded during a plan's forecast equal those of a
+// separate run. The plan must be the same with and without recording.
+func TestRecordedForecastEqualsReplay(t *testing.T) {
 	const nodes = 30
 	p := fleetPlanning(nodes)
 	without, _, err := p.forecastPlan(t.Context())
@@ -130,8 +131,9 @@ func TestFilmOfAForecast(t *testing.T) {
 	}
 }
 
-// TestReportComparesForALimitedTime: ways without a forecast by then say so, and the way that was asked for keeps the plan's.
-func TestReportComparesForALimitedTime(t *testing.T) {
+// TestReportComparisonTimesOut checks that ways whose forecast is not finished in time say so. The requested way keeps
+// the plan's forecast.
+func TestReportComparisonTimesOut(t *testing.T) {
 	p := fleetPlanning(3)
 	forecast, _, err := p.forecastPlan(t.Context())
 	if err != nil {
@@ -162,7 +164,7 @@ func TestReportComparesForALimitedTime(t *testing.T) {
 	}
 }
 
-// checkExampleReport holds the report of the built-in example to its plan.
+// checkExampleReport compares the report of the built-in example with its plan.
 func checkExampleReport(t *testing.T, r *report.RunReport) {
 	t.Helper()
 	if r.About != report.AboutSimulation || r.Name != "workers" || len(r.Nodes) != 12 || r.Result != record.Succeeded || len(r.Plan.Nodes) != 12 {
@@ -179,7 +181,7 @@ func checkExampleReport(t *testing.T, r *report.RunReport) {
 	}
 }
 
-// checkExamplePage counts the rows of the timeline.
+// checkExamplePage checks the number of rows of the timeline.
 func checkExamplePage(t *testing.T, file string) {
 	t.Helper()
 	page, err := os.ReadFile(file)
@@ -198,13 +200,13 @@ func checkExamplePage(t *testing.T, file string) {
 			rows++
 		}
 	}
-	if want := 13; rows != want { // the new nodes have one, too
+	if want := 13; rows != want { // new nodes have rows, too
 		t.Errorf("the timeline has %d rows, want %d", rows, want)
 	}
 }
 
-// TestReportIsRefused: what could not be written is said before anything is read, and leaves nothing behind.
-func TestReportIsRefused(t *testing.T) {
+// TestUnwritableReportIsRejected checks that the error comes before anything is read, and that no file is left.
+func TestUnwritableReportIsRejected(t *testing.T) {
 	kubeconfig(t, nowhere)
 	dir := t.TempDir()
 	old, file := filepath.Join(dir, "old.html"), filepath.Join(dir, "new.html")
@@ -252,7 +254,7 @@ func TestReportIsRefused(t *testing.T) {
 	}
 }
 
-// TestReportInAReadOnlyDirectory: a directory in which nobody may write is named before anything is read.
+// TestReportInAReadOnlyDirectory checks that the error comes before anything is read.
 func TestReportInAReadOnlyDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("directories have no mode there")
@@ -262,7 +264,7 @@ func TestReportInAReadOnlyDirectory(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if os.Geteuid() == 0 { // who may write there, but in no folder of processes
+	if os.Geteuid() == 0 { // root may write to any directory except /proc
 		dir = "/proc/self"
 	}
 	stdout, stderr, code := invoke(t, "upgrade", "a", "--yes", "--report="+filepath.Join(dir, "r.html"))
@@ -271,7 +273,7 @@ func TestReportInAReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// TestPlanReport: a plan of a cluster has its report, and changes nothing.
+// TestPlanReport checks that the plan of a cluster writes its report and changes nothing in the cluster.
 func TestPlanReport(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
@@ -286,7 +288,7 @@ func TestPlanReport(t *testing.T) {
 	}
 }
 
-// TestStatusReport: a group without an upgrade has a report that says so.
+// TestStatusReport checks the report of a group without an upgrade.
 func TestStatusReport(t *testing.T) {
 	twoGroups().serve(t)
 	file := filepath.Join(t.TempDir(), "status.md")
@@ -299,8 +301,9 @@ func TestStatusReport(t *testing.T) {
 	}
 }
 
-// TestReportOfAnotherProcess: a verb that another process fulfils reports nothing. It is refused before anything is asked of that process.
-func TestReportOfAnotherProcess(t *testing.T) {
+// TestReportIsRejectedIfAnotherProcessRuns checks that a verb that another process would carry out rejects --report
+// before it sends that process a request.
+func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 	cases := map[string]struct {
 		record record.Record
 		asked  record.Verb
@@ -333,7 +336,7 @@ func TestReportOfAnotherProcess(t *testing.T) {
 	}
 }
 
-// TestReportCompletion: the shell offers directories and files of the three formats.
+// TestReportCompletion checks that the shell offers directories and files of the three formats.
 func TestReportCompletion(t *testing.T) {
 	for _, args := range [][]string{{"simulate", "--report", ""}, {"plan", "--report", ""}, {"status", "--report", ""}, {"upgrade", "--report="}} {
 		stdout, _, code := invoke(t, append([]string{"__complete"}, args...)...)
@@ -343,7 +346,7 @@ func TestReportCompletion(t *testing.T) {
 	}
 }
 
-// endedExecution is an execution whose report goes into a file.
+// endedExecution returns an execution that writes its report to the file.
 func endedExecution(errOut *bytes.Buffer, file string) *execution {
 	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}}, choices: choices{reportFile: file}}
 	s := &session{command: &command{line, &connection{context: "test"}}}
@@ -363,7 +366,7 @@ func (discarded) ShowOutage(string)                        {}
 func (discarded) ShowRest(report.TimeLeft)                 {}
 func (discarded) Close()                                   {}
 
-// TestUpgradeReport: an upgrade has its report however it ends, unless it never began.
+// TestUpgradeReport checks that an upgrade writes its report whatever its result, unless it never began.
 func TestUpgradeReport(t *testing.T) {
 	began := time.Now().Add(-time.Minute)
 	cases := map[string]struct {
@@ -414,8 +417,7 @@ func TestUpgradeReport(t *testing.T) {
 	}
 }
 
-// TestReportThatCannotBeWritten: of an upgrade that is only a warning.
-func TestReportThatCannotBeWritten(t *testing.T) {
+func TestFailedReportIsOnlyWarned(t *testing.T) {
 	var errOut bytes.Buffer
 	dir := t.TempDir()
 	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)
@@ -424,8 +426,9 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestReportBesideAnother: a file that appeared during the upgrade stays as it is, and the report gets the next free name.
-func TestReportBesideAnother(t *testing.T) {
+// TestReportKeepsExistingFile checks that a file that appears during the upgrade stays unchanged, and the report gets
+// the next free name.
+func TestReportKeepsExistingFile(t *testing.T) {
 	dir := t.TempDir()
 	old := map[string]string{"r.json": "theirs", "r-2.json": "theirs, too"}
 	for name, text := range old {
@@ -458,8 +461,8 @@ func TestReportBesideAnother(t *testing.T) {
 	}
 }
 
-// TestReportOnAFullDisk: a report that is cut off leaves no file, and neither does one without a free name.
-func TestReportOnAFullDisk(t *testing.T) {
+// TestFailedReportLeavesNoFile checks a full disk, and a directory without a free name.
+func TestFailedReportLeavesNoFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "r.html")
 	name, err := writeAtomically(file, func(w io.Writer) error {

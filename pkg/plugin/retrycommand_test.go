@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestRetryCommand holds the command to type to be what was typed, in words of a shell, without
-// secrets and without what was agreed to for once.
+// TestRetryCommand checks that the command has the typed words, quoted for a shell, without secrets and without
+// consents for one command.
 func TestRetryCommand(t *testing.T) {
 	cases := map[string]struct {
 		args []string
@@ -52,7 +52,7 @@ func TestRetryCommand(t *testing.T) {
 	}
 }
 
-// parseCall parses what kubectl was called with as this tool does.
+// parseCall parses the arguments with which kubectl calls a plugin.
 func parseCall(t *testing.T, call []string) *cobra.Command {
 	t.Helper()
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
@@ -123,8 +123,8 @@ func TestPrintedVerbsReachLabelledNodes(t *testing.T) {
 	}
 }
 
-// TestRetryCommandKeepsHostileWords parses a command line, runs its retry command in a real shell, and parses that.
-func TestRetryCommandKeepsHostileWords(t *testing.T) {
+// TestRetryCommandQuotesHostileWords parses a command line, runs its retry command in a real shell, and parses that.
+func TestRetryCommandQuotesHostileWords(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		t.Run(word, func(t *testing.T) {
 			typed := []string{"kubectl", "nodeupgrade", "--selector=" + word, "--context", word, "--state-namespace=" + word, "--as-group=" + word, "--as-group=x,y", "--ignore-unready=a,b"}
@@ -156,15 +156,15 @@ func TestRetryCommandKeepsHostileWords(t *testing.T) {
 	}
 }
 
-// TestErrorsKeepSpacesOfNames checks that a printed command still has the name that was quoted.
-func TestErrorsKeepSpacesOfNames(t *testing.T) {
+// TestErrorsKeepSpacesInNames checks that a printed command still has the name that was quoted.
+func TestErrorsKeepSpacesInNames(t *testing.T) {
 	if got, want := sanitizeLine(" run\n  "+nodegroup.Command("abort", "a  b\nc")+" \x1b[2J"), `run kubectl nodeupgrade abort "$(printf 'a  b\012c')" ^[[2J`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
-// TestVerbsNameTheirOwnFlags where a question needs a terminal.
-func TestVerbsNameTheirOwnFlags(t *testing.T) {
+// TestErrorsWithoutTerminalNameFlags checks errors of verbs that need a terminal for their question.
+func TestErrorsWithoutTerminalNameFlags(t *testing.T) {
 	cases := map[mode]struct {
 		again string
 		want  string
@@ -190,8 +190,8 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheCluster: an error whose commands would reach the cluster of the current context says what they lack.
-func TestErrorsNameTheCluster(t *testing.T) {
+// TestErrorsNoteMissingClusterFlags checks the note if the commands in an error lack flags for the same cluster.
+func TestErrorsNoteMissingClusterFlags(t *testing.T) {
 	flags := []string{"--context=prod b", "--kubeconfig=/tmp/k"}
 	for text, want := range map[string]string{
 		"run kubectl uncordon n1":                                      "note: add '--context=prod b' --kubeconfig=/tmp/k to the commands that lack it",

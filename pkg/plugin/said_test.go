@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// checkSaid holds a command's output to the texts that it has to contain and to those that it must not.
+// checkSaid checks that a command's output contains some texts and not others.
 func checkSaid(t *testing.T, said string, has, without []string) {
 	t.Helper()
 	for _, text := range has {

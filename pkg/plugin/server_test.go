@@ -39,7 +39,7 @@ func invoke(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errOut.String(), code
 }
 
-// kubeconfig has the commands of this test talk to a server.
+// kubeconfig makes the commands of this test use a server.
 func kubeconfig(t *testing.T, server string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -54,42 +54,42 @@ func kubeconfig(t *testing.T, server string) {
 // nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// apiServer answers reads from what it was given, and counts the requests for changes.
+// apiServer is an API server that answers reads with the given objects and records requests for changes.
 type apiServer struct {
 	nodes   []corev1.Node
 	pods    []corev1.Pod
 	budgets []policyv1.PodDisruptionBudget
 	maps    []corev1.ConfigMap
-	// What stands behind the pods.
+	// Objects for plans and checks.
 	statefulSets []appsv1.StatefulSet
 	claims       []corev1.PersistentVolumeClaim
 	volumes      []corev1.PersistentVolume
 	services     []corev1.Service
 	webhooks     []admissionv1.ValidatingWebhookConfiguration
-	// refuse answers in its place where it returns true.
+	// refuse, if it returns true, has answered the request in place of the server.
 	refuse func(http.ResponseWriter, *http.Request) bool
-	// powerless is true when the user may only read.
+	// powerless is true if the user may only read.
 	powerless bool
 
 	mu      sync.Mutex
 	changes []string
 }
 
-// note adds a request for a change. Requests come at the same time.
+// note records a request for a change. It may be called concurrently.
 func (s *apiServer) note(request string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes = append(s.changes, request)
 }
 
-// sent is the requests for changes until now, as "METHOD /path".
+// sent returns the recorded requests as "METHOD /path".
 func (s *apiServer) sent() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.changes)
 }
 
-// serve has the commands of this test talk to the server.
+// serve makes the commands of this test use the server.
 func (s *apiServer) serve(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(s)
@@ -166,13 +166,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// podsOn are the pods that a field selector of their node chooses, all of them without one.
+// podsOn returns the pods that a field selector on the node's name matches, all pods without a selector.
 func (s *apiServer) podsOn(selector string) []corev1.Pod {
 	node, chosen := strings.CutPrefix(selector, "spec.nodeName=")
 	return slices.DeleteFunc(slices.Clone(s.pods), func(p corev1.Pod) bool { return chosen && p.Spec.NodeName != node })
 }
 
-// podsNamed are the pods that a field selector of their name chooses.
+// podsNamed returns the pods that a field selector on the pod's name matches.
 func (s *apiServer) podsNamed(selector string) []corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(s.pods), func(p corev1.Pod) bool { return selector != "metadata.name="+p.Name })
 }
@@ -185,8 +185,8 @@ func answer(w http.ResponseWriter, code int, object any) {
 	}
 }
 
-// twoGroups are the groups "blue" of an outdated and a current node and "green" of a current one,
-// by --current=image=v2.
+// twoGroups returns a server with two groups for --current=image=v2: "blue" with an outdated and a current node, and
+// "green" with a current one.
 func twoGroups() *apiServer {
 	s := &apiServer{}
 	for name, labels := range map[string][2]string{"b1": {"blue", "v1"}, "b2": {"blue", "v2"}, "g1": {"green", "v2"}} {

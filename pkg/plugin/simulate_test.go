@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// simulated runs the command without a kubeconfig, so that a look at any cluster would fail.
+// simulated runs the simulate command without a kubeconfig, so a request to a cluster would fail.
 func simulated(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -26,7 +26,7 @@ func simulated(t *testing.T, stdin string, args ...string) (stdout, stderr strin
 	return out.String(), errOut.String(), code
 }
 
-// TestSimulateExample holds the built-in example to what it shows.
+// TestSimulateExample checks the output for the built-in example.
 func TestSimulateExample(t *testing.T) {
 	stdout, stderr, code := simulated(t, "", "--progress=plain")
 	if code != exitDone {
@@ -43,7 +43,7 @@ func TestSimulateExampleLacksAGroup(t *testing.T) {
 	}
 }
 
-// TestReadmeExample holds what the README shows of the example to what the command shows on a terminal of 80 columns.
+// TestReadmeExample compares the README's example with the output on a terminal of 80 columns.
 func TestReadmeExample(t *testing.T) {
 	_, shown, ok := strings.Cut(readmeText(t), "\n$ kubectl nodeupgrade simulate\n")
 	shown, _, closed := strings.Cut(shown, "\n```\n")
@@ -75,9 +75,9 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestSimulateTellsTheSameTwice runs the example twice, with pods and nodes that take a range of
+// TestSimulateIsDeterministic runs the example twice, with pods and nodes that take a range of
 // times.
-func TestSimulateTellsTheSameTwice(t *testing.T) {
+func TestSimulateIsDeterministic(t *testing.T) {
 	once, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
 	twice, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
 	if once != twice {
@@ -182,8 +182,8 @@ func TestSimulateReadsAFile(t *testing.T) {
 	}
 }
 
-// TestSimulateFollowsInVirtualTime has both forms of the transcript tell the same events.
-func TestSimulateFollowsInVirtualTime(t *testing.T) {
+// TestSimulateProgressInVirtualTime has both forms of the transcript tell the same events.
+func TestSimulateProgressInVirtualTime(t *testing.T) {
 	_, plain, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=plain")
 	_, lines, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=json")
 	for _, part := range []string{"00:00:00  phase ", "node a1 draining 1 pod", "upgraded: 2 of 2 nodes"} {
@@ -202,8 +202,8 @@ func TestSimulateFollowsInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestSimulateFollowsWhatItPlans: the nodes are full, and users replace each that is drained. The transcript ends as the plan does.
-func TestSimulateFollowsWhatItPlans(t *testing.T) {
+// TestSimulatedEventsMatchPlan: the nodes are full, and users replace each that is drained. The transcript ends as the plan does.
+func TestSimulatedEventsMatchPlan(t *testing.T) {
 	full := strings.NewReplacer(
 		"status: {conditions", `status: {allocatable: {cpu: "2", memory: 4Gi, pods: "10"}, conditions`,
 		"spec: {nodeName", `spec: {containers: [{name: web, resources: {requests: {cpu: "2"}}}], nodeName`,
@@ -227,9 +227,9 @@ const singleton = `---
 {apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {selector: {app: api}}}
 `
 
-// TestSimulateTellsWhatPlansTell: a plan of a dump names the workloads with one ready pod, what --move=surge would write, and what
+// TestSimulatePrintsPlan: a plan of a dump names the workloads with one ready pod, what --move=surge would write, and what
 // all rules find, as the plan of a cluster does. The exit code is that of such a plan.
-func TestSimulateTellsWhatPlansTell(t *testing.T) {
+func TestSimulatePrintsPlan(t *testing.T) {
 	cases := map[string]struct {
 		args          []string
 		says, without []string

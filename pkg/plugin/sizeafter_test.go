@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// enlargedGroup is a group of seven outdated nodes, and so many more that an upgrade has added, with its
+// enlargedGroup returns a group of seven outdated nodes plus nodes that an upgrade has added, with the upgrade's
 // record.
 func enlargedGroup(added int, phase record.Phase) (*groupContext, record.Record) {
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
@@ -56,9 +56,9 @@ func enlargedGroup(added int, phase record.Phase) (*groupContext, record.Record)
 	return g, record
 }
 
-// TestPlanGoesBackToTheSizeFromBefore: of an upgrade that is under way, and of the way back from it, the
-// plan says the size at the end, which is not the one that the group has now.
-func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
+// TestPlanShowsSizeFromBeforeUpgrade checks plans of a running upgrade and of its rollback. They must show the size at
+// the end, which differs from the current size.
+func TestPlanShowsSizeFromBeforeUpgrade(t *testing.T) {
 	cases := map[string]struct {
 		added int
 		phase record.Phase

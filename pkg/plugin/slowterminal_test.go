@@ -17,7 +17,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// slowTerminal takes no output before it is opened, and each write takes it a while.
+// slowTerminal is a terminal that blocks until it is opened, and whose writes take a while.
 type slowTerminal struct {
 	*emulator.Terminal
 	opened chan struct{}
@@ -31,7 +31,7 @@ func (s slowTerminal) Write(text []byte) (int, error) {
 	return s.Terminal.Write(text)
 }
 
-// newSlowTerminal returns a terminal that takes output after the time.
+// newSlowTerminal returns a terminal that accepts output after a time.
 func newSlowTerminal(after, delay time.Duration) slowTerminal {
 	s := slowTerminal{emulator.New(defaultWidth, 100), make(chan struct{}), delay}
 	time.AfterFunc(after, func() { close(s.opened) })
@@ -50,8 +50,8 @@ func textsOf(t *emulator.Terminal) []string {
 	return texts
 }
 
-// A terminal that takes no output for 30 seconds delays none of the steps that the runner shows. Afterwards it has all lines, once
-// and in order.
+// TestBlockedTerminalDelaysNoStep blocks the terminal for 30 seconds. No step of the runner may be delayed, and the
+// terminal must then get all lines once and in order.
 func TestBlockedTerminalDelaysNoStep(t *testing.T) {
 	for _, mode := range []string{"live", "tty", "plain"} {
 		t.Run(mode, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestBlockedTerminalDelaysNoStep(t *testing.T) {
 	}
 }
 
-// A slow terminal, as over ssh, skips drawings and no lines.
+// TestSlowTerminalShowsAllLines checks that a slow terminal, as over ssh, skips drawings but no lines.
 func TestSlowTerminalShowsAllLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(0, 200*time.Millisecond)
@@ -110,13 +110,14 @@ func TestSlowTerminalShowsAllLines(t *testing.T) {
 	})
 }
 
-// The queue of a terminal that takes no output does not grow without limit. The terminal shows how many lines it lacks.
+// TestQueueIsLimited checks that the queue of a blocked terminal has a limit, and that the terminal shows how many
+// lines are missing.
 func TestQueueIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newSlowTerminal(time.Minute, 0)
 		p := newProgressOn(w, "plain")
 		p.ShowNote("the first one")
-		synctest.Wait() // it is being written
+		synctest.Wait() // wait until the write blocks
 		for i := range queueLimit + 7 {
 			p.ShowNote(fmt.Sprintf("note %d", i))
 		}
@@ -128,8 +129,9 @@ func TestQueueIsLimited(t *testing.T) {
 	})
 }
 
-// What others write to stderr during an upgrade, and what the terminal itself shows for Ctrl-C, leaves the live view whole.
-func TestOthersWriteAboveTheView(t *testing.T) {
+// TestStderrTextsAppearAboveLiveView checks that the live view stays intact when other parts of the process write to
+// stderr and when the terminal echoes Ctrl-C.
+func TestStderrTextsAppearAboveLiveView(t *testing.T) {
 	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {
 		p := newProgressOn(e, "live")
@@ -160,7 +162,7 @@ func TestOthersWriteAboveTheView(t *testing.T) {
 	}
 }
 
-// Without an open display, texts go to the writer at once.
+// TestStderrWithoutDisplay checks that texts are written immediately.
 func TestStderrWithoutDisplay(t *testing.T) {
 	var text strings.Builder
 	s := NewStderr(&text)
@@ -177,7 +179,8 @@ func TestStderrWithoutDisplay(t *testing.T) {
 	}
 }
 
-// A terminal that is resized each second, while lines are written and the view is drawn, loses no line and keeps nothing of the view.
+// TestResizesLoseNoLine resizes the terminal each second while lines are written and the view is drawn. No line may be
+// lost, and no part of an old view may stay.
 func TestResizesLoseNoLine(t *testing.T) {
 	e := emulator.New(100, 40)
 	var want []string
@@ -207,7 +210,7 @@ func TestResizesLoseNoLine(t *testing.T) {
 	}
 }
 
-// newProgressOn returns an open display of the mode on a terminal.
+// newProgressOn returns an open display of a mode on a terminal.
 func newProgressOn(w screenWriter, mode string) *progress {
 	p := &progress{
 		group: "workers", w: w, terminal: w, mode: mode, now: time.Now, lastLineAt: time.Now(),
@@ -226,7 +229,8 @@ type screenWriter interface {
 	Size() (columns, height int)
 }
 
-// A forecast is shown in the view and in one line. While the upgrade is being stopped, none is shown.
+// TestProgressShowsTheTimeLeft checks that a forecast is shown in the view and in one line, and that none is shown
+// while the upgrade stops.
 func TestProgressShowsTheTimeLeft(t *testing.T) {
 	e := emulator.New(defaultWidth, defaultHeight)
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 )
 
-// openTerminal opens a terminal of so many columns. read closes it and returns what it shows.
+// openTerminal opens a terminal of some columns. read closes it and returns its content.
 func openTerminal(t *testing.T, columns int) (terminal *os.File, read func() string) {
 	t.Helper()
 	screen, terminal, err := pty.Open()
@@ -25,7 +25,7 @@ func openTerminal(t *testing.T, columns int) (terminal *os.File, read func() str
 	shown := make(chan string)
 	go func() {
 		var text bytes.Buffer
-		_, _ = io.Copy(&text, screen) // it ends with an error, the other end being closed
+		_, _ = io.Copy(&text, screen) // reading ends with an error because the other end is closed
 		shown <- strings.ReplaceAll(text.String(), "\r\n", "\n")
 	}()
 	return terminal, func() string {
@@ -36,7 +36,7 @@ func openTerminal(t *testing.T, columns int) (terminal *os.File, read func() str
 	}
 }
 
-// onTerminal runs a command whose stdout is a terminal of so many columns, and returns what it shows.
+// onTerminal runs a command with a terminal of some columns as stdout, and returns its content.
 func onTerminal(t *testing.T, columns int, args ...string) string {
 	t.Helper()
 	terminal, read := openTerminal(t, columns)
@@ -46,7 +46,7 @@ func onTerminal(t *testing.T, columns int, args ...string) string {
 	return read()
 }
 
-// What a terminal shows fits it, whatever it shows; a pipe has one row for each node.
+// TestAnswersFitTheTerminal checks that output fits the terminal's width. On a pipe each node has one line.
 func TestAnswersFitTheTerminal(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	for _, columns := range []int{80, 100, 120, 200} {
@@ -71,7 +71,8 @@ func TestAnswersFitTheTerminal(t *testing.T) {
 	}
 }
 
-// Colours are for terminals, unless the user or the environment says otherwise; what the user says counts first.
+// TestColours checks that only terminals get colours, unless the user or the environment decides. The user's flag comes
+// first.
 func TestColours(t *testing.T) {
 	const yellow = "\x1b[33m12 nodes to replace" // the example has warnings
 	cases := map[string]struct {
@@ -88,7 +89,7 @@ func TestColours(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("TERM", "xterm-256color")
-			t.Setenv("NO_COLOR", "") // it counts if it is set, to whatever
+			t.Setenv("NO_COLOR", "") // an empty NO_COLOR counts as well
 			if err := os.Unsetenv("NO_COLOR"); err != nil {
 				t.Fatal(err)
 			}
@@ -105,8 +106,8 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// NO_COLOR is about colours: the line of the moment is drawn all the same.
-func TestNoColorKeepsTheLineOfTheMoment(t *testing.T) {
+// TestNoColorStillRedrawsLine checks that NO_COLOR removes only colours.
+func TestNoColorStillRedrawsLine(t *testing.T) {
 	screen, terminal, err := pty.Open()
 	if err != nil {
 		t.Skipf("no pseudo terminal: %v", err)
@@ -127,7 +128,7 @@ func TestNoColorKeepsTheLineOfTheMoment(t *testing.T) {
 	}
 }
 
-// Notes and errors on a terminal break at words; into a pipe each is one line.
+// TestNotesFitTheTerminal checks that notes and errors break at words on a terminal, and are one line on a pipe.
 func TestNotesFitTheTerminal(t *testing.T) {
 	terminal, read := openTerminal(t, 60)
 	Run(t.Context(), []string{"simulate"}, nil, io.Discard, terminal)
@@ -139,7 +140,7 @@ func TestNotesFitTheTerminal(t *testing.T) {
 		}
 	}
 	_, piped, _ := invoke(t, "simulate")
-	squeeze := func(text string) string { return strings.Join(strings.Fields(text), "") } // a long word breaks, too
+	squeeze := func(text string) string { return strings.Join(strings.Fields(text), "") } // a long word is broken, too
 	if !strings.HasPrefix(squeeze(text), squeeze(piped)+"error:--progress=nosuch") {
 		t.Errorf("on the terminal\n%s\ninto a pipe\n%s", text, piped)
 	}

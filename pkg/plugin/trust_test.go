@@ -26,20 +26,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// leases answers requests for leases from a map by name, which they change; onWrite, unless nil,
-// sees each lease after it was written.
+// leases answers requests for leases from a map by name. onWrite, unless nil, is called with each lease after it was
+// written.
 type leases struct {
 	*apiServer
-	// held is locked while a request is answered, except while a watch waits.
+	// held is locked while a request is answered, but not while a watch waits.
 	held    sync.Mutex
 	byName  map[string]*coordinationv1.Lease
 	onWrite func(*coordinationv1.Lease)
-	// renewed has who watches the lease of the group blue see it renewed.
+	// renewed is true if watches of blue's lease get a renewal.
 	renewed bool
 }
 
-// withLeases has the server keep leases, of which each is held by a process that is gone: it was
-// renewed two minutes ago.
+// withLeases adds leases to the server whose holders are gone: they were renewed two minutes ago.
 func (s *apiServer) withLeases(groups ...string) *leases {
 	l := &leases{apiServer: s, byName: map[string]*coordinationv1.Lease{}}
 	for _, group := range groups {
@@ -49,7 +48,7 @@ func (s *apiServer) withLeases(groups ...string) *leases {
 	return l
 }
 
-// add adds a lease that was renewed at the time.
+// add adds a lease that was last renewed at a time.
 func (l *leases) add(group string, renewed time.Time) {
 	holder, at := "ann@host/1", metav1.NewMicroTime(renewed)
 	l.byName[cluster.ObjectName(group)] = &coordinationv1.Lease{
@@ -59,7 +58,7 @@ func (l *leases) add(group string, renewed time.Time) {
 	}
 }
 
-// watch sends the renewed lease, if it is, and then nothing until the reader goes.
+// watch sends the renewed lease if renewed is true. Then it waits until the client closes the connection.
 func (l *leases) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
@@ -100,7 +99,7 @@ func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
 	case r.Method == http.MethodGet && known != nil:
 		answer(w, http.StatusOK, known)
 	case r.Method == http.MethodGet:
-		return false // there is none
+		return false // no such lease exists
 	default:
 		lease := decoded[*coordinationv1.Lease](r)
 		l.note(r.Method + " " + r.URL.Path)
@@ -116,7 +115,7 @@ func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// decoded is the object that a request sends, which clients write as Protocol Buffers.
+// decoded returns the object in a request, which clients encode as protobuf.
 func decoded[T runtime.Object](r *http.Request) T {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -129,7 +128,7 @@ func decoded[T runtime.Object](r *http.Request) T {
 	return object.(T)
 }
 
-// inDrain is the record of an upgrade of the group blue whose process is gone.
+// inDrain returns the record of an upgrade of group blue whose process is gone.
 func inDrain(change ...func(*record.Record)) record.Record {
 	r := stopped("")
 	r.Provider, r.Started = "manual", time.Now().Add(-time.Hour)
@@ -144,17 +143,17 @@ func inDrain(change ...func(*record.Record)) record.Record {
 	return r
 }
 
-// soaking has the record of a blue-green upgrade that soaks.
+// soaking changes the record to a blue-green upgrade that soaks.
 func soaking(r *record.Record) {
 	r.Version, r.Request.Strategy, r.Phase = 3, record.BlueGreen, record.PhaseSoak
 	r.Request.BlueGreen = &record.BlueGreenRequest{Batch: 1}
 	r.Soak.Until = time.Now().Add(time.Hour)
 }
 
-// S33, S35: TestVerbsOnlyLook has verbs look for the holder of an upgrade whose process is gone, without a terminal to ask at:
-// nothing is written, neither the lease, which would charge the dead time to the nodes in drain, nor what they ask for,
-// which the next process would obey.
-func TestVerbsOnlyLook(t *testing.T) {
+// S33, S35: TestVerbsWithoutConsentWriteNothing runs verbs without a terminal for their question. The upgrade's process
+// is gone. Nothing may be written: a new holder in the lease would count the idle time against nodes in drain, and the
+// next process would act on a stored request.
+func TestVerbsWithoutConsentWriteNothing(t *testing.T) {
 	cases := map[string]struct {
 		record record.Record
 		asked  record.Verb
@@ -181,8 +180,9 @@ func TestVerbsOnlyLook(t *testing.T) {
 	}
 }
 
-// TestVerbsSeeAHolderAtWork: what a verb asks for is left to a holder that renews its lease, whose lease stays as it is.
-func TestVerbsSeeAHolderAtWork(t *testing.T) {
+// TestVerbsLeaveRequestToRunningProcess checks that a verb only stores its request if a process renews its lease. The
+// lease must stay unchanged.
+func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 	cases := map[string]struct {
 		record record.Record
 		says   string
@@ -210,8 +210,8 @@ func TestVerbsSeeAHolderAtWork(t *testing.T) {
 	}
 }
 
-// S34: TestParallelGroupsAreSeenAfterTheLease has another group's upgrade begin while this one waits for its lease.
-func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
+// S34: TestParallelGroupsAreCheckedAfterLease begins an upgrade of another group while this one waits for its lease.
+func TestParallelGroupsAreCheckedAfterLease(t *testing.T) {
 	s := twoGroups()
 	l := s.withLeases()
 	l.onWrite = func(lease *coordinationv1.Lease) {
@@ -220,7 +220,7 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 		}
 	}
 	s.serve(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // an upgrade that began here would not end
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // an upgrade that begins here would not end
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	code := Run(ctx, []string{"blue", "--current=image=v2", "--yes"}, strings.NewReader(""), &stdout, &stderr)
@@ -239,8 +239,8 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 	}
 }
 
-// TestPauseCreditsDeadTime: the time before a pause in which no one was at work does not count for nodes in drain.
-func TestPauseCreditsDeadTime(t *testing.T) {
+// TestPauseCreditsIdleTime checks that the time without a process before a pause does not count for nodes in drain.
+func TestPauseCreditsIdleTime(t *testing.T) {
 	rec := inDrain()
 	paused := pausedAfter(t, rec, 3*time.Minute)
 	before, after := rec.Nodes["b1"].Deadline, paused.Nodes["b1"].Deadline
@@ -249,7 +249,7 @@ func TestPauseCreditsDeadTime(t *testing.T) {
 	}
 }
 
-// pausedAfter is the record as a pause leaves it that comes so long after the last holder.
+// pausedAfter returns the record after a pause that comes some time after the last holder.
 func pausedAfter(t *testing.T, rec record.Record, idle time.Duration) record.Record {
 	t.Helper()
 	s := twoGroups()
@@ -280,7 +280,7 @@ func pausedAfter(t *testing.T, rec record.Record, idle time.Duration) record.Rec
 	return saved
 }
 
-// marked has a node of the group blue carry the marks of a run.
+// marked adds the marks of a run to a node of group blue.
 func (s *apiServer) marked(t *testing.T, name, run string, owner *nodemark.Owner) {
 	t.Helper()
 	for i := range s.nodes {
@@ -296,8 +296,9 @@ func (s *apiServer) marked(t *testing.T, name, run string, owner *nodemark.Owner
 	}
 }
 
-// TestLostRunAsks: marks without a record are continued with when a person says so, and --yes does not.
-func TestLostRunAsks(t *testing.T) {
+// TestRebuildNeedsConsent checks that an upgrade continues by the marks on nodes only if the user agrees. --yes is not
+// enough.
+func TestRebuildNeedsConsent(t *testing.T) {
 	s := twoGroups()
 	s.marked(t, "b1", "r7", nil)
 	s.withLeases()
@@ -311,14 +312,14 @@ func TestLostRunAsks(t *testing.T) {
 	}
 }
 
-// S32: TestForeignRunsAreRefused has nodes of the group be part of an upgrade that is recorded elsewhere: under another
-// name, or in another namespace.
-func TestForeignRunsAreRefused(t *testing.T) {
+// S32: TestForeignRunsAreRejected uses nodes that are part of an upgrade that is recorded under another name or in
+// another namespace.
+func TestForeignRunsAreRejected(t *testing.T) {
 	elsewhere := &nodemark.Owner{Namespace: "ops", Group: "blue", Epoch: 1}
 	cases := map[string]struct {
 		change func(*testing.T, *apiServer)
 		args   string
-		says   string // "" where the upgrade may begin
+		says   string // "" if the upgrade may begin
 	}{
 		"a part of a group that is under way": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "image in (v1,v2)", inDrain())
@@ -367,8 +368,8 @@ func TestForeignRunsAreRefused(t *testing.T) {
 	}
 }
 
-// TestUnseenTargetIsRefused: a revision that only the record names is not believed.
-func TestUnseenTargetIsRefused(t *testing.T) {
+// TestTargetOfRecordOnlyIsRejected checks that a target is not trusted if only the record names it.
+func TestTargetOfRecordOnlyIsRejected(t *testing.T) {
 	wanted, pointed := nodegroup.Revision{ID: "lt@ami-9", Name: "workers@ami-9"}, nodegroup.Revision{ID: "lt:2:ami-2", Name: "workers:2"}
 	cases := map[string]struct {
 		change func(*groupContext, *session)
@@ -399,8 +400,8 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 	}
 }
 
-// TestAbsentTargetsAreUsageErrors: a target that was typed and does not exist ends plans, checks and upgrades with exit code 2.
-// One that a record names is told like every other reason not to drive the group.
+// TestAbsentTargetsAreUsageErrors checks that plans, checks and upgrades exit with code 2 if a typed target does not
+// exist. A missing target in a record is reported like any other reason not to upgrade.
 func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		typed, used string
@@ -426,9 +427,9 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 	}
 }
 
-// TestMarksThatMayBeOfAnUnreadableRecord: marks of a run that name no group may be of any. The node is neither upgraded nor
-// listed as a leftover while a record cannot be read.
-func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
+// TestUnnamedMarksWithUnreadableRecord checks a node with marks of a run without a group name. While a record cannot be
+// read, the node is neither upgraded nor listed as a leftover, because the marks may belong to that record.
+func TestUnnamedMarksWithUnreadableRecord(t *testing.T) {
 	for rec, want := range map[string]struct {
 		code   int
 		listed bool
@@ -456,7 +457,7 @@ func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecordOfAnotherGroup does not stop the commands about other groups, but those about its own nodes.
+// TestUnreadableRecordOfAnotherGroup checks that the record stops only the commands about its own nodes.
 func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 	cases := map[string]struct {
 		args, record, group, says string

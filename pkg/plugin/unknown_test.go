@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// TestWhatIsNotKnownIsSaid runs commands without a flag that they need, without a right, or on a dump that lacks a kind. Each command says
-// what is not known or ends with an error. None prints a zero, an empty name or "Nothing to do" instead.
-func TestWhatIsNotKnownIsSaid(t *testing.T) {
+// TestUnknownDataIsNotInvented runs commands without a needed flag, without a permission, or on a dump that lacks a
+// kind. Each command must report what is unknown, or fail. It must not print a zero, an empty name or "Nothing to do"
+// instead.
+func TestUnknownDataIsNotInvented(t *testing.T) {
 	const (
 		current = "--current=image=v2"
 		unknown = "it is unknown which"
@@ -57,7 +58,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 			if code == exitError && strings.TrimSpace(stdout) != "" && !strings.Contains(stdout, `"kind": "Error"`) {
 				t.Errorf("it ends with an error, and prints\n%s", stdout)
 			}
-			if strings.Contains(c.says, "current") { // then nothing of the group can be counted
+			if strings.Contains(c.says, "current") { // nothing in the group can be counted
 				if found := inventions().FindString(stdout); found != "" {
 					t.Errorf("it says %q of what it does not know:\n%s", found, stdout)
 				}
@@ -66,7 +67,7 @@ func TestWhatIsNotKnownIsSaid(t *testing.T) {
 	}
 }
 
-// inventions match what would be said of a group of which nothing is known but its nodes.
+// inventions returns a pattern for texts that would claim more about the group than its nodes.
 func inventions() *regexp.Regexp {
 	return regexp.MustCompile(`\b0 (of|outdated)|Nothing to do|"(id|name)": ""|"(outdated|evictions|extraInstanceHours|desired|max)": |"result": "succeeded"|are current \(`)
 }

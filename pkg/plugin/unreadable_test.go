@@ -10,8 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestUnreadableMarks: a node with a mark that cannot be read is named before anything is touched, and by a status.
-func TestUnreadableMarks(t *testing.T) {
+// TestUnreadableMarksAreReported checks that a node with an unreadable mark is named before anything is changed, and in
+// a status.
+func TestUnreadableMarksAreReported(t *testing.T) {
 	for _, key := range []string{nodemark.AnnotationNodeBaseline, nodemark.AnnotationOwner, nodemark.AnnotationGroupBaseline, nodemark.AnnotationDeadline} {
 		for _, args := range []string{"blue --yes", "blue --dry-run", "status blue"} {
 			t.Run(key+" "+args, func(t *testing.T) {
@@ -34,9 +35,9 @@ func TestUnreadableMarks(t *testing.T) {
 	}
 }
 
-// TestUnreadableRecords: a record that this program could do nothing with is named with the command that takes it away, and so is a
-// request beside one.
-func TestUnreadableRecords(t *testing.T) {
+// TestUnreadableRecordsAreReported checks that the error for an unreadable record has the command that deletes it. The
+// same is checked for an unreadable request.
+func TestUnreadableRecordsAreReported(t *testing.T) {
 	name := cluster.ObjectName("blue")
 	forget := "run kubectl delete configmap -n kube-system " + name + " to forget that upgrade"
 	cases := map[string]struct {

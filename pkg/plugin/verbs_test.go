@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestVerbsAreRefused before anything is written.
-func TestVerbsAreRefused(t *testing.T) {
+// TestInvalidVerbsAreRejected checks that nothing is written.
+func TestInvalidVerbsAreRejected(t *testing.T) {
 	cases := map[string]struct {
 		args, stderr string
 		code         int
@@ -54,7 +54,7 @@ func TestVerbsAreRefused(t *testing.T) {
 	}
 }
 
-// TestCompletionOfVerbs offers the groups whose upgrade is not over.
+// TestCompletionOfVerbs checks that verbs offer the groups whose upgrade is not over.
 func TestCompletionOfVerbs(t *testing.T) {
 	s := twoGroups()
 	for name, result := range map[string]record.Result{"blue": record.Paused, "bluer": record.Succeeded, "green": ""} {
@@ -73,8 +73,8 @@ func TestCompletionOfVerbs(t *testing.T) {
 	}
 }
 
-// TestRepeat fills in from the record what the upgrade was begun with.
-func TestRepeat(t *testing.T) {
+// TestRestoreSettings checks that settings are taken from the record.
+func TestRestoreSettings(t *testing.T) {
 	v2 := map[string]string{"image": "v2"}
 	cases := map[string]struct {
 		name               string
@@ -102,8 +102,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestDoneForPrograms is one document, whatever is said to people.
-func TestDoneForPrograms(t *testing.T) {
+// TestPrintDoneAsDocument checks that programs get one document, whatever people see.
+func TestPrintDoneAsDocument(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	people, programs := console{IOStreams: streams}, console{IOStreams: streams, format: "json"}
 	if err := people.printDone("workers", begun(record.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
@@ -123,20 +123,21 @@ func TestDoneForPrograms(t *testing.T) {
 	}
 }
 
-// TestActionLog are told once each, in order.
+// TestActionLog checks that each action is listed once, in order.
 func TestActionLog(t *testing.T) {
 	var d actionLog
 	unfence, resume := nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "n1", UID: "u1"}}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence}})
-	unfence.Version = "7" // tried again
+	unfence.Version = "7" // a second try
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
 	if got, want := strings.Join(d.formatLines("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestScreen writes a status when something has changed, and not when time alone has passed.
-func TestScreen(t *testing.T) {
+// TestStatusScreenShowsChanges checks that a status is written when something has changed, but not when only times have
+// changed.
+func TestStatusScreenShowsChanges(t *testing.T) {
 	status := func(replaced int, result record.Result) *report.UpgradeStatus {
 		record := begun(result)
 		record.Replaced = replaced

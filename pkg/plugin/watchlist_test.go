@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// list follows the list of groups, and returns its exit code when stop was called.
+// list follows the list of groups. stop ends it and returns the exit code.
 func (s *upgradeOfBlue) list(out io.Writer, args ...string) (stop func() int) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	code := make(chan int, 1)
@@ -41,8 +41,8 @@ func endedRecord(result record.Result) record.Record {
 	return rec
 }
 
-// A pipe gets the table, and then a line for each group that has changed.
-func TestListIsKeptUpToDate(t *testing.T) {
+// TestWatchedListOnPipe checks that a pipe gets the table, and then a line for each group that has changed.
+func TestWatchedListOnPipe(t *testing.T) {
 	for _, args := range [][]string{{"-w"}, {"list", "--watch"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			s := newUpgradeOfBlue(t)
@@ -61,8 +61,7 @@ func TestListIsKeptUpToDate(t *testing.T) {
 	}
 }
 
-// A program gets a document for each change.
-func TestListPrintsDocuments(t *testing.T) {
+func TestWatchedListPrintsDocuments(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	stop := s.list(s, "list", "-w", "-o", "json")
 	text := s.shown(`"phase": "upgrade"`)
@@ -83,8 +82,8 @@ func TestListPrintsDocuments(t *testing.T) {
 	}
 }
 
-// A terminal shows one table, which is redrawn.
-func TestListIsRedrawn(t *testing.T) {
+// TestWatchedListOnTerminal checks that a terminal shows one table, which is redrawn.
+func TestWatchedListOnTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	screen, terminal, err := pty.Open()
 	if err != nil {
@@ -118,8 +117,9 @@ func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
 	}
 }
 
-// A user who may list and not watch gets the list as well: it is read now and then.
-func TestListWithoutWatches(t *testing.T) {
+// TestWatchedListWithoutWatchPermission checks that a user who may list but not watch gets the list as well. It is read
+// from time to time.
+func TestWatchedListWithoutWatchPermission(t *testing.T) {
 	s := newUpgradeOfBlue(t)
 	answer := s.refuse
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
@@ -138,8 +138,8 @@ func TestListWithoutWatches(t *testing.T) {
 	stop()
 }
 
-// The list is about all groups: with a group, --watch is an error that names the command for one.
-func TestWatchOfOneGroupIsAStatus(t *testing.T) {
+// TestWatchOfOneGroupNamesStatus checks that --watch with a group is an error that names the status command.
+func TestWatchOfOneGroupNamesStatus(t *testing.T) {
 	_, stderr, code := invoke(t, "blue", "-w")
 	if code != exitUsage || !strings.Contains(stderr, "use kubectl nodeupgrade status GROUP --watch") {
 		t.Errorf("exit code %d: %s", code, stderr)

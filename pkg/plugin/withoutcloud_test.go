@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestStatusWithoutCredentials asks for a status with no login, or one that is over before AWS was
-// asked.
+// TestStatusWithoutCredentials shows a status without cloud credentials, and with credentials that have expired.
 func TestStatusWithoutCredentials(t *testing.T) {
 	cases := map[string]struct {
 		args string

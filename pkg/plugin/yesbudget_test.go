@@ -17,10 +17,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestYesLooksForWhatKeepsABudgetClosed: an upgrade that is agreed to beforehand reads the pods of its group
-// alone. Where a budget of theirs is closed it looks at the others, too: a faulty one on a node of another group
-// is a reason not to begin, and one that has just been started is none.
-func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
+// TestYesChecksWhyBudgetIsClosed checks an upgrade with --yes, which reads only the pods of its group. If a budget of
+// these pods is closed, it must read the other pods as well. A faulty pod on a node of another group stops the upgrade;
+// a pod that was just started does not.
+func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
 	unready := func(since time.Duration, reason string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			build.Unready(pod)
@@ -54,7 +54,8 @@ func TestYesLooksForWhatKeepsABudgetClosed(t *testing.T) {
 	}
 }
 
-// TestYesHonoursAnnotations: a finding that an annotation leaves out in plans does not stop an upgrade, whatever the upgrade has read.
+// TestYesHonoursAnnotations checks that a finding that an annotation skips does not stop an upgrade, whatever objects
+// the upgrade has read.
 func TestYesHonoursAnnotations(t *testing.T) {
 	for _, annotated := range []bool{false, true} {
 		for _, groupOnly := range []bool{true, false} {
@@ -104,9 +105,9 @@ func openBlue(ctx context.Context, t *testing.T, errOut io.Writer, flags ...stri
 	return s
 }
 
-// TestYesLooksAtVolumes: an upgrade whose pods have claims looks for volumes that no other node reaches, and one whose plan
-// was shown does as well.
-func TestYesLooksAtVolumes(t *testing.T) {
+// TestYesChecksVolumes checks that an upgrade whose pods have claims looks for volumes that no other node can attach.
+// An upgrade whose plan was shown must do the same.
+func TestYesChecksVolumes(t *testing.T) {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("db-0", build.On("b1"), build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}))}
 	s.claims = []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk"}}}
@@ -125,8 +126,9 @@ func TestYesLooksAtVolumes(t *testing.T) {
 	}
 }
 
-// TestIgnoredWorkloadsAreKnown: what a stop advises to ignore is taken, a DaemonSet as well, and a name that no pod has is not.
-func TestIgnoredWorkloadsAreKnown(t *testing.T) {
+// TestUnknownIgnoredWorkloadsAreRejected checks that --ignore-unready accepts each workload that a stopped upgrade
+// advises to ignore, including DaemonSets, and rejects names without pods.
+func TestUnknownIgnoredWorkloadsAreRejected(t *testing.T) {
 	s := twoGroups()
 	s.pods = []corev1.Pod{*build.Pod("agent-0", build.OwnedBy("DaemonSet", "agent"), build.On("g1")), *build.Pod("web-0", build.App("web"), build.On("b1"))}
 	s.serve(t)

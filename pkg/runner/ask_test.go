@@ -33,8 +33,8 @@ func (a *asker) ask(verb record.Verb, run string) {
 	signal(a.changed)
 }
 
-// TestRequestsAreObeyedImmediately sends a request to an upgrade that waits for a budget.
-func TestRequestsAreObeyedImmediately(t *testing.T) {
+// TestUserRequestsAreHandledImmediately sends a request to an upgrade that waits for a budget.
+func TestUserRequestsAreHandledImmediately(t *testing.T) {
 	const when = 5 * time.Second
 	cases := map[string]struct {
 		verb   record.Verb

@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestOneClock carries out an upgrade on a machine whose clock is ahead of the server's or behind it. The times in the record
+// TestDecisionsUseServerClock carries out an upgrade on a machine whose clock is ahead of the server's or behind it. The times in the record
 // must be the server's, and the upgrade must take as long as with a right clock. Its last drain is stuck until the timeout.
-func TestOneClock(t *testing.T) {
+func TestDecisionsUseServerClock(t *testing.T) {
 	for _, wrong := range []time.Duration{0, time.Hour, -time.Hour, 30 * 24 * time.Hour} {
 		t.Run(wrong.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestClassifyOtherAnswers(t *testing.T) {
 	}
 }
 
-func TestDetail(t *testing.T) {
+func TestDescribeError(t *testing.T) {
 	gone := cut(errors.New("connection reset by peer"))
 	cases := map[string]struct {
 		err  error

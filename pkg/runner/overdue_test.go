@@ -49,8 +49,8 @@ func (s *site) listen(r *Runner) *told {
 	return heard
 }
 
-// TestAnOverdueLeaseIsTold checks the status while the API server cannot be reached and nothing else changes.
-func TestAnOverdueLeaseIsTold(t *testing.T) {
+// TestOverdueLeaseIsShown checks the status while the API server cannot be reached and nothing else changes.
+func TestOverdueLeaseIsShown(t *testing.T) {
 	const gap, again = 32 * time.Second, 70 * time.Second // the last renewal is at 30s
 	cases := map[string]func(*site){
 		"while a pod is waited for": func(s *site) { s.budgets = spent() },
@@ -96,7 +96,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsRenewedCostsFewSteps(t *testing.T) {
+func TestRenewedLeaseCausesFewSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.budgets = spent()

@@ -41,7 +41,7 @@ func pauses(at []time.Duration, from time.Duration) []time.Duration {
 	return between
 }
 
-func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
+func TestCloudIsPolledOftenDuringChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.onDo = func(_ context.Context, a nodegroup.Action) error {
@@ -66,9 +66,9 @@ func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget, while nothing is in
+// TestCloudIsPolledSeldomWithoutChanges has a drain that waits for its budget, while nothing is in
 // progress in the cloud.
-func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
+func TestCloudIsPolledSeldomWithoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.budgets = spent()
@@ -96,9 +96,9 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 	})
 }
 
-// TestCloudIsAskedAfterAChange checks that the cloud is read right after a launch was answered, and
+// TestCloudIsPolledAfterNodeChange checks that the cloud is read right after a launch was answered, and
 // again a second later, because the first reading may not show the launch.
-func TestCloudIsAskedAfterAChange(t *testing.T) {
+func TestCloudIsPolledAfterNodeChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		var launched time.Duration
@@ -121,9 +121,9 @@ func TestCloudIsAskedAfterAChange(t *testing.T) {
 	})
 }
 
-// TestNodesThatChangeAllTheTime checks that constant changes of nodes do not delay the next reading
+// TestConstantNodeChangesDoNotDelayPolls checks that constant changes of nodes do not delay the next reading
 // forever.
-func TestNodesThatChangeAllTheTime(t *testing.T) {
+func TestConstantNodeChangesDoNotDelayPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.budgets = spent()
@@ -140,7 +140,7 @@ func TestNodesThatChangeAllTheTime(t *testing.T) {
 	})
 }
 
-func TestSilentCloud(t *testing.T) {
+func TestUpgradeContinuesIfCloudIsSilent(t *testing.T) {
 	silence := errors.New("no route to host")
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
@@ -197,9 +197,9 @@ func TestPollsDoNotOverlap(t *testing.T) {
 	})
 }
 
-// TestQuestionsMayFollowEachOther checks that readings may follow each other without a pause only
+// TestPollsMayFollowWithoutPause checks that readings may follow each other without a pause only
 // for a moment.
-func TestQuestionsMayFollowEachOther(t *testing.T) {
+func TestPollsMayFollowWithoutPause(t *testing.T) {
 	now := time.Now()
 	ago := func(ages ...time.Duration) (asks []time.Time) {
 		for _, age := range ages {

@@ -27,10 +27,10 @@ func (l *logbook) Do(_ context.Context, action nodegroup.Action) error {
 	return nil
 }
 
-// TestRequestsGoOutAsDecided checks that the API server gets the most urgent eviction first, in the
+// TestRequestsAreSentInDecidedOrder checks that the API server gets the most urgent eviction first, in the
 // order of the decisions. A goroutine that is preempted while it sends may be overtaken, so only
 // one of several bursts must be in order.
-func TestRequestsGoOutAsDecided(t *testing.T) {
+func TestRequestsAreSentInDecidedOrder(t *testing.T) {
 	var sent []string
 	for range 20 {
 		var decided []string

@@ -109,9 +109,9 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
-// TestRequestsWaitForRoom checks that requests above the limit are sent as soon as others end. If many nodes are empty, the last
+// TestRequestsWaitForFreeSlots checks that requests above the limit are sent as soon as others end. If many nodes are empty, the last
 // one is terminated right after the first, and not only when a timeout is noticed.
-func TestRequestsWaitForRoom(t *testing.T) {
+func TestRequestsWaitForFreeSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = maxCloudRequests + 1
 		s := newSite(t, nodes)
@@ -183,8 +183,8 @@ func TestLateStoredDecisionsAreDropped(t *testing.T) {
 	}
 }
 
-// TestSaveThatFails has the answers after which the record is not written again and no action is sent.
-func TestSaveThatFails(t *testing.T) {
+// TestFailedSaves has the answers after which the record is not written again and no action is sent.
+func TestFailedSaves(t *testing.T) {
 	forbidden := apierrors.NewForbidden(nodes, "x", errors.New("no"))
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	cases := map[string]struct {
@@ -219,7 +219,7 @@ func TestSaveThatFails(t *testing.T) {
 	}
 }
 
-func TestLostLeaseStopsAtOnce(t *testing.T) {
+func TestLostLeaseStopsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2*maxClusterRequests)
@@ -245,9 +245,9 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnrenewedLeaseHoldsRequestsBack stops the renewals of the lease for a while, as when a laptop sleeps. Another process may
+// TestUnrenewedLeaseDelaysRequests stops the renewals of the lease for a while, as when a laptop sleeps. Another process may
 // then have taken the lease, so nothing may be sent until it is renewed.
-func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
+func TestUnrenewedLeaseDelaysRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
 		s.addPods("old-1", 2)
@@ -275,8 +275,8 @@ func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 	})
 }
 
-// TestRequestsEndBeforeTheLease checks that a request gets at most the time that is left of the lease.
-func TestRequestsEndBeforeTheLease(t *testing.T) {
+// TestRequestsTimeOutBeforeLeaseExpires checks that a request gets at most the time that is left of the lease.
+func TestRequestsTimeOutBeforeLeaseExpires(t *testing.T) {
 	s := &run{Runner: &Runner{RenewalError: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
 	if got := s.requestTimeout(); got != requestLimit {
 		t.Errorf("%s with an hour left, want %s", got, requestLimit)
@@ -309,7 +309,7 @@ func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (record
 	return record, time.Since(s.began) - after, err
 }
 
-func TestInterruptComesToRest(t *testing.T) {
+func TestInterruptFinishesActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
 		s.addPods("old-1", 1)
@@ -341,7 +341,7 @@ func TestInterruptComesToRest(t *testing.T) {
 	})
 }
 
-func TestInterruptThatDoesNotRest(t *testing.T) {
+func TestInterruptStopsUnfinishedAfterLimit(t *testing.T) {
 	refuse := func(context.Context) error { return apierrors.NewServiceUnavailable("down") }
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	cases := map[string]struct {
@@ -410,7 +410,7 @@ func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
 	})
 }
 
-func TestBurstIsOneStep(t *testing.T) {
+func TestBurstOfEventsIsOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.budgets = spent()
@@ -460,8 +460,8 @@ func TestRefusedEvictionIsNotRetriedSoon(t *testing.T) {
 	})
 }
 
-// TestLostAnswerIsNotAskedForAgain loses the answer of a successful eviction.
-func TestLostAnswerIsNotAskedForAgain(t *testing.T) {
+// TestActionWithLostAnswerIsNotRepeated loses the answer of a successful eviction.
+func TestActionWithLostAnswerIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
 		s.addPods("old-1", 1)

@@ -14,9 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// TestSilentRecordIsTold uses an admission webhook that delays each write of the record until the API server gives up. The user
+// TestSaveWithoutAnswerIsReported uses an admission webhook that delays each write of the record until the API server gives up. The user
 // must be told during the first write. If the user interrupts the upgrade, the error must name the cause.
-func TestSilentRecordIsTold(t *testing.T) {
+func TestSaveWithoutAnswerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.onSave = func(ctx context.Context, _ record.Record) error {
@@ -46,9 +46,9 @@ func TestSilentRecordIsTold(t *testing.T) {
 	})
 }
 
-// TestRightsTakenAway removes permissions during a long drain. The run must end and name the permission and the nodes that remain
+// TestRevokedPermissionsEndTheUpgrade removes permissions during a long drain. The run must end and name the permission and the nodes that remain
 // fenced.
-func TestRightsTakenAway(t *testing.T) {
+func TestRevokedPermissionsEndTheUpgrade(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("leases"), "workers", errors.New(`User "carol" cannot update resource "leases"`))
 	const gone = time.Minute
 	cases := map[string]struct {

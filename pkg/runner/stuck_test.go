@@ -16,9 +16,9 @@ import (
 // errEnded is the cloud's answer to expired credentials.
 var errEnded = &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: errors.New("the credentials have expired")}
 
-// TestCloudThatRefusesForGood checks that an upgrade ends only if it waits for a reading that the
+// TestRefusingCloudEndsTheUpgrade checks that an upgrade ends only if it waits for a reading that the
 // cloud refuses.
-func TestCloudThatRefusesForGood(t *testing.T) {
+func TestRefusingCloudEndsTheUpgrade(t *testing.T) {
 	refuse := func(from, to time.Duration, err error) func(*site) {
 		return func(s *site) {
 			s.onObserve = func() error {
@@ -79,9 +79,9 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 	}
 }
 
-// TestOutageIsTold loses the answers to requests, either to a write that is retried or only to
+// TestOutageIsReported loses the answers to requests, either to a write that is retried or only to
 // watches.
-func TestOutageIsTold(t *testing.T) {
+func TestOutageIsReported(t *testing.T) {
 	silence := cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
 	const gone = time.Minute
 	cases := map[string]struct {

@@ -52,9 +52,9 @@ func (h *harbor) follow(delay time.Duration) *Runner {
 	return r
 }
 
-// TestTargetsAreFollowed uses a machine whose target drains for two minutes. The machine must be terminated right after that and
+// TestTargetsArePolled uses a machine whose target drains for two minutes. The machine must be terminated right after that and
 // not before.
-func TestTargetsAreFollowed(t *testing.T) {
+func TestTargetsArePolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2)

@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-// TestWordsReachTheProgram runs each command in a real shell, with a program that records its arguments (S37).
-func TestWordsReachTheProgram(t *testing.T) {
+// TestQuotedWordsReachTheProgram runs each command in a real shell, with a program that records its arguments (S37).
+func TestQuotedWordsReachTheProgram(t *testing.T) {
 	for _, word := range stub.HostileWords() {
 		t.Run(word, func(t *testing.T) {
 			got := stub.RunCommands(t, "kubectl quote "+shell.Quote(word)+"\n"+shell.Command("kubectl get", "node", word)+"\nkubectl "+shell.Option("--name", word))
@@ -29,8 +29,8 @@ func TestWordsReachTheProgram(t *testing.T) {
 	}
 }
 
-// TestHiddenCharactersAreNumbers checks that a command is one line of characters that a terminal shows.
-func TestHiddenCharactersAreNumbers(t *testing.T) {
+// TestUnprintableCharactersAreEscaped checks that a command is one line of characters that a terminal shows.
+func TestUnprintableCharactersAreEscaped(t *testing.T) {
 	for _, word := range []string{"a\nb", "a\tb\n'c", "\x1b[2J", "a\u202eb", "a\u00a0b"} {
 		if got := shell.Quote(word); strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q is quoted as %q", word, got)
@@ -38,8 +38,8 @@ func TestHiddenCharactersAreNumbers(t *testing.T) {
 	}
 }
 
-// TestStubSeesAnUnquotedWord proves that the tests above can fail.
-func TestStubSeesAnUnquotedWord(t *testing.T) {
+// TestCheckDetectsUnquotedWords proves that the tests above can fail.
+func TestCheckDetectsUnquotedWords(t *testing.T) {
 	if got := stub.RunCommands(t, "kubectl get a b"); slices.Equal(got[0], []string{"kubectl", "get", "a b"}) {
 		t.Errorf("two words passed for one: %q", got)
 	}
