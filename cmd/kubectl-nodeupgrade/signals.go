@@ -10,21 +10,24 @@ import (
 	"time"
 )
 
-// signalRepeatWindow is the time within which a second signal belongs to the same request as the first.
+// signalRepeatWindow is how soon after the first signal a second one counts as the same request.
 const signalRepeatWindow = 200 * time.Millisecond
 
-// announceLimit is the longest time for which a message may delay the end.
+// announceLimit is the longest time that writing a message may delay the end of the process.
 const announceLimit = 200 * time.Millisecond
 
-// runWithSignals runs the body with a context that the first signal cancels, and announces the end on stderr. It returns the body's exit
-// code. After a second signal it returns the exit code of a process that the signal ended. SIGHUP does not count as a second
-// signal: a terminal that closes often sends it twice, or together with another one. Neither does a signal right after the first:
-// GNU timeout sends its signal to the process and to the process's group.
+// runWithSignals runs body with a context that the first signal cancels, and returns body's exit code. The first signal
+// also prints a message on stderr. After a second signal it returns the exit code of a process that was killed by that
+// signal.
+//
+// SIGHUP does not count as a second signal, because a closing terminal often sends it twice or together with another
+// signal. A signal soon after the first does not count either, because GNU timeout signals the process and its process
+// group.
 func runWithSignals(stderr io.Writer, body func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it, and to be notified would undo that
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores SIGHUP, and signal.Notify would undo that
 		ends = append(ends, syscall.SIGHUP)
 	}
 	signals := make(chan os.Signal, 2)
@@ -52,7 +55,8 @@ func runWithSignals(stderr io.Writer, body func(context.Context) int) int {
 	}
 }
 
-// announceInterrupt writes that the process is about to end. It waits no longer than announceLimit for a terminal that takes no output.
+// announceInterrupt prints that the process is about to end. If the terminal accepts no output, it returns after
+// announceLimit.
 func announceInterrupt(stderr io.Writer) {
 	written := make(chan struct{})
 	go func() {

@@ -16,18 +16,17 @@ import (
 	"time"
 )
 
-// asked is what the command says to the first Ctrl-C, and stopping what its body says to the end of
-// its context.
+// asked is the message after the first Ctrl-C. stopping is the message of the command's body when its context ends.
 const (
 	asked    = "interrupted: ending this command (press Ctrl-C again to quit at once)"
 	stopping = "stopping"
 )
 
-// patience is after how long a command is killed that should have ended.
+// patience is how long a command may run before the test kills it.
 const patience = 20 * time.Second
 
-// TestMain is the command as well: its body echoes its input, up to the end of that, and says when
-// it is to stop.
+// TestMain is also the command that TestSignals starts. Its body copies its input to stderr until the input ends, and
+// prints a message when its context ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_COMMAND") == "" {
 		os.Exit(m.Run())
@@ -42,8 +41,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestSignals sends signals to a command that a shell has started, waits for what it says to each,
-// and sees whether it is still there.
+// TestSignals sends signals to a command that a shell has started. It checks the message for each signal and whether
+// the command still runs.
 func TestSignals(t *testing.T) {
 	const (
 		hup  = syscall.SIGHUP
@@ -55,13 +54,13 @@ func TestSignals(t *testing.T) {
 		says []string
 	}
 	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, hup, intr, term) // else the commands would ignore what this test was started to ignore, as by nohup
+	signal.Notify(caught, hup, intr, term) // otherwise the commands would inherit ignored signals, for example from nohup
 	t.Cleanup(func() { signal.Stop(caught) })
 	stops := []string{asked, stopping}
 	cases := map[string]struct {
 		ignores string
 		answers []answer
-		// last is the signal that ends it, 0 where its input has to.
+		// last is the signal that ends the command, 0 if the end of its input does.
 		last syscall.Signal
 	}{
 		"a terminal that closes":           {"", []answer{{hup, stops[1:]}}, 0},
@@ -83,27 +82,27 @@ func TestSignals(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := begin(t, c.ignores)
+			p := startCommand(t, c.ignores)
 			for _, a := range c.answers {
 				p.send(a.to)
-				p.says(a.says...)
-				p.echoes()
+				p.awaitLines(a.says...)
+				p.checkStillRunning()
 			}
 			want := 0
 			if c.last != 0 {
-				p.insist(c.last)
+				p.sendUntilEnd(c.last)
 				want = 128 + int(c.last)
 			} else if err := p.input.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if got := p.end(); got != want {
+			if got := p.exitCode(); got != want {
 				t.Errorf("ended with %d, want %d", got, want)
 			}
 		})
 	}
 }
 
-// process is a command that runs.
+// process is a running command.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -111,8 +110,8 @@ type process struct {
 	lines *bufio.Scanner
 }
 
-// begin starts the command with so many signals ignored, and returns when it is at work.
-func begin(t *testing.T, ignores string) *process {
+// startCommand starts the command with the given signals ignored, and returns when its body runs.
+func startCommand(t *testing.T, ignores string) *process {
 	t.Helper()
 	script := `exec "$0"`
 	if ignores != "" {
@@ -134,7 +133,7 @@ func begin(t *testing.T, ignores string) *process {
 		t.Fatal(err)
 	}
 	p := &process{t: t, cmd: cmd, input: input, lines: bufio.NewScanner(stderr)}
-	p.says("at work")
+	p.awaitLines("at work")
 	return p
 }
 
@@ -145,8 +144,9 @@ func (p *process) send(s syscall.Signal) {
 	}
 }
 
-// insist sends the signal again and again, until the process has ended: a second signal that comes too soon does not count.
-func (p *process) insist(s syscall.Signal) {
+// sendUntilEnd sends the signal repeatedly until the process has ended, because a second signal does not count if it
+// comes too soon.
+func (p *process) sendUntilEnd(s syscall.Signal) {
 	ended := make(chan struct{})
 	p.t.Cleanup(func() { close(ended) })
 	again := time.NewTicker(20 * time.Millisecond)
@@ -156,14 +156,14 @@ func (p *process) insist(s syscall.Signal) {
 			case <-ended:
 				return
 			case <-again.C:
-				_ = p.cmd.Process.Signal(s) // it may have ended
+				_ = p.cmd.Process.Signal(s) // the process may have ended
 			}
 		}
 	}()
 }
 
-// says wants these lines next, in any order.
-func (p *process) says(lines ...string) {
+// awaitLines checks that the next lines are these, in any order.
+func (p *process) awaitLines(lines ...string) {
 	p.t.Helper()
 	var got []string
 	for range lines {
@@ -178,23 +178,23 @@ func (p *process) says(lines ...string) {
 	}
 }
 
-// echoes wants the command to be there still, and to have said nothing else.
-func (p *process) echoes() {
+// checkStillRunning checks that the command still copies its input and has printed nothing else.
+func (p *process) checkStillRunning() {
 	p.t.Helper()
 	const text = "are you there"
 	if _, err := fmt.Fprintln(p.input, text); err != nil {
 		p.t.Fatalf("it is not there any more: %v", err)
 	}
-	p.says(text)
+	p.awaitLines(text)
 }
 
-// end is the exit code, as a shell has it.
-func (p *process) end() int {
+// exitCode waits until the command ends, and returns its exit code as a shell shows it.
+func (p *process) exitCode() int {
 	p.t.Helper()
 	for p.lines.Scan() {
 		p.t.Errorf("it says %q", p.lines.Text())
 	}
-	_ = p.cmd.Wait() // the state tells
+	_ = p.cmd.Wait() // ProcessState has the exit code
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
 	}

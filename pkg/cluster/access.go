@@ -16,9 +16,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listReadRights lists the permissions that lists, plans, checks and status need, and those that an upgrade needs to read
-// workloads that do not recover. docs/permissions/kubernetes-read.yaml grants them. Without one of them, each of these reports
-// what it leaves out.
+// listReadRights lists the permissions that lists, plans, checks and status need. It includes the permissions with
+// which an upgrade finds out why workloads do not recover. docs/permissions/kubernetes-read.yaml grants them. If one is
+// missing, each command reports what it omits.
 func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
 	kinds := inventory.Kinds()
 	slices.SortStableFunc(kinds, func(a, b inventory.Kind) int { return strings.Compare(a.Group(), b.Group()) })
@@ -43,8 +43,8 @@ func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes 
 	return needed
 }
 
-// listNeededRights lists the permissions that carrying out a request needs in the cluster, besides those that the plan needed
-// already. docs/permissions/kubernetes-operate.yaml grants them. evicts is false for an abort, which evicts no pod.
+// listNeededRights lists the permissions that an upgrade needs in the cluster in addition to those of plans.
+// docs/permissions/kubernetes-operate.yaml grants them. evicts is false for an abort, which evicts no pod.
 func listNeededRights(request *record.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
@@ -78,16 +78,16 @@ func listNeededRights(request *record.Request, evicts bool, stateNamespace strin
 	return needed
 }
 
-// optionalPart is a part of an upgrade that is left out if one of its permissions is missing. docs/permissions/kubernetes-read.yaml
-// or kubernetes-operate.yaml grants each of them.
+// optionalPart is a part of an upgrade that is omitted if one of its permissions is missing.
+// docs/permissions/kubernetes-read.yaml or kubernetes-operate.yaml grants each permission.
 type optionalPart struct {
 	// without says what happens if one of the permissions is missing.
 	without string
 	rights  []authorizationv1.ResourceAttributes
 }
 
-// listOptionalParts lists the parts of a request that are left out if a permission is missing. It is empty for an upgrade that
-// drains no node itself.
+// listOptionalParts lists the parts of an upgrade that are omitted if a permission is missing. It is empty for an
+// upgrade that drains no node itself.
 func listOptionalParts(request *record.Request) []optionalPart {
 	if !request.Strategy.Traits().Drains {
 		return nil
@@ -115,9 +115,9 @@ func listOptionalParts(request *record.Request) []optionalPart {
 	}
 }
 
-// DescribeShortfalls returns one line for each part of a request that is left out, with the missing permission. If the server
-// does not answer, it lists what may be left out, because the upgrade itself does not report it.
-func (c *Connection) DescribeShortfalls(ctx context.Context, request *record.Request) []string {
+// DescribeOmittedParts returns one line for each part of an upgrade that is omitted, with the missing permission. If
+// the server does not answer, it lists the parts that may be omitted, because the upgrade itself does not report them.
+func (c *Connection) DescribeOmittedParts(ctx context.Context, request *record.Request) []string {
 	all := listOptionalParts(request)
 	lines := make([]string, len(all))
 	var questions errgroup.Group
@@ -150,8 +150,8 @@ func ListMissingReads(ctx context.Context, client kubernetes.Interface, stateNam
 	return missing
 }
 
-// askRights asks the server about each permission, and returns those that the user lacks. It returns an error if a question got
-// no answer.
+// askRights asks the server about each permission and returns the missing ones. It returns an error if the server did
+// not answer all questions.
 func askRights(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) ([]string, error) {
 	missing := make([]string, len(needed))
 	var questions errgroup.Group

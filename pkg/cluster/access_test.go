@@ -152,7 +152,7 @@ func TestDescribeShortfalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := (&Connection{Client: client}).DescribeShortfalls(t.Context(), &record.Request{Strategy: record.Surge})
+	got := (&Connection{Client: client}).DescribeOmittedParts(t.Context(), &record.Request{Strategy: record.Surge})
 	want := []string{"you may not list services: the last ready pod behind a Service is evicted", "you may not get statefulsets: if such a workload", "the server did not say whether you may list events: if not, the upgrade cannot show why"}
 	if !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("got %q, want %q", got, want)

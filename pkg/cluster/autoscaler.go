@@ -29,9 +29,8 @@ const (
 // groupName matches the names of groups in a status.
 var groupName = regexp.MustCompile(`(?m)^[\s-]*[Nn]ame:\s*"?([^\s"]+)`)
 
-// ReadAutoscaler looks for a cluster-autoscaler that serves the group, by one GET of its status.
-// The autoscaler serves the group if the status names it, or if the group's tags enable
-// auto-discovery (GKE G80).
+// ReadAutoscaler reads the status of cluster-autoscaler with one GET, and returns whether it serves the group. It does
+// if the status names the group, or if the group's tags enable auto-discovery (GKE G80).
 func ReadAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group, now time.Time) nodegroup.Autoscaler {
 	found := group.Autoscaler
 	status, err := client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})

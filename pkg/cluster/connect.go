@@ -69,8 +69,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock, written: written}, nil
 }
 
-// adviseConnecting returns what the user should change so that the server can be reached, in the
-// imperative.
+// adviseConnecting returns what the user should do so that the server can be reached.
 func adviseConnecting(config *rest.Config, err error) string {
 	_, isUntrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
@@ -94,9 +93,9 @@ func newClient(config *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfigAndClient(config, http)
 }
 
-// retryUnauthorized repeats a read once if the answer is 401. The credential plugin has then asked
-// for newer credentials but returned the old answer (client-go, plugin/pkg/client/auth/exec). So
-// credentials that expire during an upgrade cause no failure.
+// retryUnauthorized repeats a read once if the answer is 401. After a 401 the credential plugin asks for newer
+// credentials, but client-go still returns the 401 (plugin/pkg/client/auth/exec). So credentials that expire during an
+// upgrade cause no failure.
 func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)

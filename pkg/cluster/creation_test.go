@@ -33,7 +33,7 @@ func testCreation(t *testing.T, s *space) {
 		pods = append(pods, s.podOf(t, app))
 	}
 	for _, pod := range pods {
-		s.answers(t, pod, "")
+		s.awaitAnswer(t, pod, "")
 	}
 	web := s.podOf(t, "web")
 	s.bindAll(t)
@@ -43,13 +43,13 @@ func testCreation(t *testing.T, s *space) {
 		"exceeded quota: few":                  limitPods,
 		"no PriorityClass with name " + s.name: deleteClass,
 		"error looking up service account":     deleteAccount,
-		"failed calling webhook":               askNothing,
+		"failed calling webhook":               registerSilentWebhook,
 	} {
 		undo := refuse(t, s)
-		s.answers(t, web, says)
-		s.lacksRight(t, web)
+		s.awaitAnswer(t, web, says)
+		s.checkMissingRight(t, web)
 		undo()
-		s.answers(t, web, "")
+		s.awaitAnswer(t, web, "")
 	}
 	s.grantAll(t, publishedGrants(t, "kubernetes-read.yaml", "kubernetes-probe.yaml"))
 	for _, pod := range pods {
@@ -69,9 +69,9 @@ func testCreation(t *testing.T, s *space) {
 	}
 }
 
-// lacksRight asks as a user who may read but not create pods. The answer is then not a refusal of the pod, even if the server
+// checkMissingRight asks as a user who may read but not create pods. The answer is then not a refusal of the pod, even if the server
 // would refuse it.
-func (s *space) lacksRight(t *testing.T, pod *corev1.Pod) {
+func (s *space) checkMissingRight(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	client := s.clientOf(t, s.name)
 	s.eventually(t, "a user who may not create pods to be told so", func(ctx context.Context) (bool, error) {
@@ -79,8 +79,8 @@ func (s *space) lacksRight(t *testing.T, pod *corev1.Pod) {
 	})
 }
 
-// answers waits until the API server refuses a pod like the existing one with this text, or would create it if refusal is empty.
-func (s *space) answers(t *testing.T, pod *corev1.Pod, refusal string) {
+// awaitAnswer waits until the API server refuses a pod like the existing one with this text, or would create it if refusal is empty.
+func (s *space) awaitAnswer(t *testing.T, pod *corev1.Pod, refusal string) {
 	t.Helper()
 	var last Creation
 	t.Cleanup(func() {
@@ -187,8 +187,8 @@ func deleteAccount(t *testing.T, s *space) (undo func()) {
 	return func() { s.createAccount(t) }
 }
 
-// askNothing registers a webhook for new pods that does not answer.
-func askNothing(t *testing.T, s *space) (undo func()) {
+// registerSilentWebhook registers a webhook for new pods that does not answer.
+func registerSilentWebhook(t *testing.T, s *space) (undo func()) {
 	none, url := admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
 	configs := s.Client().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	_, err := configs.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{

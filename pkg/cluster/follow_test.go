@@ -17,8 +17,8 @@ func askedBy(who, run string) record.Asked {
 	return record.Asked{Verb: record.VerbPause, Run: run, By: who, At: epoch}
 }
 
-// until waits for a request by the Follower's own signal.
-func (f *Follower) until(t *testing.T, want record.Asked) {
+// awaitView waits for a request by the Follower's own signal.
+func (f *Follower) awaitRequest(t *testing.T, want record.Asked) {
 	t.Helper()
 	limit := time.After(waitLimit)
 	for f.Asked() != want {
@@ -41,14 +41,14 @@ func testAsk(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follower.until(t, record.Asked{})
+	follower.awaitRequest(t, record.Asked{})
 	if err := other.Ask(t.Context(), askedBy("bob", "r0")); !errors.Is(err, ErrNotRecorded) {
 		t.Errorf("of another run: got error %v, want %v", err, ErrNotRecorded)
 	}
 	if err := other.Ask(t.Context(), askedBy("bob", "r1")); err != nil {
 		t.Fatal(err)
 	}
-	follower.until(t, askedBy("bob", "r1"))
+	follower.awaitRequest(t, askedBy("bob", "r1"))
 	before := len(s.requests(t))
 	s.save(t, holder, 2)
 	if sent, want := s.requests(t)[before:], []string{"update configmaps 200"}; !slices.Equal(sent, want) {
@@ -63,7 +63,7 @@ func testAsk(t *testing.T, s *space) {
 	if err := other.WithdrawRequest(t.Context(), askedBy("bob", "r1")); err != nil {
 		t.Fatal(err)
 	}
-	follower.until(t, record.Asked{})
+	follower.awaitRequest(t, record.Asked{})
 	if _, left := s.configMap(t).Data[keyRequest]; left {
 		t.Error("the request is still there")
 	}

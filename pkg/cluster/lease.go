@@ -67,8 +67,8 @@ func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 // may still send requests.
 func (h *Hold) TookOver() bool { return h.tookOver }
 
-// Waited reports whether another process held the lease when this one asked for it. If so,
-// everything that was read before may have changed.
+// Waited reports whether another process held the lease when this one asked for it. If so, earlier readings of the
+// cluster may be outdated.
 func (h *Hold) Waited() bool { return h.tookOver || h.waited }
 
 // LastHeld returns when the previous holder last renewed or released the lease, by the API server's
@@ -136,10 +136,10 @@ func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Cl
 // renewal periods.
 const renewalPatience = leaseRenew + leaseRenew/2
 
-// AwaitRenewal reports whether the holder of the group's lease renews it. It waits up to
-// renewalPatience for a renewal. It does not take the lease, because the next holder would then believe
-// that a process was active until now. A holder that does not renew in this time may still be
-// alive; only AcquireLease can find out. waiting is called with the holder's name before the wait.
+// AwaitRenewal waits until the holder of the group's lease renews it, at most renewalPatience after the last renewal.
+// It returns false if there is no renewal in that time. It does not take the lease, because the next holder would then
+// believe that a process was active until now. A holder that does not renew in time may still be alive; only
+// AcquireLease can find out. waiting is called with the holder's name before the wait.
 func (c *Connection) AwaitRenewal(ctx context.Context, namespace, group string, waiting func(holder string)) (bool, error) {
 	leases := c.Client.CoordinationV1().Leases(namespace)
 	first, err := leases.Get(ctx, ObjectName(group), metav1.GetOptions{})
@@ -211,8 +211,8 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 // electionTries is how many tries in a row an election may fail to read or write the lease.
 const electionTries = 3
 
-// awaitElectionFailure returns a channel that receives the error when the election has failed to read or
-// write the lease electionTries times in a row. The election itself would try forever.
+// awaitElectionFailure returns a channel that receives an error when the election has failed to read or write the lease
+// electionTries times in a row. The election itself would try forever.
 func awaitElectionFailure(hold *Hold, times leaseTimes) (<-chan error, context.CancelFunc) {
 	failed := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -291,8 +291,8 @@ func getOrCreateLease(ctx context.Context, leases coordinationclient.LeaseInterf
 	return created, err
 }
 
-// leaseWithHolder returns the lease with a new holder. The holder changes in one step, because the
-// old holder could renew a lease that was free in between.
+// leaseWithHolder returns the lease with a new holder. It changes the holder in one step. If the lease were free for a
+// moment, the old holder could renew it.
 func leaseWithHolder(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
 	taken := lease.DeepCopy()
 	now := metav1.NowMicro()
@@ -363,10 +363,9 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	return hold, started.Done(), nil
 }
 
-// awaitOwnLease is called when the lease could not be renewed for too long. It waits until the
-// server answers again, and reports whether this process is still the holder. If another process
-// has taken the lease in between, its holder is another name or empty. This process writes nothing
-// in that time, see Expires.
+// awaitOwnLease waits until the server answers again, after the lease could not be renewed for too long. It reports
+// whether this process is still the holder. If another process has taken the lease, its holder is another name or
+// empty. This process writes nothing during the wait, see Expires.
 func awaitOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
@@ -421,8 +420,8 @@ func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 	})
 }
 
-// awaitHolder returns a channel. It receives a HeldError when the holder renews the lease, unless
-// the claim is patient. It receives errReleased when the holder releases the lease.
+// awaitHolder watches the holder of the lease. The returned channel receives a HeldError when the holder renews the
+// lease, unless the claim is patient. It receives errReleased when the holder releases the lease.
 func awaitHolder(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{

@@ -149,7 +149,7 @@ func testLeaseWithTwoClaims(t *testing.T, s *space) {
 
 // testLeaseLostAnswer loses the answer to the request that creates the lease.
 func testLeaseLostAnswer(t *testing.T, s *space) {
-	client, line := s.spoilable(t)
+	client, line := s.newBreakableClient(t)
 	lost := false
 	line.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if r.Method != http.MethodPost {
@@ -164,8 +164,8 @@ func testLeaseLostAnswer(t *testing.T, s *space) {
 	}
 }
 
-// dead writes a lease whose holder does not renew it.
-func (s *space) dead(t *testing.T) {
+// storeUnrenewedLease writes a lease whose holder does not renew it.
+func (s *space) storeUnrenewedLease(t *testing.T) {
 	t.Helper()
 	identity, seconds, long := "dead", int32(brief.duration/time.Second), metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	_, err := s.Client().CoordinationV1().Leases(s.name).Create(t.Context(), &coordinationv1.Lease{
@@ -180,7 +180,7 @@ func (s *space) dead(t *testing.T) {
 // testLeaseExpires checks that a dead holder is watched for the lease's whole duration, however old
 // the renewal time in the lease is.
 func testLeaseExpires(t *testing.T, s *space) {
-	s.dead(t)
+	s.storeUnrenewedLease(t)
 	start := time.Now()
 	s.hold(t, s.client, s.claim("ann"))
 	if took := time.Since(start); took < brief.duration {
@@ -253,11 +253,11 @@ func awaitExpired(t *testing.T, hold *Hold, want bool) {
 // may be written in that time. When the server answers again, the lease is renewed, or lost if
 // another process has taken it.
 func testLeaseUnreachable(t *testing.T, s *space) {
-	client, line := s.spoilable(t)
+	client, line := s.newBreakableClient(t)
 	hold := s.hold(t, client, s.claim("ann"))
 	silence := func() (end func()) {
 		mended := make(chan struct{})
-		line.set(silent(mended))
+		line.set(silentUntil(mended))
 		awaitExpired(t, hold, true) // the renewals have stopped by then
 		if hold.RenewalError() == nil {
 			t.Error("it is not known why the lease was not renewed")
@@ -284,10 +284,10 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 // testLeaseOvertaken takes the lease for another process and releases it while the first holder
 // cannot reach the server. The first holder must lose the lease, although it is free.
 func testLeaseOvertaken(t *testing.T, s *space) {
-	client, line := s.spoilable(t)
+	client, line := s.newBreakableClient(t)
 	hold := s.hold(t, client, s.claim("ann"))
 	mended := make(chan struct{})
-	line.set(silent(mended))
+	line.set(silentUntil(mended))
 	line.cutWatches() // a watch would report it immediately; now only the renewal can
 	taking := s.claim("bob")
 	taking.Takeover = true
@@ -317,7 +317,7 @@ func testLeaseRefused(t *testing.T, s *space) {
 
 // testWaitForLeaseIsInterrupted stops the process while it watches a holder.
 func testWaitForLeaseIsInterrupted(t *testing.T, s *space) {
-	s.dead(t)
+	s.storeUnrenewedLease(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	claim := s.claim("ann")
 	claim.Waiting = func(string) { cancel() }

@@ -25,8 +25,7 @@ type LeaseState struct {
 // IsFree reports whether the lease has no holder, or has expired.
 func (l LeaseState) IsFree() bool { return l.Holder == "" || l.Idle > LeaseDuration }
 
-// FreeFor returns how long a free lease has had no active holder. It returns 0 if the lease is
-// held.
+// FreeFor returns how long the lease has been free. It returns 0 if the lease is held.
 func (l LeaseState) FreeFor() time.Duration {
 	if !l.IsFree() {
 		return 0
@@ -46,8 +45,7 @@ func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (Le
 	return c.readLeaseState(lease), nil
 }
 
-// FindHeldLease returns a lease of another group that is held. If there is none, the returned lease
-// is free.
+// FindHeldLease returns a held lease of another group. If there is none, it returns a free lease.
 func (c *Connection) FindHeldLease(ctx context.Context, namespace, group string) (LeaseState, error) {
 	leases, err := c.Client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {

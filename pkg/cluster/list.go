@@ -33,11 +33,13 @@ type listing struct {
 	drop     prunedFields
 }
 
-// read calls keep with every object of the list. It sets no page size, so the API server answers
-// from its watch cache. For pages the server would read etcd and decode each object again. read
-// decodes an object only after the previous one was kept. So neither the whole answer nor all of
-// its objects are in memory; for 150,000 pods they would be 600 MB. If a server answers in pages
-// nevertheless, read asks for all of them.
+// read calls keep with every object of the list.
+//
+// It sets no page size, so the API server answers from its watch cache. For pages the server would read etcd and decode
+// each object again. If a server answers in pages anyway, read requests all of them.
+//
+// read decodes an object only after it has passed the previous one to keep. So neither the whole answer nor all decoded
+// objects are in memory. For 150,000 pods they would take 600 MB.
 func (l *listing) read(ctx context.Context, keep func(metav1.Object)) error {
 	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: l.selector}
 	for {

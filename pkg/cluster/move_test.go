@@ -39,7 +39,7 @@ func testMove(t *testing.T, s *space) {
 	d := s.deployment(t, "solo", func(*appsv1.DeploymentSpec) {})
 	workload := drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "solo"}
 	w := s.watcher(t)
-	v := w.until(t, "the pod to be ready", func(v drain.Snapshot) bool { r := v.Workloads.Named(workload); return r != nil && r.Ready == 1 })
+	v := w.awaitView(t, "the pod to be ready", func(v drain.Snapshot) bool { r := v.Workloads.Named(workload); return r != nil && r.Ready == 1 })
 	old := v.Workloads.Named(workload).Pods[0]
 	movable, err := ReadMovable(t.Context(), s.client)
 	must(t, err)
@@ -51,7 +51,7 @@ func testMove(t *testing.T, s *space) {
 	restart := schedule.Restart{Namespace: s.name, Deployment: "solo", UID: uid, Pod: old.UID}
 	must(t, writer.Do(t.Context(), restart))
 	must(t, writer.Do(t.Context(), restart))
-	w.until(t, "another pod alone", func(v drain.Snapshot) bool {
+	w.awaitView(t, "another pod alone", func(v drain.Snapshot) bool {
 		r := v.Workloads.Named(workload)
 		if r == nil || r.Ready == 0 {
 			t.Fatal("there is no ready pod")

@@ -54,7 +54,7 @@ func TestLongRetryAfterIsShortened(t *testing.T) {
 	for name, send := range requests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(&impatient{asked: map[string]bool{}})
+			server := httptest.NewServer(&retryAfterServer{asked: map[string]bool{}})
 			defer server.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 			defer cancel()
@@ -69,13 +69,13 @@ func TestLongRetryAfterIsShortened(t *testing.T) {
 	}
 }
 
-// impatient answers the first try of each request with 429 and a Retry-After of ten years.
-type impatient struct {
+// retryAfterServer answers the first try of each request with 429 and a Retry-After of ten years.
+type retryAfterServer struct {
 	mu    sync.Mutex
 	asked map[string]bool
 }
 
-func (s *impatient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *retryAfterServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	again := s.asked[r.URL.Path]
 	s.asked[r.URL.Path] = true

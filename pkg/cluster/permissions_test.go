@@ -95,8 +95,8 @@ func testPermissions(t *testing.T, s *space) {
 		})
 		s.eventually(t, "the server to tell "+strings.Join(want, "")+" missing, and nothing else", func(ctx context.Context) (bool, error) {
 			got = missing(ctx)
-			leftOut = conn.DescribeShortfalls(ctx, request)
-			return slices.Equal(got, want) && slices.EqualFunc(leftOut, shortfallsOf(want, request), strings.HasPrefix), ctx.Err() // questions without an answer report nothing
+			leftOut = conn.DescribeOmittedParts(ctx, request)
+			return slices.Equal(got, want) && slices.EqualFunc(leftOut, omittedPartsOf(want, request), strings.HasPrefix), ctx.Err() // questions without an answer report nothing
 		})
 	}
 	if needed := len(listReadRights("kube-system")) + len(listNeededRights(request, true, "kube-system")); len(grants) != needed {
@@ -104,8 +104,8 @@ func testPermissions(t *testing.T, s *space) {
 	}
 }
 
-// shortfallsOf returns the beginnings of the lines that report what is left out without the permissions.
-func shortfallsOf(rights []string, request *record.Request) []string {
+// omittedPartsOf returns the beginnings of the lines that report what is left out without the permissions.
+func omittedPartsOf(rights []string, request *record.Request) []string {
 	var lines []string
 	for _, s := range listOptionalParts(request) {
 		for _, right := range s.rights {

@@ -7,8 +7,8 @@ import (
 )
 
 // prunedFields lists the fields of an encoded object that package trim would drop, by number. A nil
-// entry drops the whole field. Any other entry lists the fields to drop within it. Most of a pod is
-// such fields, and fields that are never decoded need no garbage collection.
+// entry drops the whole field. Any other entry lists the fields to drop within it. These fields
+// are most of a pod, and fields that are never decoded need no garbage collection.
 type prunedFields map[protowire.Number]prunedFields
 
 // prunedFieldsOf returns the fields to drop from a resource's objects when they are read for a use.

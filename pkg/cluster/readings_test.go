@@ -13,8 +13,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// readings is a server that answers each list with one object, and records the requested paths.
-type readings struct {
+// listServer is a server that answers each list with one object, and records the requested paths.
+type listServer struct {
 	mu    sync.Mutex
 	asked []string
 	// absent are paths that do not exist, forbidden are paths that it refuses.
@@ -22,7 +22,7 @@ type readings struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *readings) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *listServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.asked = append(s.asked, r.URL.Path)
 	s.mu.Unlock()
@@ -62,7 +62,7 @@ func TestReadObjectsListsEachKindOnce(t *testing.T) {
 		inventory.ForBalancers: {bindings},
 	}
 	for use, want := range cases {
-		s := &readings{}
+		s := &listServer{}
 		c := connectTo(t, s.ServeHTTP)
 		o, err := ReadObjects(t.Context(), c.Client, use)
 		must(t, err)
@@ -82,7 +82,7 @@ func TestReadObjectsListsEachKindOnce(t *testing.T) {
 func TestReadObjectsWithoutAKind(t *testing.T) {
 	t.Parallel()
 	claims := "/api/v1/persistentvolumeclaims"
-	s := &readings{forbidden: []string{claims, "/api/v1/namespaces/kube-system/configmaps/descheduler"}, absent: []string{
+	s := &listServer{forbidden: []string{claims, "/api/v1/namespaces/kube-system/configmaps/descheduler"}, absent: []string{
 		"/apis/resource.k8s.io/v1/resourceclaims", "/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings",
 	}}
 	c := connectTo(t, s.ServeHTTP)

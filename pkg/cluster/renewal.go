@@ -18,9 +18,9 @@ func (h *Hold) RenewalError() error {
 	return nil
 }
 
-// renewalTracker wraps the lease lock of the election and remembers the last renewal. If another
-// process took the lease over and released it again, the election would simply take it back.
-// renewalTracker prevents that, because the upgrade may have ended in between.
+// renewalTracker wraps the lease lock of the election and remembers the last renewal. It also prevents that the
+// election takes the lease back after another process has taken it over and released it, because that process may have
+// ended the upgrade.
 type renewalTracker struct {
 	resourcelock.Interface
 	lastRenewal atomic.Pointer[time.Time]

@@ -223,8 +223,8 @@ func (s *space) watcher(t *testing.T) *Watcher {
 	return w
 }
 
-// until waits, by the Watcher's own signal, for a View that satisfies the condition.
-func (w *Watcher) until(t *testing.T, what string, holds func(drain.Snapshot) bool) drain.Snapshot {
+// awaitView waits, by the Watcher's own signal, for a View that satisfies the condition.
+func (w *Watcher) awaitView(t *testing.T, what string, holds func(drain.Snapshot) bool) drain.Snapshot {
 	t.Helper()
 	limit := time.After(waitLimit)
 	for {
@@ -256,8 +256,8 @@ func (s *space) requests(t *testing.T) []string {
 	return found
 }
 
-// switchable is a connection that a test can break.
-type switchable struct {
+// breakableConnection is a connection that a test can break.
+type breakableConnection struct {
 	next  http.RoundTripper
 	spoil atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
 
@@ -266,7 +266,7 @@ type switchable struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *switchable) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *breakableConnection) RoundTrip(r *http.Request) (*http.Response, error) {
 	if spoil := s.spoil.Load(); spoil != nil {
 		return (*spoil)(r, s.next)
 	}
@@ -281,7 +281,7 @@ func (s *switchable) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // cutWatches ends all open watches.
-func (s *switchable) cutWatches() {
+func (s *breakableConnection) cutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, cut := range s.watches {
@@ -290,7 +290,7 @@ func (s *switchable) cutWatches() {
 }
 
 // set replaces the connection; nil restores it.
-func (s *switchable) set(spoil func(*http.Request, http.RoundTripper) (*http.Response, error)) {
+func (s *breakableConnection) set(spoil func(*http.Request, http.RoundTripper) (*http.Response, error)) {
 	if spoil == nil {
 		s.spoil.Store(nil)
 		return
@@ -298,10 +298,10 @@ func (s *switchable) set(spoil func(*http.Request, http.RoundTripper) (*http.Res
 	s.spoil.Store(&spoil)
 }
 
-// spoilable returns a client whose connection the test can break.
-func (s *space) spoilable(t *testing.T) (kubernetes.Interface, *switchable) {
+// newBreakableClient returns a client whose connection the test can break.
+func (s *space) newBreakableClient(t *testing.T) (kubernetes.Interface, *breakableConnection) {
 	t.Helper()
-	line := &switchable{}
+	line := &breakableConnection{}
 	client := s.clientWith(t, func(config *rest.Config) {
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { line.next = next; return line })
 	})
@@ -317,8 +317,8 @@ func loseAnswer(r *http.Request, next http.RoundTripper) (*http.Response, error)
 	return nil, errors.New("the connection was cut")
 }
 
-// silent does not answer until mended is closed; then it reports that the connection was cut.
-func silent(mended <-chan struct{}) func(*http.Request, http.RoundTripper) (*http.Response, error) {
+// silentUntil does not answer until mended is closed; then it reports that the connection was cut.
+func silentUntil(mended <-chan struct{}) func(*http.Request, http.RoundTripper) (*http.Response, error) {
 	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		select {
 		case <-r.Context().Done():

@@ -127,7 +127,7 @@ func testStoreWithConcurrentWriters(t *testing.T, s *space) {
 // testStoreLostAnswer loses the answer to a successful write, when the object is created and when
 // it is changed.
 func testStoreLostAnswer(t *testing.T, s *space) {
-	client, line := s.spoilable(t)
+	client, line := s.newBreakableClient(t)
 	store := NewStore(client, s.name, testGroup)
 	for replaced := range 2 {
 		line.set(loseAnswer)

@@ -53,7 +53,7 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	if last, known := x.pods[pod.UID]; known {
 		x.removeFromNode(last)
 		if drain.WorkloadOf(last) != drain.WorkloadOf(pod) {
-			x.workloads.Remove(last) // a workload that keeps the pod must remember that it was ready and then was not
+			x.workloads.Remove(last) // if the workload stays the same, it must remember that the pod lost its readiness
 		}
 	}
 	x.pods[pod.UID] = pod
@@ -93,8 +93,7 @@ func (x *clusterIndex) removeFromNode(last *corev1.Pod) {
 	}
 }
 
-// disruptedFor is how long a pod in a budget's disruptedPods is remembered. No eviction is
-// waited for as long as that.
+// disruptedFor is how long a pod in a budget's disruptedPods is remembered. It is longer than any wait for an eviction.
 const disruptedFor = time.Minute
 
 func (x *clusterIndex) storeBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {

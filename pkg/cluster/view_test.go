@@ -19,22 +19,22 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// offline returns a Watcher that knows these objects and gets no updates.
-func offline(objects ...any) *Watcher {
+// newOfflineWatcher returns a Watcher that knows these objects and gets no updates.
+func newOfflineWatcher(objects ...any) *Watcher {
 	w := &Watcher{index: newClusterIndex(), now: time.Now, changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	for _, object := range objects {
 		w.storeObject(object, true)
 	}
-	w.told()
+	w.takeSignals()
 	return w
 }
 
-// told reports which of the two signals were sent since the last call.
-func (w *Watcher) told() (changed, nodes bool) {
-	return len(empty(w.changed)) > 0, len(empty(w.nodes)) > 0
+// takeSignals reports which of the two signals were sent since the last call.
+func (w *Watcher) takeSignals() (changed, nodes bool) {
+	return len(drainChannel(w.changed)) > 0, len(drainChannel(w.nodes)) > 0
 }
 
-func empty(c chan struct{}) (got []struct{}) {
+func drainChannel(c chan struct{}) (got []struct{}) {
 	for {
 		select {
 		case x := <-c:
@@ -89,13 +89,13 @@ func TestWatcherPods(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := offline(db, build.Pod("web-0", build.On("a")), build.Pod("web-1", build.On("b")))
+			w := newOfflineWatcher(db, build.Pod("web-0", build.On("a")), build.Pod("web-1", build.On("b")))
 			w.View()
 			c.happens(w)
 			if got := podsOf(w.View()); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if changed, _ := w.told(); changed != (name != "nothing" && name != "a pod that is not bound") {
+			if changed, _ := w.takeSignals(); changed != (name != "nothing" && name != "a pod that is not bound") {
 				t.Errorf("a change was told: %t", changed)
 			}
 		})
@@ -113,7 +113,7 @@ func TestLostReadinessIsRemembered(t *testing.T) {
 		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: epoch}
 		return pod
 	}
-	w := offline(ready("web"))
+	w := newOfflineWatcher(ready("web"))
 	w.updateObject(ready("web"), ready("web", build.Unready))
 	w.updateObject(ready("web", build.Unready), ready("web"))
 	web := w.View().Workloads.Named(named("web"))
@@ -128,11 +128,11 @@ func TestLostReadinessIsRemembered(t *testing.T) {
 
 // TestViewsDoNotChange checks that later events do not change a View.
 func TestViewsDoNotChange(t *testing.T) {
-	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
+	w := newOfflineWatcher(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
 	before := w.View()
 	w.storeObject(build.Node("b", "a"), true)
 	w.storeObject(build.Pod("web-1", build.On("a")), true)
-	w.storeObject(build.Budget("web", disrupts("web-0")), false)
+	w.storeObject(build.Budget("web", withDisruptedPod("web-0")), false)
 	w.storeObject(namespace("shop", corev1.NamespaceTerminating), false)
 	w.removeObject(build.Pod("web-0", build.On("a")))
 	if got := podsOf(before); got != "a: web-0" {
@@ -158,7 +158,7 @@ func TestViewsShareNodes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := offline(build.Node("b", "a"), build.Node("a", "a"))
+			w := newOfflineWatcher(build.Node("b", "a"), build.Node("a", "a"))
 			before := w.View().Nodes
 			c.happens(w)
 			after := w.View().Nodes
@@ -173,14 +173,14 @@ func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: phase}}
 }
 
-func disrupts(pod string) func(*policyv1.PodDisruptionBudget) {
+func withDisruptedPod(pod string) func(*policyv1.PodDisruptionBudget) {
 	return func(b *policyv1.PodDisruptionBudget) {
 		b.Status.DisruptedPods = map[string]metav1.Time{pod: {Time: epoch}}
 	}
 }
 
 func TestWatcherBudgets(t *testing.T) {
-	w := offline(build.Budget("web"))
+	w := newOfflineWatcher(build.Budget("web"))
 	pod := build.Pod("web-0")
 	steps := []struct {
 		what    string
@@ -222,7 +222,7 @@ func TestDisruptedPodsAreRemembered(t *testing.T) {
 	if _, ok := look(0, build.Budget("web")); ok {
 		t.Error("a pod is seen that no budget names")
 	}
-	if seen, ok := look(time.Minute, build.Budget("web", disrupts("web-0"))); !ok || !seen.Equal(at) {
+	if seen, ok := look(time.Minute, build.Budget("web", withDisruptedPod("web-0"))); !ok || !seen.Equal(at) {
 		t.Errorf("seen at %s, want %s", seen, at)
 	}
 	shown := at
@@ -235,7 +235,7 @@ func TestDisruptedPodsAreRemembered(t *testing.T) {
 }
 
 func TestWatcherNamespaces(t *testing.T) {
-	w := offline(namespace("shop", corev1.NamespaceActive))
+	w := newOfflineWatcher(namespace("shop", corev1.NamespaceActive))
 	ending := func() bool { return w.View().EndingNamespaces["shop"] }
 	if ending() {
 		t.Error("an active namespace is ending")
@@ -270,9 +270,9 @@ func TestWatcherReportsNodeChanges(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := offline(a)
+			w := newOfflineWatcher(a)
 			c.happens(w)
-			if changed, nodes := w.told(); !changed || nodes != c.want {
+			if changed, nodes := w.takeSignals(); !changed || nodes != c.want {
 				t.Errorf("told of a change: %t, of nodes: %t; want true and %t", changed, nodes, c.want)
 			}
 		})
@@ -299,9 +299,9 @@ func TestWatcherReportsRelevantPodChanges(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := offline(fenced, build.Node("open", "a"), build.Pod("waits"), ready("on-open", "open"), ready("on-fenced", "fenced"), ready("on-unknown", "unknown"))
+			w := newOfflineWatcher(fenced, build.Node("open", "a"), build.Pod("waits"), ready("on-open", "open"), ready("on-fenced", "fenced"), ready("on-unknown", "unknown"))
 			c.happens(w)
-			if changed, _ := w.told(); changed != c.want {
+			if changed, _ := w.takeSignals(); changed != c.want {
 				t.Errorf("told of a change: %t, want %t", changed, c.want)
 			}
 		})
@@ -309,7 +309,7 @@ func TestWatcherReportsRelevantPodChanges(t *testing.T) {
 }
 
 func TestWatcherFindsSingleObjects(t *testing.T) {
-	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")))
+	w := newOfflineWatcher(build.Node("a", "a"), build.Pod("web-0", build.On("a")))
 	if node, ok := w.currentNode("a"); !ok || node.Name != "a" {
 		t.Errorf("got %v", node)
 	}

@@ -36,19 +36,19 @@ func testWatch(t *testing.T, s *space) {
 		t.Error("the first view lacks the node")
 	}
 	s.budget(t, 0, 1)
-	w.until(t, "the budget over the pod", func(v drain.Snapshot) bool {
+	w.awaitView(t, "the budget over the pod", func(v drain.Snapshot) bool {
 		covering := v.Budgets.Covering(pod)
 		return len(covering) == 1 && covering[0].Status.DisruptionsAllowed == 1
 	})
 	s.pods(t, before.Name, "web-1")
-	w.until(t, "a second pod on the node", func(v drain.Snapshot) bool { return len(v.Pods[before.Name]) == 2 })
+	w.awaitView(t, "a second pod on the node", func(v drain.Snapshot) bool { return len(v.Pods[before.Name]) == 2 })
 	if err := s.Client().CoreV1().Pods(s.name).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the end of the first pod", func(v drain.Snapshot) bool {
+	w.awaitView(t, "the end of the first pod", func(v drain.Snapshot) bool {
 		return len(v.Pods[before.Name]) == 1 && v.Pods[before.Name][0].Name == "web-1"
 	})
-	w.told()
+	w.takeSignals()
 	s.node(t, "after")
 	select {
 	case <-w.NodesChanged():
@@ -66,7 +66,7 @@ func testWatchEndingNamespace(t *testing.T, s *space) {
 	if err := s.Client().CoreV1().Namespaces().Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the namespace to end", func(v drain.Snapshot) bool { return v.EndingNamespaces[s.name] })
+	w.awaitView(t, "the namespace to end", func(v drain.Snapshot) bool { return v.EndingNamespaces[s.name] })
 }
 
 func testWatchDisruptedPods(t *testing.T, s *space) {
@@ -78,7 +78,7 @@ func testWatchDisruptedPods(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	name := types.NamespacedName{Namespace: s.name, Name: "web-0"}
-	v := w.until(t, "the eviction in the budget's status", func(v drain.Snapshot) bool { _, ok := v.Disrupted[name]; return ok })
+	v := w.awaitView(t, "the eviction in the budget's status", func(v drain.Snapshot) bool { _, ok := v.Disrupted[name]; return ok })
 	if seen := v.Disrupted[name]; seen.Before(before) {
 		t.Errorf("seen at %s, before the eviction at %s", seen, before)
 	}
@@ -217,7 +217,7 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 		t.Error("the pods are not trimmed")
 	}
 	others := slices.Collect(maps.Keys(want.Pods))
-	for len(others) <= maxListedNodes { // more nodes are not listed one by one
+	for len(others) <= maxListedNodes { // above this number, all pods of the cluster are listed
 		others = append(others, fmt.Sprintf("no-%d", len(others)))
 	}
 	for _, wanted := range [][]string{{node.Name}, append(others[len(want.Pods):], node.Name)} {
@@ -241,7 +241,7 @@ func testReadPages(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	names := []string{"web-0", "web-1", "web-2", "web-3", "web-4"}
 	s.pods(t, node.Name, names...)
-	client, line := s.spoilable(t)
+	client, line := s.newBreakableClient(t)
 	pages := map[string]int{}
 	line.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		query := r.URL.Query()

@@ -76,9 +76,8 @@ func (w *Writer) applyNodeAction(action nodemark.NodeAction, node *corev1.Node) 
 	return nil
 }
 
-// TakeOver writes the lease's epoch on the nodes in flight. Requests that the previous holder still
-// sends to them then fail on their resourceVersion. nodes has their UIDs by name; nodes that are
-// gone or were replaced are skipped.
+// TakeOver writes the lease's epoch on the nodes in flight. It changes their resourceVersion, so late requests of the
+// previous holder fail. nodes has the nodes' UIDs by name. Nodes that are gone or were replaced are skipped.
 func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)

@@ -130,7 +130,7 @@ func testFenceKeepsForeignMarks(t *testing.T, s *space) {
 			}
 			return err == nil, err
 		})
-		w.until(t, step.what+" on the node", func(drain.Snapshot) bool {
+		w.awaitView(t, step.what+" on the node", func(drain.Snapshot) bool {
 			known, _ = w.currentNode(node.Name)
 			return step.shows(known)
 		})
@@ -139,7 +139,7 @@ func testFenceKeepsForeignMarks(t *testing.T, s *space) {
 
 // writerOf returns a writer that knows the objects as they were and gets no updates.
 func (s *space) writerOf(objects ...any) *Writer {
-	return NewWriter(s.client, offline(objects...), "run-1", nodegroup.FenceTaint("aws"), testOwner)
+	return NewWriter(s.client, newOfflineWatcher(objects...), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 }
 
 func testStaleNodeIsNotPatched(t *testing.T, s *space) {
@@ -214,7 +214,7 @@ func testFenceLooksLikeCordonToControllers(t *testing.T, s *space) {
 	if _, err := s.Client().CoreV1().Nodes().Patch(t.Context(), other.Name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the controller's taint on the other node", func(drain.Snapshot) bool {
+	w.awaitView(t, "the controller's taint on the other node", func(drain.Snapshot) bool {
 		known, _ := w.currentNode(other.Name)
 		return slices.ContainsFunc(known.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable })
 	})
@@ -259,7 +259,7 @@ func testEvict(t *testing.T, s *space) {
 	if err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), evictionOf(pod)); err != nil {
 		t.Fatal(err)
 	}
-	w.until(t, "the pod to leave", func(drain.Snapshot) bool {
+	w.awaitView(t, "the pod to leave", func(drain.Snapshot) bool {
 		known, ok := w.currentPod(pod.UID)
 		return !ok || known.DeletionTimestamp != nil
 	})
@@ -419,7 +419,7 @@ func testDeleteNode(t *testing.T, s *space) {
 }
 
 func TestWriterRejectsCloudActions(t *testing.T) {
-	err := NewWriter(nil, offline(), "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
+	err := NewWriter(nil, newOfflineWatcher(), "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
 	if err == nil || !strings.Contains(err.Error(), "terminate instance i-1") {
 		t.Errorf("got error %v", err)
 	}
@@ -430,7 +430,7 @@ func TestWriterRejectsCloudActions(t *testing.T) {
 func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node := build.Node("a", "a")
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
-	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)
+	writer := NewWriter(nil, newOfflineWatcher(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 	for _, action := range []nodegroup.Action{
 		nodemark.Fence{NodeVersion: nodemark.NodeVersion{Node: "a", UID: "a", Version: "1"}}, nodemark.Unfence{NodeVersion: nodemark.NodeVersion{Node: "a", UID: "a", Version: "1"}},
 	} {

@@ -30,7 +30,7 @@ const (
 	ForFacts
 	// ForMoves is for drain.Movable, the pods that a restart may move.
 	ForMoves
-	// ForBalancers is for the target groups that objects of the cluster name.
+	// ForBalancers is for finding the target groups of load balancers.
 	ForBalancers
 )
 

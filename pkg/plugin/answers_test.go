@@ -81,8 +81,8 @@ func TestReadOnlyCommands(t *testing.T) {
 			if code != c.code || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) || (c.stderr == "") != (stderr == "") {
 				t.Errorf("exit code %d, want %d\nstdout %q\nwant   %q\nstderr %q\nwant   %q", code, c.code, stdout, c.stdout, stderr, c.stderr)
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("a command that reads sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("a command that reads sent %q", s.sentRequests())
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestPlanWithoutForecastReadsLess(t *testing.T) {
 // lists each missing permission.
 func TestUpgradeWithoutPermissions(t *testing.T) {
 	s := twoGroups()
-	s.powerless = true
+	s.readOnly = true
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes", "--on-timeout=force")
 	for _, right := range []string{"patch nodes", "create pods/eviction", "delete pods", "update leases in namespace kube-system"} {
@@ -129,8 +129,8 @@ func TestUpgradeWithoutPermissions(t *testing.T) {
 			t.Errorf("stderr does not name the right to %s: %q", right, stderr)
 		}
 	}
-	if code != exitError || len(s.sent()) > 0 {
-		t.Errorf("exit code %d, sent %q", code, s.sent())
+	if code != exitError || len(s.sentRequests()) > 0 {
+		t.Errorf("exit code %d, sent %q", code, s.sentRequests())
 	}
 }
 
@@ -155,7 +155,7 @@ func TestDocumentsForPrograms(t *testing.T) {
 				t.Fatalf("exit code %d, stderr %q", code, stderr)
 			}
 			var object map[string]json.RawMessage
-			oneDocument(t, stdout, &object)
+			decodeOneDocument(t, stdout, &object)
 			if got := string(object["kind"]); got != `"`+c.kind+`"` {
 				t.Errorf("kind %s, want %s", got, c.kind)
 			}
@@ -188,7 +188,7 @@ func TestDryRunServer(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	want := []string{"POST /api/v1/namespaces/shop/pods/web-0/eviction", "POST /api/v1/namespaces/shop/pods"}
-	if got := s.sent(); !slices.Equal(got, want) {
+	if got := s.sentRequests(); !slices.Equal(got, want) {
 		t.Errorf("sent %q, want %q", got, want)
 	}
 }
@@ -198,18 +198,18 @@ func TestDryRunServer(t *testing.T) {
 func TestDryRunServerWithRefusedPods(t *testing.T) {
 	const ofQuota = `pods "web-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=`
 	for name, c := range map[string]struct {
-		says      string
-		powerless bool
-		plan      string
-		code      int
+		says     string
+		readOnly bool
+		plan     string
+		code     int
 	}{
 		"refused":            {says: ofQuota + "1", plan: "refused: " + ofQuota + "1: raise ResourceQuota few, or remove pods that count against it", code: exitStructural},
 		"only for now":       {says: ofQuota + "2", plan: "may be created after an old one has ended: " + ofQuota + "2", code: exitDone},
-		"for lack of rights": {says: "pods is forbidden", powerless: true, plan: "unverified: you may not create pods in namespace shop", code: exitDone},
+		"for lack of rights": {says: "pods is forbidden", readOnly: true, plan: "unverified: you may not create pods in namespace shop", code: exitDone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
-			s.powerless = c.powerless
+			s.readOnly = c.readOnly
 			s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/shop/pods" || r.URL.Query().Get("dryRun") != "All" {
 					return false
@@ -254,8 +254,8 @@ func TestPlanOfBlockedUpgrade(t *testing.T) {
 	}
 }
 
-// recorded stores an upgrade record of a group.
-func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
+// storeRecord stores an upgrade record of a group.
+func (s *apiServer) storeRecord(t *testing.T, group string, record record.Record) {
 	t.Helper()
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -268,8 +268,8 @@ func (s *apiServer) recorded(t *testing.T, group string, record record.Record) {
 	})
 }
 
-// requested stores a user's request beside the first record; "" stores none.
-func (s *apiServer) requested(t *testing.T, verb record.Verb) {
+// storeRequest stores a user's request beside the first record; "" stores none.
+func (s *apiServer) storeRequest(t *testing.T, verb record.Verb) {
 	t.Helper()
 	if verb == "" {
 		return
@@ -281,7 +281,7 @@ func (s *apiServer) requested(t *testing.T, verb record.Verb) {
 	s.maps[0].Data["request"] = string(text)
 }
 
-func stopped(result record.Result) record.Record {
+func stoppedRecordOf(result record.Result) record.Record {
 	return record.Record{
 		Version: 1, Run: "r1", Phase: record.PhaseUpgrade, Result: result, Total: 3, Replaced: 2,
 		Target: nodegroup.Revision{ID: "image=v2", Name: "image=v2"},
@@ -291,9 +291,9 @@ func stopped(result record.Result) record.Record {
 // TestStatusUsesTargetOfRecord checks that a status knows the current nodes if the upgrade recorded their labels.
 func TestStatusUsesTargetOfRecord(t *testing.T) {
 	s := twoGroups()
-	rec := stopped(record.PodEvictionFailure)
+	rec := stoppedRecordOf(record.PodEvictionFailure)
 	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
-	s.recorded(t, "blue", rec)
+	s.storeRecord(t, "blue", rec)
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "blue")
 	if code != exitDone || stderr != "" || !strings.Contains(stdout, "2 of 3 nodes replaced, 1 not started") || strings.Contains(stdout, string(record.TargetMoved)) {
@@ -303,8 +303,8 @@ func TestStatusUsesTargetOfRecord(t *testing.T) {
 
 func TestListShowsPhases(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", stopped(""))
-	s.recorded(t, "green", stopped(record.Succeeded))
+	s.storeRecord(t, "blue", stoppedRecordOf(""))
+	s.storeRecord(t, "green", stoppedRecordOf(record.Succeeded))
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "-o", "jsonpath={range .items[*]}{.metadata.name}={.phase} {end}")
 	if want := "blue=upgrade green=succeeded \n"; code != exitDone || stdout != want || stderr != "" {
@@ -316,9 +316,9 @@ func TestListShowsPhases(t *testing.T) {
 // are in no group of the list.
 func TestListNamesUpgradesOfLabelledNodes(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", stopped(record.Interrupted))
-	s.recorded(t, "pool in (a,b)", stopped(record.Interrupted))
-	s.recorded(t, "team=x", stopped(record.Succeeded))
+	s.storeRecord(t, "blue", stoppedRecordOf(record.Interrupted))
+	s.storeRecord(t, "pool in (a,b)", stoppedRecordOf(record.Interrupted))
+	s.storeRecord(t, "team=x", stoppedRecordOf(record.Succeeded))
 	s.serve(t)
 	_, stderr, code := invoke(t, "--current=image=v2")
 	if want := "Not listed: the upgrade of pool in (a,b) (interrupted): see kubectl nodeupgrade status -l 'pool in (a,b)'.\n"; code != exitDone || stderr != want {
@@ -359,7 +359,7 @@ func TestStatusWithoutGroupChoosesOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
 			for group, result := range c.records {
-				s.recorded(t, group, stopped(result))
+				s.storeRecord(t, group, stoppedRecordOf(result))
 			}
 			s.serve(t)
 			stdout, stderr, code := invoke(t, "status", "--current=image=v2")
@@ -377,11 +377,11 @@ func TestStatusWithoutGroupChoosesOne(t *testing.T) {
 // TestStatusDocument checks the whole document of a status.
 func TestStatusDocument(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", stopped(record.Interrupted))
+	s.storeRecord(t, "blue", stoppedRecordOf(record.Interrupted))
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
 	var got report.UpgradeStatus
-	oneDocument(t, stdout, &got)
+	decodeOneDocument(t, stdout, &got)
 	if code != exitDone || stderr != "" || got.Run != "r1" || got.Result != record.Interrupted || got.Status.Replaced != 2 || got.Status.Total != 3 || got.Name != "blue" {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}
@@ -391,12 +391,12 @@ func TestStatusDocument(t *testing.T) {
 // newer than the reading of the group, which may still have a node that is gone.
 func TestStatusShowsTotalOfRecord(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", inDrain(func(r *record.Record) { r.Total, r.Replaced, r.Nodes = 2, 2, nil }))
+	s.storeRecord(t, "blue", inDrain(func(r *record.Record) { r.Total, r.Replaced, r.Nodes = 2, 2, nil }))
 	s.withLeases()
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
 	var got report.UpgradeStatus
-	oneDocument(t, stdout, &got)
+	decodeOneDocument(t, stdout, &got)
 	if code != exitDone || got.Status.Total != 2 || got.Status.Outdated == 0 {
 		t.Errorf("exit code %d, stderr %q, total %d of 2, %d not started", code, stderr, got.Status.Total, got.Status.Outdated)
 	}
@@ -405,12 +405,12 @@ func TestStatusShowsTotalOfRecord(t *testing.T) {
 // TestStatusOfOneWordSelector uses a label key as selector. Commands that name such a group find it by its record.
 func TestStatusOfOneWordSelector(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "image", inDrain(func(r *record.Record) { r.Result, r.Request.Group = record.Interrupted, "image" }))
+	s.storeRecord(t, "image", inDrain(func(r *record.Record) { r.Result, r.Request.Group = record.Interrupted, "image" }))
 	s.withLeases()
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "status", "image", "-o", "json")
 	var got report.UpgradeStatus
-	oneDocument(t, stdout, &got)
+	decodeOneDocument(t, stdout, &got)
 	if code != exitDone || got.Name != "image" || got.Run != "r1" {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// harbor is a provider that returns the given load balancers. It implements nothing else.
-type harbor struct {
+// balancerProvider is a provider that returns the given load balancers. It implements nothing else.
+type balancerProvider struct {
 	cloud.Provider
 	asked []string
 	found cloud.TargetGroups
@@ -23,13 +23,13 @@ type harbor struct {
 }
 
 // TargetGroups implements cloud.Balancer.
-func (h *harbor) TargetGroups(_ context.Context, _ *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
+func (h *balancerProvider) TargetGroups(_ context.Context, _ *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
 	h.asked = bound
 	return h.found, h.err
 }
 
 // Targets implements cloud.Balancer.
-func (*harbor) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
+func (*balancerProvider) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
 	return nil, errors.New("not asked for before an upgrade")
 }
 
@@ -40,19 +40,19 @@ func TestStartNamesWatchedLoadBalancers(t *testing.T) {
 	web := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: time.Minute, Bound: true}
 	bindings := []*inventory.TargetGroupBinding{{Spec: inventory.TargetGroupBindingSpec{TargetGroup: "arn:web"}}, {}}
 	cases := map[string]struct {
-		harbor   harbor
+		harbor   balancerProvider
 		strategy record.Strategy
 		unread   []string
 		want     []string
 	}{
-		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Surge, nil, []string{"a node is terminated after these target groups have removed it: web"}},
-		"none":          {harbor{}, record.Surge, nil, nil},
-		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, record.Surge, nil, []string{before + "load balancers (your cloud credentials may not elasticloadbalancing:DescribeTargetHealth)" + otherwise}},
-		"no answer":     {harbor{err: errors.New("no route")}, record.Surge, nil, []string{before + "load balancers (no route)" + otherwise}},
-		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, record.Surge, nil, []string{before + "target groups of other accounts (theirs of account 9)" + otherwise}},
-		"unlisted":      {harbor{}, record.Surge, []string{"targetgroupbindings"}, []string{before + "target groups that only TargetGroupBindings name (you may not list targetgroupbindings)" + otherwise}},
-		"EKS drains":    {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Delegated, nil, nil},
-		"no one drains": {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.ShortLived, nil, nil},
+		"one":           {balancerProvider{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Surge, nil, []string{"a node is terminated after these target groups have removed it: web"}},
+		"none":          {balancerProvider{}, record.Surge, nil, nil},
+		"denied":        {balancerProvider{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, record.Surge, nil, []string{before + "load balancers (your cloud credentials may not elasticloadbalancing:DescribeTargetHealth)" + otherwise}},
+		"no answer":     {balancerProvider{err: errors.New("no route")}, record.Surge, nil, []string{before + "load balancers (no route)" + otherwise}},
+		"of others":     {balancerProvider{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, record.Surge, nil, []string{before + "target groups of other accounts (theirs of account 9)" + otherwise}},
+		"unlisted":      {balancerProvider{}, record.Surge, []string{"targetgroupbindings"}, []string{before + "target groups that only TargetGroupBindings name (you may not list targetgroupbindings)" + otherwise}},
+		"EKS drains":    {balancerProvider{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.Delegated, nil, nil},
+		"no one drains": {balancerProvider{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, record.ShortLived, nil, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,7 @@ func fleetPlanning(nodes int) *planning {
 	read := &clusterReading{view: drain.Snapshot{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets}, objects: &inventory.Objects{}}
 	p := &planning{
 		groupContext: &groupContext{
-			observation: observation{provider: everyNode{}, group: spec.Group, now: spec.Now, cluster: read},
+			observation: observation{provider: everyNodeOutdated{}, group: spec.Group, now: spec.Now, cluster: read},
 			resolution:  resolution{request: fleet.Request(1)},
 		},
 		s: &session{command: &command{&commandLine{}, &connection{}}},
@@ -62,8 +62,8 @@ func BenchmarkCompare(b *testing.B) {
 	b.ReportMetric(float64(all)/float64(one), "×one")
 }
 
-// everyNode is a provider for which every node belongs to the group and is outdated.
-type everyNode struct{ cloud.Provider }
+// everyNodeOutdated is a provider for which every node belongs to the group and is outdated.
+type everyNodeOutdated struct{ cloud.Provider }
 
-func (everyNode) Belongs(*nodegroup.Group, *corev1.Node) bool  { return true }
-func (everyNode) Outdated(*nodegroup.Group, *corev1.Node) bool { return true }
+func (everyNodeOutdated) Belongs(*nodegroup.Group, *corev1.Node) bool  { return true }
+func (everyNodeOutdated) Outdated(*nodegroup.Group, *corev1.Node) bool { return true }

@@ -35,9 +35,9 @@ func TestCheckCommand(t *testing.T) {
 	}{
 		"a budget that blocks":         {[]string{"check", "blue", current}, nil, 3, []string{"Group       blue", "block", "PDB001", "pod shop/web-0 and 1 more", "PDB shop/web", "--explain PDB001"}, ""},
 		"which does not count":         {[]string{"check", "blue", current, "--skip-check=pdb001"}, nil, 0, []string{"No rule found anything"}, ""},
-		"which an annotation explains": {[]string{"check", "blue", current}, explained, 0, []string{"does not count: it is scaled up on Sunday"}, ""},
+		"which an annotation explains": {[]string{"check", "blue", current}, annotateFinding, 0, []string{"does not count: it is scaled up on Sunday"}, ""},
 		"never":                        {[]string{"check", "blue", current, "--fail-on=never"}, nil, 0, []string{"PDB001"}, ""},
-		"from warnings on":             {[]string{"check", "blue", current, "--skip-check=PDB001", "--fail-on=info"}, powerless, 3, []string{"RBAC001", "you may not watch nodes"}, ""},
+		"from warnings on":             {[]string{"check", "blue", current, "--skip-check=PDB001", "--fail-on=info"}, mayOnlyRead, 3, []string{"RBAC001", "you may not watch nodes"}, ""},
 		"what mends it":                {[]string{"check", "blue", current, "-o", "patch", "--fail-on=never"}, nil, 0, []string{"# PDB001 ", "kubectl patch -n shop pdb web --type=merge -p '{"}, ""},
 		"all groups":                   {[]string{"check", "-A", "--current=image=v3"}, nil, 3, []string{"Group       blue", "Group       green"}, ""},
 		"all groups and one":           {[]string{"check", "blue", "-A", current}, nil, 2, nil, "-A and a group: use either"},
@@ -71,18 +71,18 @@ func TestCheckCommand(t *testing.T) {
 					t.Errorf("it does not say %q:\n%s%s", want, stdout, stderr)
 				}
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("it changes %v", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("it changes %v", s.sentRequests())
 			}
 		})
 	}
 }
 
-func explained(s *apiServer) {
+func annotateFinding(s *apiServer) {
 	s.budgets[0].Annotations = map[string]string{preflight.AnnotationSkip + "PDB001": "it is scaled up on Sunday"}
 }
 
-func powerless(s *apiServer) { s.powerless = true }
+func mayOnlyRead(s *apiServer) { s.readOnly = true }
 
 func forbiddingKind(kind string) func(*apiServer) {
 	return func(s *apiServer) { s.refuse = forbidding(kind) }
@@ -151,8 +151,8 @@ func TestBlockedUpgradeDoesNotBegin(t *testing.T) {
 	s := closedBudget()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v3", "--yes")
-	if code != exitStructural || !strings.Contains(stderr, "nothing was touched. If you accept this, pass --skip-check=PDB001") || len(s.sent()) > 0 {
-		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.sent())
+	if code != exitStructural || !strings.Contains(stderr, "nothing was touched. If you accept this, pass --skip-check=PDB001") || len(s.sentRequests()) > 0 {
+		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.sentRequests())
 	}
 }
 

@@ -64,7 +64,7 @@ func TestPlanExitsLikeItsUpgrade(t *testing.T) {
 			if code != c.code {
 				t.Errorf("exits %d, want %d:\n%s", code, c.code, planned)
 			}
-			checkSaid(t, planned, c.says, c.without)
+			checkOutput(t, planned, c.says, c.without)
 		})
 	}
 }

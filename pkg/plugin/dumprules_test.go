@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// checkedDump is the expected output of check for a dump in which every node is outdated.
-type checkedDump struct {
+// checkDumpCase is the expected output of check for a dump in which every node is outdated.
+type checkDumpCase struct {
 	// code is check's exit code: 3 if a finding is an error or worse.
 	code int
 	// says are texts that check -o wide must print. without are texts that it must not print.
@@ -16,7 +16,7 @@ type checkedDump struct {
 
 // TestDumpsOfRules checks dumps in which a rule once missed a finding or found too much.
 func TestDumpsOfRules(t *testing.T) {
-	cases := map[string]checkedDump{
+	cases := map[string]checkDumpCase{
 		"five":                              {says: []string{"info", "PDB006", "its controllers have still to create 1 pod"}, without: []string{"block", "can never allow"}},
 		"s1-70-pdb6-starting-10s":           {says: []string{"info", "PDB006", "pod default/my-nginx-75b76-1 has not been ready for 10s"}, without: []string{"block"}},
 		"s1-30c-one-imagepull":              {code: exitStructural, says: []string{"block", "PDB006", "pod default/my-nginx-75b76-2 is not ready, because container my-nginx is in ImagePullBackOff"}},
@@ -39,7 +39,7 @@ func TestDumpsOfRules(t *testing.T) {
 			if code != c.code {
 				t.Errorf("check exits %d, want %d:\n%s", code, c.code, said)
 			}
-			checkSaid(t, said, c.says, c.without)
+			checkOutput(t, said, c.says, c.without)
 		})
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// dumped is the expected output of simulate and check for a dump.
-type dumped struct {
+// dumpCase is the expected output of simulate and check for a dump.
+type dumpCase struct {
 	// args are the arguments that choose the group.
 	args []string
 	// code is simulate's exit code. simulate and check must print the texts in both, and never the texts in without.
@@ -24,7 +24,7 @@ func labelled() []string { return []string{"-l", "pool=w", "--current", "image=v
 // TestDumpsOfScheduling checks plans and checks of dumps that limit where pods can run. Each dump is named after the
 // public report from which it was made.
 func TestDumpsOfScheduling(t *testing.T) {
-	cases := map[string]dumped{
+	cases := map[string]dumpCase{
 		"k8s-device-plugin-291-gpu": {
 			args: []string{"workers"}, code: exitStructural, simulate: []string{"ReplicaSet shop/riva-6d5f7c9b8", "Insufficient nvidia.com/gpu", "only new nodes can take them"},
 		},
@@ -59,7 +59,7 @@ func TestDumpsOfScheduling(t *testing.T) {
 }
 
 // testDump runs simulate and check on the dump. Its file name is the first word of the test's name.
-func testDump(t *testing.T, name string, c dumped) {
+func testDump(t *testing.T, name string, c dumpCase) {
 	t.Helper()
 	dump, _, _ := strings.Cut(name, " ")
 	file := filepath.Join("testdata", "dumps", dump+".json")

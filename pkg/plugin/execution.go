@@ -199,7 +199,7 @@ func (e *execution) announceStart(ctx context.Context) {
 	}
 	if e.mode != modeAbort { // an abort drains no node
 		e.balancers = e.g.findBalancers(ctx, e.s.conn.Client, nil)
-		for _, line := range e.s.conn.DescribeShortfalls(ctx, &e.g.request) {
+		for _, line := range e.s.conn.DescribeOmittedParts(ctx, &e.g.request) {
 			e.display.ShowNote(line)
 		}
 	}

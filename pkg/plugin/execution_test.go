@@ -35,9 +35,9 @@ func TestFinalResultListsReleasedNodes(t *testing.T) {
 // and the upgrade is resolved from it, or everything is read and nothing of the old group is kept.
 func TestGroupIsReadAgainAfterLease(t *testing.T) {
 	server := twoGroups()
-	rec := stopped(record.Interrupted)
+	rec := stoppedRecordOf(record.Interrupted)
 	rec.Request = record.Request{Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
-	server.recorded(t, "blue", rec)
+	server.storeRecord(t, "blue", rec)
 	server.serve(t)
 	s := openBlue(t.Context(), t, io.Discard, "--current=image=v2", "--yes")
 	before, err := s.loadGroup(t.Context(), "blue", modeResume)
@@ -46,7 +46,7 @@ func TestGroupIsReadAgainAfterLease(t *testing.T) {
 	}
 	e := &execution{s: s, g: before, mode: modeResume}
 	rec.Replaced, rec.Request.MaxUnavailable, server.maps = 1, 3, nil
-	server.recorded(t, "blue", rec)
+	server.storeRecord(t, "blue", rec)
 	for i := range server.nodes {
 		server.nodes[i].Labels["image"] = "v2"
 	}

@@ -169,8 +169,8 @@ func TestValidArgumentsReachTheCluster(t *testing.T) {
 	}
 }
 
-// parsed parses arguments as the root command does.
-func parsed(t *testing.T, args ...string) *commandLine {
+// parseRootArgs parses arguments as the root command does.
+func parseRootArgs(t *testing.T, args ...string) *commandLine {
 	t.Helper()
 	f := newFlags(genericiooptions.NewTestIOStreamsDiscard())
 	cmd := &cobra.Command{Use: "test"}
@@ -189,13 +189,13 @@ func parsed(t *testing.T, args ...string) *commandLine {
 
 func TestUntypedFlagsStayUnset(t *testing.T) {
 	want := upgrade.Settings{BootTimeout: 20 * time.Minute, WaitReplacement: true}
-	if got := parsed(t, "workers").settings; !reflect.DeepEqual(got, want) {
+	if got := parseRootArgs(t, "workers").settings; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
 func TestParseAllFlags(t *testing.T) {
-	line := parsed(t,
+	line := parseRootArgs(t,
 		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
 		"--drain-timeout=1s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
 		"--wait-replacement=false", "--current=a=b,c=", "--dry-run=server",
@@ -237,7 +237,7 @@ func TestParseDryRun(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := parsed(t, c.args...).dryRun; got != c.want {
+			if got := parseRootArgs(t, c.args...).dryRun; got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -53,14 +53,14 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	if f.watcher, err = cluster.WatchCluster(ctx, s.conn.Client, s.conn.Now); err != nil {
 		return err
 	}
-	ask := time.NewTicker(cloudInterval)
-	defer ask.Stop()
+	cloudTick := time.NewTicker(cloudInterval)
+	defer cloudTick.Stop()
 	for {
 		over, err := f.showNow(ctx)
 		if over || err != nil {
 			return ignoreInterrupt(ctx, err)
 		}
-		if !f.waitForChange(ctx, ask.C) {
+		if !f.waitForChange(ctx, cloudTick.C) {
 			return nil
 		}
 	}
@@ -107,7 +107,7 @@ func (f *followedUpgrade) currentState(record record.Record, version string) rec
 }
 
 // waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
-func (f *followedUpgrade) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
+func (f *followedUpgrade) waitForChange(ctx context.Context, cloudTick <-chan time.Time) bool {
 	pause := time.NewTimer(changePause)
 	defer pause.Stop()
 	select {
@@ -127,7 +127,7 @@ func (f *followedUpgrade) waitForChange(ctx context.Context, ask <-chan time.Tim
 		f.stale = true
 	case <-f.watcher.NodesChanged():
 		f.stale = true
-	case <-ask:
+	case <-cloudTick:
 		f.stale = true
 	}
 	return true

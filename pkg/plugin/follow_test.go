@@ -20,8 +20,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// upgradeOfBlue is a server with a running upgrade of group blue, which the test watches.
-type upgradeOfBlue struct {
+// blueUpgrade is a server with a running upgrade of group blue, which the test watches.
+type blueUpgrade struct {
 	t *testing.T
 	*apiServer
 	// events are the later versions of the record's ConfigMap.
@@ -35,8 +35,8 @@ type upgradeOfBlue struct {
 	out    bytes.Buffer
 }
 
-func newUpgradeOfBlue(t *testing.T) *upgradeOfBlue {
-	s := &upgradeOfBlue{t: t, apiServer: twoGroups(), events: make(chan corev1.ConfigMap, 10)}
+func newBlueUpgrade(t *testing.T) *blueUpgrade {
+	s := &blueUpgrade{t: t, apiServer: twoGroups(), events: make(chan corev1.ConfigMap, 10)}
 	s.refuse = s.answerInstead
 	s.store(blueRecord())
 	s.serve(t)
@@ -45,7 +45,7 @@ func newUpgradeOfBlue(t *testing.T) *upgradeOfBlue {
 
 // blueRecord returns the record of an upgrade that drains a node.
 func blueRecord() record.Record {
-	rec := stopped("")
+	rec := stoppedRecordOf("")
 	rec.Version, rec.Total, rec.Replaced, rec.Begun = record.Version, 3, 0, 1
 	rec.Nodes = map[string]record.NodeRecord{"b1": {UID: "b1", State: record.NodeDraining, Batch: 1, Began: time.Now(), Deadline: time.Now().Add(15 * time.Minute)}}
 	rec.Request = record.Request{
@@ -57,8 +57,8 @@ func blueRecord() record.Record {
 	return rec
 }
 
-// givenUp returns the same record after the node was left behind.
-func givenUp() record.Record {
+// leftBehindRecord returns the same record after the node was left behind.
+func leftBehindRecord() record.Record {
 	rec := blueRecord()
 	node := rec.Nodes["b1"]
 	node.State, node.Reason = record.NodeQuarantined, "PDB shop/web"
@@ -67,7 +67,7 @@ func givenUp() record.Record {
 }
 
 // store stores the record and sends it to the watches.
-func (s *upgradeOfBlue) store(record record.Record) {
+func (s *blueUpgrade) store(record record.Record) {
 	text, err := json.Marshal(record)
 	if err != nil {
 		s.t.Fatal(err)
@@ -88,15 +88,15 @@ func (s *upgradeOfBlue) store(record record.Record) {
 	}
 }
 
-// hold sets the holder of the lease.
-func (s *upgradeOfBlue) hold(holder string) {
+// setHolder sets the holder of the lease.
+func (s *blueUpgrade) setHolder(holder string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holder = holder
 }
 
 // answerInstead answers watches and requests for the upgrade's record and lease.
-func (s *upgradeOfBlue) answerInstead(w http.ResponseWriter, r *http.Request) bool {
+func (s *blueUpgrade) answerInstead(w http.ResponseWriter, r *http.Request) bool {
 	query := r.URL.Query()
 	switch {
 	case query.Get("sendInitialEvents") != "":
@@ -115,7 +115,7 @@ func (s *upgradeOfBlue) answerInstead(w http.ResponseWriter, r *http.Request) bo
 	return true
 }
 
-func (s *upgradeOfBlue) answerLease(w http.ResponseWriter) bool {
+func (s *blueUpgrade) answerLease(w http.ResponseWriter) bool {
 	s.mu.Lock()
 	holder := s.holder
 	s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *upgradeOfBlue) answerLease(w http.ResponseWriter) bool {
 	return true
 }
 
-func (s *upgradeOfBlue) answerRecord(w http.ResponseWriter, r *http.Request) {
+func (s *blueUpgrade) answerRecord(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	stored := s.stored
 	s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *upgradeOfBlue) answerRecord(w http.ResponseWriter, r *http.Request) {
 }
 
 // watch sends new records until the watch ends.
-func (s *upgradeOfBlue) watch(w http.ResponseWriter, r *http.Request) {
+func (s *blueUpgrade) watch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	flush := http.NewResponseController(w).Flush
@@ -162,14 +162,14 @@ func (s *upgradeOfBlue) watch(w http.ResponseWriter, r *http.Request) {
 }
 
 // Write stores the output of the command.
-func (s *upgradeOfBlue) Write(text []byte) (int, error) {
+func (s *blueUpgrade) Write(text []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out.Write(text)
 }
 
-// shown waits until the new output has all texts, and returns it.
-func (s *upgradeOfBlue) shown(texts ...string) string {
+// awaitOutput waits until the new output has all texts, and returns it.
+func (s *blueUpgrade) awaitOutput(texts ...string) string {
 	s.t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
@@ -193,8 +193,8 @@ func (s *upgradeOfBlue) shown(texts ...string) string {
 	}
 }
 
-// follow runs status --watch and returns a channel for its exit code.
-func (s *upgradeOfBlue) follow(flags ...string) <-chan int {
+// watchStatus runs status --watch and returns a channel for its exit code.
+func (s *blueUpgrade) watchStatus(flags ...string) <-chan int {
 	code := make(chan int, 1)
 	go func() {
 		code <- Run(s.t.Context(), append([]string{"status", "blue", "--current=image=v2", "-w"}, flags...), strings.NewReader(""), s, s)
@@ -202,8 +202,8 @@ func (s *upgradeOfBlue) follow(flags ...string) <-chan int {
 	return code
 }
 
-// end ends the upgrade and waits until the command ends.
-func (s *upgradeOfBlue) end(code <-chan int) {
+// endUpgrade ends the upgrade and waits until the command ends.
+func (s *blueUpgrade) endUpgrade(code <-chan int) {
 	s.t.Helper()
 	over := blueRecord()
 	over.Result = record.Succeeded
@@ -220,8 +220,8 @@ func (s *upgradeOfBlue) end(code <-chan int) {
 
 // TestWatchUpdatesDuringForecast checks that the watch shows changes while the data of a forecast takes long to read.
 func TestWatchUpdatesDuringForecast(t *testing.T) {
-	s := newUpgradeOfBlue(t)
-	s.hold("ann@laptop/1")
+	s := newBlueUpgrade(t)
+	s.setHolder("ann@laptop/1")
 	read := make(chan struct{})
 	s.background = func(w http.ResponseWriter) {
 		select {
@@ -230,21 +230,21 @@ func TestWatchUpdatesDuringForecast(t *testing.T) {
 		}
 		http.Error(w, "too late", http.StatusInsufficientStorage)
 	}
-	code := s.follow()
-	s.shown("Phase       upgrade", "Remaining   working it out")
-	s.store(givenUp())
-	s.shown("node b1 quarantined")
-	s.end(code)
+	code := s.watchStatus()
+	s.awaitOutput("Phase       upgrade", "Remaining   working it out")
+	s.store(leftBehindRecord())
+	s.awaitOutput("node b1 quarantined")
+	s.endUpgrade(code)
 	close(read)
 }
 
 func TestWatchPrintsDocuments(t *testing.T) {
-	s := newUpgradeOfBlue(t)
-	s.hold("ann@laptop/1")
-	code := s.follow("-o", "json")
-	s.shown(`"state": "draining"`)
-	s.store(givenUp())
-	text := s.shown(`"state": "quarantined"`)
+	s := newBlueUpgrade(t)
+	s.setHolder("ann@laptop/1")
+	code := s.watchStatus("-o", "json")
+	s.awaitOutput(`"state": "draining"`)
+	s.store(leftBehindRecord())
+	text := s.awaitOutput(`"state": "quarantined"`)
 	documents := json.NewDecoder(strings.NewReader(text))
 	var last report.UpgradeStatus
 	for documents.More() {
@@ -252,7 +252,7 @@ func TestWatchPrintsDocuments(t *testing.T) {
 			t.Fatalf("error %v, kind %q in\n%s", err, last.Kind, text)
 		}
 	}
-	s.end(code)
+	s.endUpgrade(code)
 }
 
 // TestStatusShowsTimeLeft checks the time left, or the reason why it is not known.
@@ -270,22 +270,22 @@ func TestStatusShowsTimeLeft(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := newUpgradeOfBlue(t)
+			s := newBlueUpgrade(t)
 			s.background = c.background
-			s.hold("ann@laptop/1")
+			s.setHolder("ann@laptop/1")
 			stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2")
 			if code != exitDone || !strings.Contains(stdout, c.want) {
 				t.Errorf("exit code %d, want %q in\n%s%s", code, c.want, stdout, stderr)
 			}
 			var document report.UpgradeStatus
 			stdout, _, _ = invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
-			oneDocument(t, stdout, &document)
+			decodeOneDocument(t, stdout, &document)
 			if known := document.Remaining.Latest.Duration > 0 && document.RemainingUnknown == ""; known != c.remaining {
 				t.Errorf("for programs: known %t, want %t: %s", known, c.remaining, stdout)
 			}
-			code2 := s.follow()
-			s.shown(c.want)
-			s.end(code2)
+			code2 := s.watchStatus()
+			s.awaitOutput(c.want)
+			s.endUpgrade(code2)
 		})
 	}
 }
@@ -293,22 +293,22 @@ func TestStatusShowsTimeLeft(t *testing.T) {
 // TestContinuedRunIsNotShownAsAbandoned continues an abandoned upgrade in another process. From then on, the watch must
 // not advise to abort it, although the lease is read only from time to time.
 func TestContinuedRunIsNotShownAsAbandoned(t *testing.T) {
-	s := newUpgradeOfBlue(t)
+	s := newBlueUpgrade(t)
 	const abandoned = "stopped unexpectedly"
-	code := s.follow()
-	s.shown("Phase       upgrade", abandoned)
-	s.hold("ben@laptop/2")
-	s.store(givenUp())
-	shown := s.shown("node b1 quarantined")
+	code := s.watchStatus()
+	s.awaitOutput("Phase       upgrade", abandoned)
+	s.setHolder("ben@laptop/2")
+	s.store(leftBehindRecord())
+	shown := s.awaitOutput("node b1 quarantined")
 	if strings.Contains(shown, abandoned) {
 		t.Errorf("the upgrade is being continued:\n%s", shown)
 	}
-	s.end(code)
+	s.endUpgrade(code)
 }
 
 // TestJustEndedUpgradeIsNotAbandoned ends an upgrade, whose lease is then free as well.
 func TestJustEndedUpgradeIsNotAbandoned(t *testing.T) {
-	s := newUpgradeOfBlue(t)
+	s := newBlueUpgrade(t)
 	c := s.connect(t)
 	store := c.openStore("blue")
 	record, err := store.LoadRecord(t.Context())
@@ -326,14 +326,14 @@ func TestJustEndedUpgradeIsNotAbandoned(t *testing.T) {
 	if !abandoned() {
 		t.Error("nobody holds the lease and nobody changes the record: it is abandoned")
 	}
-	s.store(givenUp())
+	s.store(leftBehindRecord())
 	if abandoned() {
 		t.Error("the record has changed since it was read: it is not abandoned")
 	}
 }
 
 // connect returns a command that is connected to the server.
-func (s *upgradeOfBlue) connect(t *testing.T) *command {
+func (s *blueUpgrade) connect(t *testing.T) *command {
 	t.Helper()
 	f := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s})
 	conn, err := f.connectCluster(t.Context(), s)

@@ -50,7 +50,7 @@ func (p *planning) makePlan(ctx context.Context) (*report.Plan, error) {
 		awaited = len(forecast.Nodes)
 	}
 	return report.NewPlan(report.Plan{
-		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.shortfalls, CheckedBy: p.s.checkedBy,
+		Context: p.s.conn.context, Account: p.s.account, Request: p.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: p.rights.omittedParts, CheckedBy: p.s.checkedBy,
 		Operation: runningOperation(&p.group), Unlabelled: p.unlabelled, Resumes: p.record.Run,
 		SizeAfter: p.sizeAfter(&forecast), AwaitsNodes: awaited,
 		Disruption: report.Disruption{Singletons: p.findSingletons(leaving), Slow: findSlowWorkloads(leaving)},

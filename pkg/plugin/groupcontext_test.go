@@ -30,8 +30,8 @@ func (h *surveyor) Survey(context.Context, *nodegroup.Group) (cloud.Survey, erro
 	return h.survey, h.err
 }
 
-// lookWith reads the outdated group of twoGroups as --dry-run does, with the surveyor around its provider.
-func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*planning, error) {
+// planWithSurveyor reads the outdated group of twoGroups as --dry-run does, with the surveyor around its provider.
+func planWithSurveyor(ctx context.Context, t *testing.T, h *surveyor) (*planning, error) {
 	t.Helper()
 	twoGroups().serve(t)
 	s := openBlue(ctx, t, io.Discard, "--current=image=v2", "--dry-run")
@@ -56,7 +56,7 @@ func TestPlanExplainsMissingSurvey(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, err := lookWith(t.Context(), t, &surveyor{survey: c.survey, err: c.err, asked: func() {}})
+			p, err := planWithSurveyor(t.Context(), t, &surveyor{survey: c.survey, err: c.err, asked: func() {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +74,7 @@ func TestPlanExplainsMissingSurvey(t *testing.T) {
 
 // TestPlanExplainsUnknownTarget checks a plan if it is unknown whether the target exists.
 func TestPlanExplainsUnknownTarget(t *testing.T) {
-	p, err := lookWith(t.Context(), t, &surveyor{asked: func() {}})
+	p, err := planWithSurveyor(t.Context(), t, &surveyor{asked: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestPlanExplainsUnknownTarget(t *testing.T) {
 // TestPlanFindsMissingAddresses checks the finding for added nodes without free addresses in the cloud.
 func TestPlanFindsMissingAddresses(t *testing.T) {
 	full := cloud.Survey{Subnets: []nodegroup.Subnet{{Zone: "a", CIDR: netip.MustParsePrefix("10.0.0.0/19")}}}
-	p, err := lookWith(t.Context(), t, &surveyor{survey: full, asked: func() {}})
+	p, err := planWithSurveyor(t.Context(), t, &surveyor{survey: full, asked: func() {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestInterruptedSurveyFailsThePlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			p, err := lookWith(ctx, t, &surveyor{err: answer, asked: interrupt})
+			p, err := planWithSurveyor(ctx, t, &surveyor{err: answer, asked: interrupt})
 			if err != nil {
 				t.Fatal(err)
 			}

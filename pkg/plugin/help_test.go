@@ -156,7 +156,7 @@ func TestVersion(t *testing.T) {
 func TestVersionForPrograms(t *testing.T) {
 	stdout, stderr, code := invoke(t, "version", "-o", "json")
 	var got struct{ Kind, Version, Go, Platform string }
-	oneDocument(t, stdout, &got)
+	decodeOneDocument(t, stdout, &got)
 	if code != exitDone || stderr != "" || got.Kind != "Version" || got.Version == "" || !strings.Contains(got.Platform, "/") {
 		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
 	}

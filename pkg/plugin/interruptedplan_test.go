@@ -11,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// betweenNodes changes the record to an interrupted upgrade without a cloud. Its first node was drained and removed,
+// interruptBetweenNodes changes the record to an interrupted upgrade without a cloud. Its first node was drained and removed,
 // and the replacement has not come yet.
-func betweenNodes(r *record.Record) {
+func interruptBetweenNodes(r *record.Record) {
 	r.Version, r.Result, r.Ended = record.Version, record.Interrupted, time.Now().Add(-time.Minute)
 	r.Total, r.Replaced, r.Begun = 2, 1, 1
 	r.Request.WaitReplacement = true
@@ -25,7 +25,7 @@ func betweenNodes(r *record.Record) {
 // replacements, because the simulation adds no nodes for the user.
 func TestPlanOfAnInterruptedUpgradeWithoutACloud(t *testing.T) {
 	s := twoGroups()
-	s.recorded(t, "blue", inDrain(betweenNodes))
+	s.storeRecord(t, "blue", inDrain(interruptBetweenNodes))
 	s.withLeases()
 	s.serve(t)
 	began := time.Now()

@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// withoutServices serves twoGroups to a user who may do everything except list services.
-func withoutServices(t *testing.T) {
+// serveWithoutServices serves twoGroups to a user who may do everything except list services.
+func serveWithoutServices(t *testing.T) {
 	t.Helper()
 	s := twoGroups()
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
@@ -36,7 +36,7 @@ const noServices = "you may not list services: the last ready pod behind a Servi
 
 // TestPlanListsOmittedParts checks the table and the JSON of a plan.
 func TestPlanListsOmittedParts(t *testing.T) {
-	withoutServices(t)
+	serveWithoutServices(t)
 	for format, says := range map[string]string{"table": "Left out    " + noServices, "json": `"leftOut": [`} {
 		stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run", "-o", format)
 		if code != 0 || strings.Count(stdout, noServices) != 1 || !strings.Contains(stdout, says) {
@@ -53,7 +53,7 @@ func TestPlanListsOmittedParts(t *testing.T) {
 func TestStartListsOmittedParts(t *testing.T) {
 	for m, want := range map[mode]int{modeUpgrade: 1, modeResume: 1, modeRollback: 1, modeAbort: 0} {
 		t.Run(string(m), func(t *testing.T) {
-			withoutServices(t)
+			serveWithoutServices(t)
 			var errOut bytes.Buffer
 			s := openBlue(t.Context(), t, &errOut, "--current=image=v2", "--yes")
 			g, err := s.loadGroup(t.Context(), "blue", modeUpgrade)

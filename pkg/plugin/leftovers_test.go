@@ -23,15 +23,15 @@ func TestFindAbandonedRun(t *testing.T) {
 		lease  cluster.LeaseState
 		want   []report.Leftover
 	}{
-		"held":                   {begun(""), cluster.LeaseState{Holder: "ann", LastHeld: noon.Add(-30 * time.Second), Idle: 30 * time.Second}, nil},
-		"held by nobody":         {begun(""), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: resume}}},
-		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", rolledBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
-		"half undone":            {begun("", undone), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
-		"stopped as it should":   {begun(record.Interrupted), cluster.LeaseState{}, nil},
-		"done":                   {begun(record.Succeeded), cluster.LeaseState{}, nil},
+		"held":                   {stoppedRecord(""), cluster.LeaseState{Holder: "ann", LastHeld: noon.Add(-30 * time.Second), Idle: 30 * time.Second}, nil},
+		"held by nobody":         {stoppedRecord(""), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: resume}}},
+		"not seen for long":      {stoppedRecord(""), seen, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
+		"half-way back":          {stoppedRecord("", makeRollingBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half undone":            {stoppedRecord("", makeAborting), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped unexpectedly", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
+		"stopped as it should":   {stoppedRecord(record.Interrupted), cluster.LeaseState{}, nil},
+		"done":                   {stoppedRecord(record.Succeeded), cluster.LeaseState{}, nil},
 		"never begun":            {record.Record{}, cluster.LeaseState{}, nil},
-		"done, the lease stayed": {begun(record.Succeeded), seen, nil},
+		"done, the lease stayed": {stoppedRecord(record.Succeeded), seen, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -66,18 +66,18 @@ func TestCommandsFindRenewedNodesAfterUpgrade(t *testing.T) {
 				}
 			}
 			for run, group := range map[string]string{"r1": "green", "r2": "blue"} {
-				rec := stopped(record.Succeeded)
+				rec := stoppedRecordOf(record.Succeeded)
 				rec.Run, rec.Phase, rec.Provider, rec.Request.Strategy = run, record.PhaseDone, "manual", record.Surge
 				rec.Request.Current = map[string]string{"image": "v2"}
-				s.recorded(t, group, rec)
+				s.storeRecord(t, group, rec)
 			}
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
 			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q", code, c.code, stdout, stderr)
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("sent %q", s.sentRequests())
 			}
 		})
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// begun returns the record of an upgrade from workers:1 to workers:2 with the result.
-func begun(result record.Result, change ...func(*record.Record)) record.Record {
-	r := ended(result, "")
+// stoppedRecord returns the record of an upgrade from workers:1 to workers:2 with the result.
+func stoppedRecord(result record.Result, change ...func(*record.Record)) record.Record {
+	r := endedAfter90s(result, "")
 	r.Request = record.Request{Group: "workers", To: "2"}
 	r.Previous, r.Target = nodegroup.Revision{ID: "1", Name: "workers:1"}, nodegroup.Revision{ID: "2", Name: "workers:2"}
 	r.Ended = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
@@ -22,9 +22,9 @@ func begun(result record.Result, change ...func(*record.Record)) record.Record {
 	return r
 }
 
-func byVerb(r *record.Record)     { r.PausedBy = "ann@host" }
-func rolledBack(r *record.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
-func undone(r *record.Record)     { *r = r.Aborting() }
+func byVerb(r *record.Record)          { r.PausedBy = "ann@host" }
+func makeRollingBack(r *record.Record) { *r = upgrade.RollingBack(r, r.Previous, r.Ended) }
+func makeAborting(r *record.Record)    { *r = r.Aborting() }
 
 // TestRejectConflictingCommand combines each command with each state of a record. Only the verb that began a rollback
 // or abort may continue it.
@@ -36,12 +36,12 @@ func TestRejectConflictingCommand(t *testing.T) {
 		record record.Record
 		barred map[mode]string
 	}{
-		"interrupted":        {begun(record.Interrupted), nil},
-		"under way":          {begun(""), nil},
-		"paused by somebody": {begun(record.Paused, byVerb), map[mode]string{modeUpgrade: paused}},
-		"paused by itself":   {begun(record.Paused), nil},
-		"being rolled back":  {begun(record.Interrupted, rolledBack), map[mode]string{modeUpgrade: back}},
-		"being aborted":      {begun(record.Interrupted, undone), map[mode]string{modeUpgrade: abort, modeResume: abort, modeRollback: abort}},
+		"interrupted":        {stoppedRecord(record.Interrupted), nil},
+		"under way":          {stoppedRecord(""), nil},
+		"paused by somebody": {stoppedRecord(record.Paused, byVerb), map[mode]string{modeUpgrade: paused}},
+		"paused by itself":   {stoppedRecord(record.Paused), nil},
+		"being rolled back":  {stoppedRecord(record.Interrupted, makeRollingBack), map[mode]string{modeUpgrade: back}},
+		"being aborted":      {stoppedRecord(record.Interrupted, makeAborting), map[mode]string{modeUpgrade: abort, modeResume: abort, modeRollback: abort}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestRejectConflictingCommand(t *testing.T) {
 		})
 	}
 	t.Run("a plan of a paused upgrade", func(t *testing.T) {
-		record := begun(record.Paused, byVerb)
+		record := stoppedRecord(record.Paused, byVerb)
 		if err := rejectConflictingCommand(modeUpgrade, true, "workers", &record); err != nil {
 			t.Errorf("got error %v", err)
 		}
@@ -71,15 +71,15 @@ func TestChooseTarget(t *testing.T) {
 	}{
 		"none was begun":               {modeUpgrade, "", record.Record{}, "", 0},
 		"none was begun, typed":        {modeUpgrade, "7", record.Record{}, "7", 0},
-		"one that is over":             {modeUpgrade, "", begun(record.Succeeded), "", 0},
-		"one that goes on":             {modeUpgrade, "", begun(record.Interrupted), "2", 0},
-		"one that goes on, typed":      {modeUpgrade, "7", begun(record.Interrupted), "7", 0},
-		"one that is undone":           {modeAbort, "", begun(record.Interrupted), "2", 0},
-		"the way back":                 {modeRollback, "", begun(record.Interrupted), "1", 0},
-		"the way back, typed":          {modeRollback, "7", begun(record.Interrupted), "7", 0},
-		"the way back that goes on":    {modeRollback, "", begun(record.Interrupted, rolledBack), "1", 0},
-		"the way back, by resume":      {modeResume, "", begun(record.Interrupted, rolledBack), "1", 0},
-		"a way back that nobody knows": {modeRollback, "", begun(record.Interrupted, func(r *record.Record) { r.Previous = r.Target }), "", exitUsage},
+		"one that is over":             {modeUpgrade, "", stoppedRecord(record.Succeeded), "", 0},
+		"one that goes on":             {modeUpgrade, "", stoppedRecord(record.Interrupted), "2", 0},
+		"one that goes on, typed":      {modeUpgrade, "7", stoppedRecord(record.Interrupted), "7", 0},
+		"one that is undone":           {modeAbort, "", stoppedRecord(record.Interrupted), "2", 0},
+		"the way back":                 {modeRollback, "", stoppedRecord(record.Interrupted), "1", 0},
+		"the way back, typed":          {modeRollback, "7", stoppedRecord(record.Interrupted), "7", 0},
+		"the way back that goes on":    {modeRollback, "", stoppedRecord(record.Interrupted, makeRollingBack), "1", 0},
+		"the way back, by resume":      {modeResume, "", stoppedRecord(record.Interrupted, makeRollingBack), "1", 0},
+		"a way back that nobody knows": {modeRollback, "", stoppedRecord(record.Interrupted, func(r *record.Record) { r.Previous = r.Target }), "", exitUsage},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,14 +97,14 @@ func TestRejectFinishedUpgrade(t *testing.T) {
 		want   string
 	}{
 		"nothing recorded": {record.Record{}, `pausing group "workers": it has no recorded upgrade: run kubectl nodeupgrade workers to start one, or kubectl nodeupgrade status workers to list what an earlier upgrade left`},
-		"done":             {begun(record.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
+		"done":             {stoppedRecord(record.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
 		"done, with drained nodes": {
-			begun(record.Succeeded, func(r *record.Record) { r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeDrained}} }),
+			stoppedRecord(record.Succeeded, func(r *record.Record) { r.Nodes = map[string]record.NodeRecord{"n1": {State: record.NodeDrained}} }),
 			`pausing group "workers": its upgrade is over (succeeded), and drained nodes stay fenced until you replace them: to release a node, give it the labels of current nodes and run kubectl nodeupgrade abort workers`,
 		},
-		"aborted":     {begun(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
-		"interrupted": {begun(record.Interrupted), ""},
-		"under way":   {begun(""), ""},
+		"aborted":     {stoppedRecord(record.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
+		"interrupted": {stoppedRecord(record.Interrupted), ""},
+		"under way":   {stoppedRecord(""), ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestRejectFinishedUpgrade(t *testing.T) {
 // TestVerbsBeginNoNewUpgrade ends the upgrade while the verb waits for its process.
 func TestVerbsBeginNoNewUpgrade(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
-		o := &observation{stored: begun(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
+		o := &observation{stored: stoppedRecord(record.Succeeded), group: nodegroup.Group{Name: "workers"}}
 		if _, err := o.adoptRecord(&commandLine{typed: noFlagTyped}, w, record.Request{}); err == nil || !strings.Contains(err.Error(), "ended while this command waited") {
 			t.Errorf("%s: got error %v", w, err)
 		}
@@ -140,7 +140,7 @@ func TestVerbsKeepRecordedSettings(t *testing.T) {
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
-			rec := begun(record.Paused, byVerb, func(r *record.Record) { r.Request.MaxUnavailable = 7 })
+			rec := stoppedRecord(record.Paused, byVerb, func(r *record.Record) { r.Request.MaxUnavailable = 7 })
 			o := &observation{stored: rec, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
 			got, err := o.adoptRecord(&commandLine{typed: noFlagTyped}, w, record.Request{})
 			if err != nil {

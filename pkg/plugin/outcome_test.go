@@ -22,8 +22,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// ended returns a record that ended after 90 seconds.
-func ended(result record.Result, message string, with ...func(*record.Record)) record.Record {
+// endedAfter90s returns a record that ended after 90 seconds.
+func endedAfter90s(result record.Result, message string, with ...func(*record.Record)) record.Record {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r := record.Record{
 		Run: "r1", Phase: record.PhaseUpgrade, Total: 4, Replaced: 2, Result: result, Message: message, Started: start, Ended: start.Add(90 * time.Second),
@@ -47,27 +47,27 @@ func TestReportOutcome(t *testing.T) {
 		stdout, err string
 		code        int
 	}{
-		"succeeded":               {ended(record.Succeeded, ""), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\n", "", 0},
-		"succeeded, with a note":  {ended(record.Succeeded, "the group keeps 1"), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s; the group keeps 1\n", "", 0},
-		"nothing to do":           {ended(record.Succeeded, "all 3 nodes are current", none), "nodegroup/blue is current: all 3 nodes are current\n", "", 0},
-		"nothing to do or to say": {ended(record.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
+		"succeeded":               {endedAfter90s(record.Succeeded, ""), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\n", "", 0},
+		"succeeded, with a note":  {endedAfter90s(record.Succeeded, "the group keeps 1"), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s; the group keeps 1\n", "", 0},
+		"nothing to do":           {endedAfter90s(record.Succeeded, "all 3 nodes are current", none), "nodegroup/blue is current: all 3 nodes are current\n", "", 0},
+		"nothing to do or to say": {endedAfter90s(record.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
 		"nodes left behind": {
-			ended(record.LeftBehind, "", left),
+			endedAfter90s(record.LeftBehind, "", left),
 			"nodegroup/blue upgraded: 1 of 4 nodes replaced, 1 drained in 1m30s; drained nodes stay fenced until you replace them\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
 		},
-		"interrupted":              {ended(record.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
-		"interrupted, with a note": {ended(record.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},
-		"a node cannot be drained": {ended(record.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"no nodes come up":         {ended(record.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"refused for good":         {ended(record.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
-		"somebody interfered":      {ended(record.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
-		"paused by somebody":       {ended(record.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
-		"on the way back":          {ended(record.Failed, "x", func(r *record.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"interrupted":              {endedAfter90s(record.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
+		"interrupted, with a note": {endedAfter90s(record.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},
+		"a node cannot be drained": {endedAfter90s(record.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"no nodes come up":         {endedAfter90s(record.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"refused for good":         {endedAfter90s(record.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"somebody interfered":      {endedAfter90s(record.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
+		"paused by somebody":       {endedAfter90s(record.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
+		"on the way back":          {endedAfter90s(record.Failed, "x", func(r *record.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"rolled back": {
-			ended(record.Succeeded, "", func(r *record.Record) { r.Back, r.Target.Name = true, "blue:1" }),
+			endedAfter90s(record.Succeeded, "", func(r *record.Record) { r.Back, r.Target.Name = true, "blue:1" }),
 			"nodegroup/blue rolled back to blue:1: 2 of 4 nodes replaced in 1m30s\n", "", 0,
 		},
-		"the target moved": {ended(record.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
+		"the target moved": {endedAfter90s(record.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -93,9 +93,9 @@ func TestOutcomeDocument(t *testing.T) {
 		t.Run(string(result), func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
 			line := commandLine{console: console{IOStreams: streams, format: "json"}}
-			err := line.reportOutcome("blue", ended(result, "x"))
+			err := line.reportOutcome("blue", endedAfter90s(result, "x"))
 			var got report.UpgradeStatus
-			oneDocument(t, out.String(), &got)
+			decodeOneDocument(t, out.String(), &got)
 			if string(got.Result) != report.KebabCase(string(result)) || got.Name != "blue" || got.Status.Replaced != 2 || got.Message != "x" || exitCodeOf(err) != exitCodeOfResult(result) {
 				t.Errorf("error %v, document %+v", err, got)
 			}
@@ -115,7 +115,7 @@ func TestAdoptRecord(t *testing.T) {
 	two := func(r *record.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
 	open := func(r *record.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = record.Force, time.Minute, true }
 	begun := func(result record.Result) record.Record {
-		r := ended(result, "x")
+		r := endedAfter90s(result, "x")
 		r.Target, r.Request = nodegroup.Revision{ID: "v2", Name: "v2"}, request()
 		return r
 	}
@@ -172,9 +172,9 @@ func TestAdoptRecord(t *testing.T) {
 
 // TestKeptSurgeIsWarnedOf checks the warning about a --max-surge that has no effect.
 func TestKeptSurgeIsWarnedOf(t *testing.T) {
-	under := ended(record.Interrupted, "x")
+	under := endedAfter90s(record.Interrupted, "x")
 	under.Request.Surge = 2
-	over := ended(record.Succeeded, "x")
+	over := endedAfter90s(record.Succeeded, "x")
 	if text := describeKeptSurge(&under, 5); !strings.Contains(text, "run r1 keeps the 2 added nodes") || !strings.Contains(text, "not 5") {
 		t.Errorf("got %q", text)
 	}
@@ -199,8 +199,8 @@ func TestExpiredRequestsAreNotSent(t *testing.T) {
 	if err == nil {
 		response.Body.Close()
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || len(s.sent()) > 0 {
-		t.Errorf("sent %q, and the error was %v", s.sent(), err)
+	if !errors.Is(err, context.DeadlineExceeded) || len(s.sentRequests()) > 0 {
+		t.Errorf("sent %q, and the error was %v", s.sentRequests(), err)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestHolderIdentitiesDiffer(t *testing.T) {
 // written.
 func TestExitCodeIfOutcomeCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
-	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
+	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: brokenPipe{}, ErrOut: &errOut}}}
 	if code := exitCodeOf(line.reportOutcome("workers", record.Record{Result: record.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
@@ -293,6 +293,6 @@ func TestExitCodeIfOutcomeCannotBeWritten(t *testing.T) {
 	}
 }
 
-type closedPipe struct{}
+type brokenPipe struct{}
 
-func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+func (brokenPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }

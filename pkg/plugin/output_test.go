@@ -28,8 +28,8 @@ func sampleList() *report.NodeGroupList {
 	return list
 }
 
-// printed returns the list in a format. In place of a table it returns the table's options.
-func printed(t *testing.T, format string) string {
+// printSampleList returns the list in a format. In place of a table it returns the table's options.
+func printSampleList(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer
 	if err := checkFormat(format); err != nil {
@@ -62,7 +62,7 @@ func TestFormats(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := printed(t, c.format); got != c.want {
+			if got := printSampleList(t, c.format); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestFormats(t *testing.T) {
 
 func TestEachFormatPrintsWholeDocuments(t *testing.T) {
 	for _, format := range []string{"json", "yaml"} {
-		text := []byte(printed(t, format))
+		text := []byte(printSampleList(t, format))
 		if format == "yaml" {
 			var err error
 			if text, err = yaml.YAMLToJSONStrict(text); err != nil {
@@ -79,15 +79,15 @@ func TestEachFormatPrintsWholeDocuments(t *testing.T) {
 			}
 		}
 		var list report.NodeGroupList
-		oneDocument(t, string(text), &list)
+		decodeOneDocument(t, string(text), &list)
 		if list.Kind != "NodeGroupList" || list.APIVersion != report.APIVersion || len(list.Items) != 2 || list.Items[1].TypeMeta.Kind != "NodeGroup" || list.Items[1].Name != "green" {
 			t.Errorf("%s: got %+v", format, list)
 		}
 	}
 }
 
-// oneDocument decodes the text and checks that it is one JSON document.
-func oneDocument(t *testing.T, text string, into any) {
+// decodeOneDocument decodes the text and checks that it is one JSON document.
+func decodeOneDocument(t *testing.T, text string, into any) {
 	t.Helper()
 	decoder := json.NewDecoder(strings.NewReader(text))
 	if err := decoder.Decode(into); err != nil {
@@ -138,7 +138,7 @@ func TestPrintPlansAsOneDocument(t *testing.T) {
 				Nodes json.RawMessage `json:"nodes"`
 				Items []report.Plan   `json:"items"`
 			}
-			oneDocument(t, out.String(), &got)
+			decodeOneDocument(t, out.String(), &got)
 			if got.Kind != c.kind || len(got.Items) != c.items || (got.Kind == "Plan" && string(got.Nodes) != "[]") {
 				t.Errorf("got %s", out)
 			}
@@ -159,13 +159,13 @@ func TestPlansAsTables(t *testing.T) {
 	}
 }
 
-type full struct{}
+type fullDisk struct{}
 
-func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+func (fullDisk) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestPrintErrors(t *testing.T) {
 	for _, format := range []string{"name", "json", "yaml", "jsonpath={.kind}"} {
-		c := console{IOStreams: genericiooptions.IOStreams{Out: full{}}, format: format}
+		c := console{IOStreams: genericiooptions.IOStreams{Out: fullDisk{}}, format: format}
 		err := c.printObject(sampleList(), []string{"x"}, nil)
 		if err == nil || !strings.Contains(err.Error(), io.ErrShortWrite.Error()) {
 			t.Errorf("%s: got error %v", format, err)
@@ -238,7 +238,7 @@ func TestFailurePrintsDocument(t *testing.T) {
 	for _, args := range []string{"", "workers --dry-run", "workers --yes", "status workers", "check workers", "abort workers --yes", "pause workers", "list", "plan workers", "upgrade workers --yes"} {
 		stdout, stderr, code := invoke(t, append(strings.Fields(args), "-o", "json")...)
 		var got report.Failure
-		oneDocument(t, stdout, &got)
+		decodeOneDocument(t, stdout, &got)
 		if got.Kind != "Error" || got.ExitCode != code || code != exitError || "error: "+got.Error+"\n" != stderr {
 			t.Errorf("%s: exit code %d, stderr %q, and\n%s", args, code, stderr, stdout)
 		}
@@ -272,7 +272,7 @@ func TestUpgradesOfSeveralGroupsPrintOneDocument(t *testing.T) {
 		t.Errorf("the record does not show the group's numbers, and the document has them:\n%s", out)
 	}
 	var got report.List[report.UpgradeStatus]
-	oneDocument(t, out.String(), &got)
+	decodeOneDocument(t, out.String(), &got)
 	if len(got.Items) != 2 || got.Items[0].Result != record.Succeeded || got.Items[1].Name != "green" || got.Items[1].Message != "the cloud does not answer" {
 		t.Errorf("got %s", out)
 	}

@@ -65,8 +65,8 @@ func TestCommandsNameOwnersOfNodes(t *testing.T) {
 					t.Errorf("it says %q:\n%s%s", text, stdout, stderr)
 				}
 			}
-			if code != c.code || len(s.sent()) > 0 {
-				t.Errorf("exit code %d, want %d; sent %q", code, c.code, s.sent())
+			if code != c.code || len(s.sentRequests()) > 0 {
+				t.Errorf("exit code %d, want %d; sent %q", code, c.code, s.sentRequests())
 			}
 		})
 	}

@@ -35,7 +35,7 @@ type rights struct {
 	// missing are the permissions that the upgrade needs. missingReads are the permissions that plans and checks need.
 	missing, missingReads []string
 	// shortfalls describe what the upgrade omits because a permission is missing.
-	shortfalls []string
+	omittedParts []string
 	// cloud has the missing permissions in the cloud.
 	cloud cloud.Rights
 }
@@ -43,7 +43,7 @@ type rights struct {
 // askRights asks the cluster and the cloud which of the needed permissions the user lacks.
 func (p *planning) askRights(ctx context.Context) {
 	p.rights.missing = p.s.conn.ListMissingRights(ctx, &p.request, true, p.s.line.stateNamespace)
-	p.rights.shortfalls = p.s.conn.DescribeShortfalls(ctx, &p.request)
+	p.rights.omittedParts = p.s.conn.DescribeOmittedParts(ctx, &p.request)
 	if authorizer, ok := cloud.As[cloud.Authorizer](p.provider); ok && countOutdated(p.members) > 0 {
 		p.rights.cloud = authorizer.AskRights(ctx, &p.group)
 	}

@@ -25,8 +25,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/contract"
 )
 
-// follow returns the progress output of an upgrade in a mode. It runs in a synctest bubble.
-func follow(t *testing.T, mode string, happens func(Display)) string {
+// watchStatus returns the progress output of an upgrade in a mode. It runs in a synctest bubble.
+func progressOutput(t *testing.T, mode string, happens func(Display)) string {
 	t.Helper()
 	var text string
 	synctest.Test(t, func(t *testing.T) {
@@ -54,8 +54,8 @@ func deniedPod(detail string) drain.Blocked {
 	}
 }
 
-// story shows a short upgrade.
-func story(p Display) {
+// showShortUpgrade shows a short upgrade.
+func showShortUpgrade(p Display) {
 	p.SetRun("r1")
 	p.ShowNote("run r1: upgrading to workers:2")
 	p.ShowStep(stepOf(record.PhaseSetup))
@@ -91,7 +91,7 @@ var told = []string{
 func TestPlainProgress(t *testing.T) {
 	clock := regexp.MustCompile(`^\d\d:\d\d:\d\d  `)
 	var got []string
-	for line := range strings.Lines(follow(t, "plain", story)) {
+	for line := range strings.Lines(progressOutput(t, "plain", showShortUpgrade)) {
 		if !clock.MatchString(line) {
 			t.Errorf("a line without the time: %q", line)
 		}
@@ -103,7 +103,7 @@ func TestPlainProgress(t *testing.T) {
 }
 
 func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
-	if auto, plain := follow(t, "auto", story), follow(t, "plain", story); auto != plain {
+	if auto, plain := progressOutput(t, "auto", showShortUpgrade), progressOutput(t, "plain", showShortUpgrade); auto != plain {
 		t.Errorf("got\n%s\nwant\n%s", auto, plain)
 	}
 }
@@ -112,7 +112,7 @@ func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
 func TestJSONProgress(t *testing.T) {
 	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "waiting", "waiting", "phase"}
 	var got []string
-	for line := range strings.Lines(follow(t, "json", story)) {
+	for line := range strings.Lines(progressOutput(t, "json", showShortUpgrade)) {
 		if err := contract.ValidateEvent(line); err != nil {
 			t.Errorf("%v: in %q", err, line)
 		}
@@ -134,7 +134,7 @@ func TestJSONProgress(t *testing.T) {
 }
 
 func TestQuietProgress(t *testing.T) {
-	if got := follow(t, "quiet", func(p Display) { story(p); time.Sleep(time.Hour) }); got != "" {
+	if got := progressOutput(t, "quiet", func(p Display) { showShortUpgrade(p); time.Sleep(time.Hour) }); got != "" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -158,7 +158,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			text := follow(t, "plain", c.happens)
+			text := progressOutput(t, "plain", c.happens)
 			if got := strings.Count(text, "still in phase upgrade, 0 of 2 nodes replaced; n1 draining"); got != c.want {
 				t.Errorf("%d heartbeats, want %d:\n%s", got, c.want, text)
 			}
@@ -170,7 +170,7 @@ const erase = "\r\x1b[K"
 
 // TestTerminalProgress checks that one line is redrawn below the other lines and erased at the end.
 func TestTerminalProgress(t *testing.T) {
-	text := follow(t, "tty", func(p Display) {
+	text := progressOutput(t, "tty", func(p Display) {
 		p.ShowStep(stepOf(record.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
 		p.ShowNote("one more line")

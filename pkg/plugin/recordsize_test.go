@@ -27,7 +27,7 @@ func TestTooLargeRecordIsRejected(t *testing.T) {
 	if code != exitUsage || !strings.Contains(stderr, "recording an upgrade of 2501 nodes") {
 		t.Errorf("simulate ended with %d: %s", code, stderr)
 	}
-	if sent := s.sent(); len(sent) > 0 {
+	if sent := s.sentRequests(); len(sent) > 0 {
 		t.Errorf("it wrote %q", sent)
 	}
 	if _, stderr, _ := invoke(t, "check", "blue", "--current=image=v2"); strings.Contains(stderr, "recording") {

@@ -24,7 +24,7 @@ func drainedGroup(allowed int32, delegated bool, draining map[string]time.Durati
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	g := &groupContext{
 		name: "workers", observation: observation{
-			provider: everyNode{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			provider: everyNodeOutdated{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
 			group: nodegroup.Group{
 				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
 			},
@@ -122,22 +122,22 @@ func TestForecastForStatusTimesOut(t *testing.T) {
 
 func loadNothing(context.Context, *planning) error { return nil }
 
-// port is a cloud with load balancers in front of all nodes of the group.
-type port struct {
-	everyNode
+// balancerCloud is a cloud with load balancers in front of all nodes of the group.
+type balancerCloud struct {
+	everyNodeOutdated
 	groups, targets int
 }
 
 var web = nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: 5 * time.Minute, Bound: true}
 
 // TargetGroups implements cloud.Balancer.
-func (p *port) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
+func (p *balancerCloud) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
 	p.groups++
 	return cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}, nil
 }
 
 // Targets implements cloud.Balancer.
-func (p *port) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
+func (p *balancerCloud) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
 	p.targets++
 	var all []nodegroup.Target
 	for i := range 4 {
@@ -149,8 +149,8 @@ func (p *port) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]no
 // TestRestIncludesLoadBalancers checks that the forecast of the rest waits until load balancers have removed each node,
 // as the upgrade does. The list of load balancers is read from time to time, their targets for each forecast.
 func TestRestIncludesLoadBalancers(t *testing.T) {
-	s := &session{command: newUpgradeOfBlue(t).connect(t)}
-	harbour, known := &port{}, restData{}
+	s := &session{command: newBlueUpgrade(t).connect(t)}
+	harbour, known := &balancerCloud{}, restData{}
 	for range 2 {
 		g, record := drainedGroup(1, false, nil)
 		without := s.forecastRest(t.Context(), *g, record, loadNothing)

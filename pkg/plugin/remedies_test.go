@@ -83,8 +83,8 @@ func TestReadsCanBeInterrupted(t *testing.T) {
 			if strings.Contains(c.command, "-o") && !strings.Contains(stdout.String(), want) {
 				t.Errorf("stdout has no document that says %q: %q", want, stdout.String())
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("it changes %v", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("it changes %v", s.sentRequests())
 			}
 		})
 	}

@@ -279,8 +279,8 @@ func TestPlanReport(t *testing.T) {
 	s.serve(t)
 	file := filepath.Join(t.TempDir(), "plan.json")
 	_, stderr, code := invoke(t, "plan", "blue", "--current=image=v2", "--report="+file)
-	if code != exitDone || len(s.sent()) > 0 {
-		t.Fatalf("exit code %d, stderr %q, changes %v", code, stderr, s.sent())
+	if code != exitDone || len(s.sentRequests()) > 0 {
+		t.Fatalf("exit code %d, stderr %q, changes %v", code, stderr, s.sentRequests())
 	}
 	r := readReport(t, file)
 	if r.About != report.AboutPlan || r.Name != "blue" || r.Result != "" || r.Context != "test" || r.Plan == nil || r.Total != len(r.Plan.Nodes) {
@@ -316,8 +316,8 @@ func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, "blue", c.record)
-			s.requested(t, c.asked)
+			s.storeRecord(t, "blue", c.record)
+			s.storeRequest(t, c.asked)
 			l := s.withLeases()
 			l.add("blue", time.Now())
 			l.renewed = true
@@ -329,8 +329,8 @@ func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 			if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, want)
 			}
-			if len(s.sent()) > 0 || filesIn(t, dir) != "" {
-				t.Errorf("it sent %q, and there is %q", s.sent(), filesIn(t, dir))
+			if len(s.sentRequests()) > 0 || filesIn(t, dir) != "" {
+				t.Errorf("it sent %q, and there is %q", s.sentRequests(), filesIn(t, dir))
 			}
 		})
 	}
@@ -350,21 +350,21 @@ func TestReportCompletion(t *testing.T) {
 func endedExecution(errOut *bytes.Buffer, file string) *execution {
 	line := &commandLine{console: console{IOStreams: genericiooptions.IOStreams{ErrOut: errOut}}, choices: choices{reportFile: file}}
 	s := &session{command: &command{line, &connection{context: "test"}}}
-	return &execution{s: s, g: &groupContext{name: "workers"}, seen: &recordingDisplay{Display: discarded{}, now: time.Now}}
+	return &execution{s: s, g: &groupContext{name: "workers"}, seen: &recordingDisplay{Display: silentDisplay{}, now: time.Now}}
 }
 
-// discarded is a Display that shows nothing.
-type discarded struct{}
+// silentDisplay is a Display that shows nothing.
+type silentDisplay struct{}
 
-func (discarded) SetRun(string) {}
+func (silentDisplay) SetRun(string) {}
 
-func (discarded) ShowStep(upgrade.Step)                    {}
-func (discarded) ShowNote(string)                          {}
-func (discarded) ShowCloudReading(*nodegroup.Group, error) {}
-func (discarded) ShowBalancerError(error)                  {}
-func (discarded) ShowOutage(string)                        {}
-func (discarded) ShowRest(report.TimeLeft)                 {}
-func (discarded) Close()                                   {}
+func (silentDisplay) ShowStep(upgrade.Step)                    {}
+func (silentDisplay) ShowNote(string)                          {}
+func (silentDisplay) ShowCloudReading(*nodegroup.Group, error) {}
+func (silentDisplay) ShowBalancerError(error)                  {}
+func (silentDisplay) ShowOutage(string)                        {}
+func (silentDisplay) ShowRest(report.TimeLeft)                 {}
+func (silentDisplay) Close()                                   {}
 
 // TestUpgradeReport checks that an upgrade writes its report whatever its result, unless it never began.
 func TestUpgradeReport(t *testing.T) {

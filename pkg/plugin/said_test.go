@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// checkSaid checks that a command's output contains some texts and not others.
-func checkSaid(t *testing.T, said string, has, without []string) {
+// checkOutput checks that a command's output contains some texts and not others.
+func checkOutput(t *testing.T, said string, has, without []string) {
 	t.Helper()
 	for _, text := range has {
 		if !strings.Contains(said, text) {

@@ -68,22 +68,22 @@ type apiServer struct {
 	webhooks     []admissionv1.ValidatingWebhookConfiguration
 	// refuse, if it returns true, has answered the request in place of the server.
 	refuse func(http.ResponseWriter, *http.Request) bool
-	// powerless is true if the user may only read.
-	powerless bool
+	// readOnly is true if the user may only read.
+	readOnly bool
 
 	mu      sync.Mutex
 	changes []string
 }
 
-// note records a request for a change. It may be called concurrently.
-func (s *apiServer) note(request string) {
+// recordRequest records a request for a change. It may be called concurrently.
+func (s *apiServer) recordRequest(request string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes = append(s.changes, request)
 }
 
-// sent returns the recorded requests as "METHOD /path".
-func (s *apiServer) sent() []string {
+// sentRequests returns the recorded requests as "METHOD /path".
+func (s *apiServer) sentRequests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.changes)
@@ -105,12 +105,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
 		answer(w, http.StatusCreated, authorizationv1.SelfSubjectAccessReview{
 			TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
-			Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: !s.powerless},
+			Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: !s.readOnly},
 		})
 		return
 	}
 	if r.Method != http.MethodGet {
-		s.note(r.Method + " " + r.URL.Path)
+		s.recordRequest(r.Method + " " + r.URL.Path)
 		answer(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 		return
 	}

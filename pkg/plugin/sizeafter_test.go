@@ -23,7 +23,7 @@ func enlargedGroup(added int, phase record.Phase) (*groupContext, record.Record)
 	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
 	g := &groupContext{
 		name: "workers", observation: observation{
-			provider: everyNode{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
+			provider: everyNodeOutdated{}, now: noon, cluster: &clusterReading{view: drain.Snapshot{Pods: map[string][]*corev1.Pod{}}, objects: &inventory.Objects{}},
 			group: nodegroup.Group{
 				Name: "workers", Provider: "aws", Can: nodegroup.FullControl(), Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
 			},

@@ -102,7 +102,7 @@ func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
 		return false // no such lease exists
 	default:
 		lease := decoded[*coordinationv1.Lease](r)
-		l.note(r.Method + " " + r.URL.Path)
+		l.recordRequest(r.Method + " " + r.URL.Path)
 		if r.URL.Query().Get("dryRun") == "" {
 			lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
 			l.byName[lease.Name] = lease
@@ -130,7 +130,7 @@ func decoded[T runtime.Object](r *http.Request) T {
 
 // inDrain returns the record of an upgrade of group blue whose process is gone.
 func inDrain(change ...func(*record.Record)) record.Record {
-	r := stopped("")
+	r := stoppedRecordOf("")
 	r.Provider, r.Started = "manual", time.Now().Add(-time.Hour)
 	r.Request = record.Request{
 		Group: "blue", Run: "r1", Strategy: record.Surge, Like: "eks", Current: map[string]string{"image": "v2"}, MaxUnavailable: 1, Window: 1, OnTimeout: record.Fail,
@@ -165,16 +165,16 @@ func TestVerbsWithoutConsentWriteNothing(t *testing.T) {
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, "blue", c.record)
-			s.requested(t, c.asked)
+			s.storeRecord(t, "blue", c.record)
+			s.storeRequest(t, c.asked)
 			s.withLeases("blue")
 			s.serve(t)
 			_, stderr, code := invoke(t, strings.Fields(args)...)
 			if code != 2 || !strings.Contains(stderr, "a question needs a terminal") {
 				t.Errorf("exit code %d, stderr %q", code, stderr)
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("nothing was agreed to, and it sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("nothing was agreed to, and it sent %q", s.sentRequests())
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 	for args, c := range cases {
 		t.Run(args, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, "blue", c.record)
+			s.storeRecord(t, "blue", c.record)
 			l := s.withLeases()
 			l.add("blue", time.Now())
 			l.renewed = true
@@ -203,8 +203,8 @@ func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 			if code != 0 || !strings.Contains(stdout, c.says) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
-			if len(s.sent()) != c.sends || strings.Contains(strings.Join(s.sent(), " "), "/leases") {
-				t.Errorf("it sent %q", s.sent())
+			if len(s.sentRequests()) != c.sends || strings.Contains(strings.Join(s.sentRequests(), " "), "/leases") {
+				t.Errorf("it sent %q", s.sentRequests())
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestParallelGroupsAreCheckedAfterLease(t *testing.T) {
 	if code != exitPaused || !strings.Contains(stderr.String(), "is upgrading another group") {
 		t.Errorf("exit code %d, stderr %q", code, stderr.String())
 	}
-	for _, change := range s.sent() {
+	for _, change := range s.sentRequests() {
 		if !strings.Contains(change, "/leases") {
 			t.Errorf("it sent %s", change)
 		}
@@ -253,7 +253,7 @@ func TestPauseCreditsIdleTime(t *testing.T) {
 func pausedAfter(t *testing.T, rec record.Record, idle time.Duration) record.Record {
 	t.Helper()
 	s := twoGroups()
-	s.recorded(t, "blue", rec)
+	s.storeRecord(t, "blue", rec)
 	var saved record.Record
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/configmaps/") {
@@ -280,8 +280,8 @@ func pausedAfter(t *testing.T, rec record.Record, idle time.Duration) record.Rec
 	return saved
 }
 
-// marked adds the marks of a run to a node of group blue.
-func (s *apiServer) marked(t *testing.T, name, run string, owner *nodemark.Owner) {
+// markNode adds the marks of a run to a node of group blue.
+func (s *apiServer) markNode(t *testing.T, name, run string, owner *nodemark.Owner) {
 	t.Helper()
 	for i := range s.nodes {
 		if s.nodes[i].Name != name {
@@ -300,15 +300,15 @@ func (s *apiServer) marked(t *testing.T, name, run string, owner *nodemark.Owner
 // enough.
 func TestRebuildNeedsConsent(t *testing.T) {
 	s := twoGroups()
-	s.marked(t, "b1", "r7", nil)
+	s.markNode(t, "b1", "r7", nil)
 	s.withLeases()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes")
 	if code != 2 || !strings.Contains(stderr, "the record of run r7 is gone") || !strings.Contains(stderr, "run kubectl nodeupgrade blue --current=image=v2 --yes --rebuild to continue that run") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	if len(s.sent()) > 0 {
-		t.Errorf("it sent %q", s.sent())
+	if len(s.sentRequests()) > 0 {
+		t.Errorf("it sent %q", s.sentRequests())
 	}
 }
 
@@ -322,29 +322,29 @@ func TestForeignRunsAreRejected(t *testing.T) {
 		says   string // "" if the upgrade may begin
 	}{
 		"a part of a group that is under way": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain())
-			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
+			s.storeRecord(t, "image in (v1,v2)", inDrain())
+			s.markNode(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
 		}, "blue", `node "b1" is part of run r1 of group "image in (v1,v2)" (namespace kube-system): run kubectl nodeupgrade resume -l 'image in (v1,v2)' --state-namespace=kube-system`},
 		"a group that is under way by an older version": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "blue", inDrain())
-			s.marked(t, "b1", "r1", nil)
+			s.storeRecord(t, "blue", inDrain())
+			s.markNode(t, "b1", "r1", nil)
 		}, "-l kops.k8s.io/instancegroup=blue", `is part of run r1 of group "blue" (namespace kube-system)`},
 		"a part of a group that is paused, without marks": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
+			s.storeRecord(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "blue", `of group "image in (v1,v2)"`},
 		"more than a group that is paused": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "blue", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
+			s.storeRecord(t, "blue", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "-l image", `of group "blue"`},
-		"recorded in another namespace": {func(t *testing.T, s *apiServer) { s.marked(t, "b1", "r9", elsewhere) }, "blue", `group "blue" (namespace ops), which is not recorded there`},
+		"recorded in another namespace": {func(t *testing.T, s *apiServer) { s.markNode(t, "b1", "r9", elsewhere) }, "blue", `group "blue" (namespace ops), which is not recorded there`},
 		"a part of a group whose upgrade is over": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result = record.Succeeded }))
-			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
+			s.storeRecord(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result = record.Succeeded }))
+			s.markNode(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
 		}, "blue", `node "b1" stays fenced by run r1 of group "image in (v1,v2)" (namespace kube-system), which is over (succeeded): replace the node, or let pods onto it again with: kubectl `},
 		"another group is paused": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "green", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
+			s.storeRecord(t, "green", inDrain(func(r *record.Record) { r.Result, r.PausedBy, r.Nodes = record.Paused, "ann@host", nil }))
 		}, "blue", ""},
 		"the group that was paused is over": {func(t *testing.T, s *apiServer) {
-			s.recorded(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.Nodes = record.Succeeded, nil }))
+			s.storeRecord(t, "image in (v1,v2)", inDrain(func(r *record.Record) { r.Result, r.Nodes = record.Succeeded, nil }))
 		}, "blue", ""},
 	}
 	for name, c := range cases {
@@ -361,8 +361,8 @@ func TestForeignRunsAreRejected(t *testing.T) {
 			case c.says != "" && (code != exitPaused || !strings.Contains(stderr, c.says)):
 				t.Errorf("exit code %d, stderr %q, want it to say %q", code, stderr, c.says)
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("it sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("it sent %q", s.sentRequests())
 			}
 		})
 	}
@@ -441,7 +441,7 @@ func TestUnnamedMarksWithUnreadableRecord(t *testing.T) {
 		}
 		delete(s.nodes[i].Annotations, nodemark.AnnotationOwner)
 		if rec != "" {
-			s.recorded(t, "green", record.Record{})
+			s.storeRecord(t, "green", record.Record{})
 			s.maps[len(s.maps)-1].Data["record"] = rec
 		}
 		s.withLeases()
@@ -473,7 +473,7 @@ func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, c.group, record.Record{})
+			s.storeRecord(t, c.group, record.Record{})
 			s.maps[len(s.maps)-1].Data["record"] = c.record
 			s.withLeases()
 			s.serve(t)

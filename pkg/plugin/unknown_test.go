@@ -59,7 +59,7 @@ func TestUnknownDataIsNotInvented(t *testing.T) {
 				t.Errorf("it ends with an error, and prints\n%s", stdout)
 			}
 			if strings.Contains(c.says, "current") { // nothing in the group can be counted
-				if found := inventions().FindString(stdout); found != "" {
+				if found := inventedClaims().FindString(stdout); found != "" {
 					t.Errorf("it says %q of what it does not know:\n%s", found, stdout)
 				}
 			}
@@ -67,7 +67,7 @@ func TestUnknownDataIsNotInvented(t *testing.T) {
 	}
 }
 
-// inventions returns a pattern for texts that would claim more about the group than its nodes.
-func inventions() *regexp.Regexp {
+// inventedClaims returns a pattern for texts that would claim more about the group than its nodes.
+func inventedClaims() *regexp.Regexp {
 	return regexp.MustCompile(`\b0 (of|outdated)|Nothing to do|"(id|name)": ""|"(outdated|evictions|extraInstanceHours|desired|max)": |"result": "succeeded"|are current \(`)
 }

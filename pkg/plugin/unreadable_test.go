@@ -27,8 +27,8 @@ func TestUnreadableMarksAreReported(t *testing.T) {
 				if said := stdout + stderr; !strings.Contains(said, "annotation "+key+" of node") || !strings.Contains(said, "kubectl annotate node b1 "+key+"-") {
 					t.Errorf("exit code %d, it said %q", code, said)
 				}
-				if refused := code != exitDone; refused == strings.HasPrefix(args, "status") || len(s.sent()) > 0 {
-					t.Errorf("exit code %d, it sent %q", code, s.sent())
+				if refused := code != exitDone; refused == strings.HasPrefix(args, "status") || len(s.sentRequests()) > 0 {
+					t.Errorf("exit code %d, it sent %q", code, s.sentRequests())
 				}
 			})
 		}
@@ -65,7 +65,7 @@ func TestUnreadableRecordsAreReported(t *testing.T) {
 			if c.change != nil {
 				c.change(&record)
 			}
-			s.recorded(t, "blue", record)
+			s.storeRecord(t, "blue", record)
 			maps.Copy(s.maps[0].Data, c.text)
 			s.withLeases("blue")
 			s.serve(t)
@@ -79,8 +79,8 @@ func TestUnreadableRecordsAreReported(t *testing.T) {
 					t.Errorf("exit code %d, stdout %q, stderr %q do not say %q", code, stdout, stderr, part)
 				}
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("it sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("it sent %q", s.sentRequests())
 			}
 		})
 	}

@@ -34,21 +34,21 @@ func TestInvalidVerbsAreRejected(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := twoGroups()
-			s.recorded(t, "green", stopped(record.Succeeded))
-			rec := begun(record.Paused, byVerb)
+			s.storeRecord(t, "green", stoppedRecordOf(record.Succeeded))
+			rec := stoppedRecord(record.Paused, byVerb)
 			rec.Version, rec.Request.Strategy, rec.Request.Current = 1, record.Surge, map[string]string{"image": "v2"}
-			s.recorded(t, "blue", rec)
-			managed := begun("")
+			s.storeRecord(t, "blue", rec)
+			managed := stoppedRecord("")
 			managed.Version, managed.Phase, managed.Provider, managed.Delegation = 2, record.PhaseFollow, "aws", &record.Delegation{Attempt: 1}
 			managed.Request.Strategy = record.Delegated
-			s.recorded(t, "managed", managed)
+			s.storeRecord(t, "managed", managed)
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
 			if code != c.code || stdout != "" || !strings.HasPrefix(stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q\nwant   %q", code, c.code, stdout, stderr, c.stderr)
 			}
-			if len(s.sent()) > 0 {
-				t.Errorf("sent %q", s.sent())
+			if len(s.sentRequests()) > 0 {
+				t.Errorf("sent %q", s.sentRequests())
 			}
 		})
 	}
@@ -58,9 +58,9 @@ func TestInvalidVerbsAreRejected(t *testing.T) {
 func TestCompletionOfVerbs(t *testing.T) {
 	s := twoGroups()
 	for name, result := range map[string]record.Result{"blue": record.Paused, "bluer": record.Succeeded, "green": ""} {
-		record := begun(result)
+		record := stoppedRecord(result)
 		record.Version = 1
-		s.recorded(t, name, record)
+		s.storeRecord(t, name, record)
 	}
 	s.serve(t)
 	for typed, want := range map[string]string{"": "blue green", "b": "blue", "x": ""} {
@@ -106,18 +106,18 @@ func TestRestoreSettings(t *testing.T) {
 func TestPrintDoneAsDocument(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	people, programs := console{IOStreams: streams}, console{IOStreams: streams, format: "json"}
-	if err := people.printDone("workers", begun(record.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
+	if err := people.printDone("workers", stoppedRecord(record.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "nodegroup/workers paused by a^[[2J\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	out.Reset()
-	if err := programs.printDone("workers", begun(record.Paused), "paused"); err != nil {
+	if err := programs.printDone("workers", stoppedRecord(record.Paused), "paused"); err != nil {
 		t.Fatal(err)
 	}
 	var status report.UpgradeStatus
-	oneDocument(t, out.String(), &status)
+	decodeOneDocument(t, out.String(), &status)
 	if status.Name != "workers" || status.Result != record.Paused {
 		t.Errorf("got %+v", status)
 	}
@@ -139,7 +139,7 @@ func TestActionLog(t *testing.T) {
 // changed.
 func TestStatusScreenShowsChanges(t *testing.T) {
 	status := func(replaced int, result record.Result) *report.UpgradeStatus {
-		record := begun(result)
+		record := stoppedRecord(result)
 		record.Replaced = replaced
 		return makeUpgradeStatus("workers", record)
 	}

@@ -41,8 +41,8 @@ func watchGroups(ctx context.Context, c *command) error {
 	if err != nil && !apierrors.IsForbidden(err) {
 		return explainReadError(err)
 	}
-	ask := time.NewTicker(cloudInterval)
-	defer ask.Stop()
+	cloudTick := time.NewTicker(cloudInterval)
+	defer cloudTick.Stop()
 	for {
 		warning, err := f.readChanges(ctx)
 		if err != nil {
@@ -56,7 +56,7 @@ func watchGroups(ctx context.Context, c *command) error {
 		if err := f.screen.showChange(all); err != nil {
 			return err
 		}
-		if !f.waitForChange(ctx, ask.C) {
+		if !f.waitForChange(ctx, cloudTick.C) {
 			return nil
 		}
 	}
@@ -112,7 +112,7 @@ func (f *followedGroups) readCluster(ctx context.Context, observes bool) error {
 }
 
 // waitForChange waits until there is something new to read or to show. It returns false when the context has ended.
-func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
+func (f *followedGroups) waitForChange(ctx context.Context, cloudTick <-chan time.Time) bool {
 	var changed, nodesChanged <-chan struct{}
 	if f.watcher != nil {
 		changed, nodesChanged = f.watcher.Changed(), f.watcher.NodesChanged()
@@ -135,7 +135,7 @@ func (f *followedGroups) waitForChange(ctx context.Context, ask <-chan time.Time
 	case <-due:
 	case <-nodesChanged:
 		f.changed, f.stale = true, true
-	case <-ask:
+	case <-cloudTick:
 		f.stale = true
 	}
 	return true

@@ -16,8 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/emulator"
 )
 
-// list follows the list of groups. stop ends it and returns the exit code.
-func (s *upgradeOfBlue) list(out io.Writer, args ...string) (stop func() int) {
+// watchList follows the list of groups. stop ends it and returns the exit code.
+func (s *blueUpgrade) watchList(out io.Writer, args ...string) (stop func() int) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	code := make(chan int, 1)
 	go func() {
@@ -45,13 +45,13 @@ func endedRecord(result record.Result) record.Record {
 func TestWatchedListOnPipe(t *testing.T) {
 	for _, args := range [][]string{{"-w"}, {"list", "--watch"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			s := newUpgradeOfBlue(t)
-			stop := s.list(s, args...)
-			if text := s.shown("NAME", "blue", "green"); !strings.Contains(text, "upgrade") {
+			s := newBlueUpgrade(t)
+			stop := s.watchList(s, args...)
+			if text := s.awaitOutput("NAME", "blue", "green"); !strings.Contains(text, "upgrade") {
 				t.Errorf("the first table:\n%s", text)
 			}
 			s.store(endedRecord(record.Succeeded))
-			if text := s.shown("blue: 2 nodes, 1 outdated, phase succeeded"); strings.Contains(text, "green") || strings.Count(text, "\n") != 1 {
+			if text := s.awaitOutput("blue: 2 nodes, 1 outdated, phase succeeded"); strings.Contains(text, "green") || strings.Count(text, "\n") != 1 {
 				t.Errorf("more than the change:\n%s", text)
 			}
 			if code := stop(); code != exitDone {
@@ -62,11 +62,11 @@ func TestWatchedListOnPipe(t *testing.T) {
 }
 
 func TestWatchedListPrintsDocuments(t *testing.T) {
-	s := newUpgradeOfBlue(t)
-	stop := s.list(s, "list", "-w", "-o", "json")
-	text := s.shown(`"phase": "upgrade"`)
+	s := newBlueUpgrade(t)
+	stop := s.watchList(s, "list", "-w", "-o", "json")
+	text := s.awaitOutput(`"phase": "upgrade"`)
 	s.store(endedRecord(record.LeftBehind))
-	text += s.shown(`"phase": "left-behind"`)
+	text += s.awaitOutput(`"phase": "left-behind"`)
 	stop()
 	documents := json.NewDecoder(strings.NewReader(text))
 	count := 0
@@ -96,8 +96,8 @@ func TestWatchedListOnTerminal(t *testing.T) {
 	}
 	shown := emulator.New(80, 24)
 	go func() { _, _ = io.Copy(shown, screen) }() // it ends with the test
-	s := newUpgradeOfBlue(t)
-	stop := s.list(terminal, "list", "-w")
+	s := newBlueUpgrade(t)
+	stop := s.watchList(terminal, "list", "-w")
 	waitForText(t, shown, "upgrade")
 	s.store(endedRecord(record.Succeeded))
 	waitForText(t, shown, "succeeded")
@@ -120,7 +120,7 @@ func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
 // TestWatchedListWithoutWatchPermission checks that a user who may list but not watch gets the list as well. It is read
 // from time to time.
 func TestWatchedListWithoutWatchPermission(t *testing.T) {
-	s := newUpgradeOfBlue(t)
+	s := newBlueUpgrade(t)
 	answer := s.refuse
 	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Get("watch") != "" {
@@ -131,10 +131,10 @@ func TestWatchedListWithoutWatchPermission(t *testing.T) {
 		}
 		return answer(w, r)
 	}
-	stop := s.list(s, "list", "-w")
-	s.shown("NAME", "blue", "green")
+	stop := s.watchList(s, "list", "-w")
+	s.awaitOutput("NAME", "blue", "green")
 	s.store(endedRecord(record.Succeeded))
-	s.shown("blue: 2 nodes, 1 outdated, phase succeeded")
+	s.awaitOutput("blue: 2 nodes, 1 outdated, phase succeeded")
 	stop()
 }
 

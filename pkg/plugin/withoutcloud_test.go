@@ -24,7 +24,7 @@ func TestStatusWithoutCredentials(t *testing.T) {
 			for i := range s.nodes {
 				s.nodes[i].Spec.ProviderID = "aws:///us-east-1a/i-0000000000000000" + string(rune('a'+i))
 			}
-			s.recorded(t, "blue", stopped(""))
+			s.storeRecord(t, "blue", stoppedRecordOf(""))
 			s.serve(t)
 			for _, unset := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"} {
 				t.Setenv(unset, "")

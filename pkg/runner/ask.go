@@ -13,8 +13,8 @@ type RequestSource interface {
 	AskedChanged() <-chan struct{}
 }
 
-// stepChannels returns a channel for the next step without an event, and a channel for new
-// requests. Both are nil for a finished upgrade, which waits only for answers.
+// stepChannels returns a channel that receives when the next step is due, and a channel for user requests. Both are nil
+// for a finished upgrade, which waits only for answers.
 func (s *run) stepChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil

@@ -9,21 +9,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// asker is the requests to a site's upgrade.
+// asker is the source of user requests for a site's upgrade.
 type asker struct {
 	mu      sync.Mutex
 	asked   record.Asked
 	changed chan struct{}
 }
 
-// Asked implements Asker.
+// Asked implements RequestSource.
 func (a *asker) Asked() record.Asked {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.asked
 }
 
-// AskedChanged implements Asker.
+// AskedChanged implements RequestSource.
 func (a *asker) AskedChanged() <-chan struct{} { return a.changed }
 
 func (a *asker) ask(verb record.Verb, run string) {
@@ -56,7 +56,7 @@ func TestUserRequestsAreHandledImmediately(t *testing.T) {
 				r, asks := s.runner(), &asker{changed: make(chan struct{}, 1)}
 				r.Requests = asks
 				if c.result != record.Paused { // a pause lets a started node finish
-					s.budgets = spent()
+					s.budgets = closedBudgets()
 				}
 				s.addPods("old-1", 1)
 				time.AfterFunc(when, func() { asks.ask(c.verb, c.run) })

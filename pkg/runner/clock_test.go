@@ -16,13 +16,13 @@ func TestDecisionsUseServerClock(t *testing.T) {
 		t.Run(wrong.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 2)
-				s.budgets = spent()
+				s.budgets = closedBudgets()
 				s.addPods("old-1", 1)
 				r := s.runner(surge(1), func(r *record.Request) {
 					r.DrainTimeout, r.OnTimeout = record.Duration{Duration: 10 * time.Minute}, record.Skip
 				})
 				r.Clock = func() time.Time { return time.Now().Add(-wrong) }
-				r.Cloud = cloud.ByClock(sky{s}, r.Clock)
+				r.Cloud = cloud.ByClock(siteCloud{s}, r.Clock)
 				r.Group.Observed = r.Clock()
 				record, err := r.Run(t.Context())
 				if err != nil {

@@ -54,7 +54,8 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local f
 	return latest
 }
 
-// keepOnlyUnscaled forgets the controllers that the step does not ask for, because their workloads may be scaled in between.
+// keepOnlyUnscaled forgets the controllers that are not in the step's Unscaled, because their workloads may be scaled
+// before they are read again.
 func (c *controllerReads) keepOnlyUnscaled(step *upgrade.Step) {
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
 	maps.DeleteFunc(c.since, func(w drain.Workload, _ time.Time) bool { return !slices.Contains(step.Unscaled, w) })

@@ -91,8 +91,8 @@ func workloads(n int) []drain.Workload {
 	return all
 }
 
-// book records n answers.
-func (s *run) book(t *testing.T, n int) {
+// recordAnswers records n answers.
+func (s *run) recordAnswers(t *testing.T, n int) {
 	t.Helper()
 	for range n {
 		select {
@@ -119,12 +119,12 @@ func TestControllersAreReadFourAtOnce(t *testing.T) {
 		t.Errorf("while four are read the others are due at %s", next)
 	}
 	close(api.gate)
-	s.book(t, controllersAtOnce)
+	s.recordAnswers(t, controllersAtOnce)
 	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-1", "web-2", "web-3", "web-4"}) {
 		t.Errorf("asked for %v, want the first four, once each", asked)
 	}
 	s.readControllers(t.Context(), step)
-	s.book(t, 2)
+	s.recordAnswers(t, 2)
 	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-5", "web-6"}) {
 		t.Errorf("then asked for %v, want the other two", asked)
 	}
@@ -157,7 +157,7 @@ func TestControllersAreReadAfterASecond(t *testing.T) {
 	}
 	s.controllers.since[step.Unscaled[0]] = began.Add(-controllerPatience)
 	s.readControllers(t.Context(), step)
-	s.book(t, 1)
+	s.recordAnswers(t, 1)
 	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-1"}) {
 		t.Errorf("asked for %v when it was due", asked)
 	}
@@ -173,7 +173,7 @@ func TestControllersAreReadAgain(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // the answer must come later than the request
 	after := time.Now()
 	close(api.gate)
-	s.book(t, 2)
+	s.recordAnswers(t, 2)
 	first, second := step.Unscaled[0], step.Unscaled[1]
 	if read := s.controllers.known[first].Read; read.Before(before) || !read.Before(after) {
 		t.Errorf("read at %s, want the time of the question, between %s and %s", read, before, after)
@@ -187,7 +187,7 @@ func TestControllersAreReadAgain(t *testing.T) {
 		t.Errorf("the next is due at %s, want %s", next, old.Read.Add(controllerAge))
 	}
 	s.readControllers(t.Context(), step)
-	s.book(t, 1)
+	s.recordAnswers(t, 1)
 	if asked := api.takeAsked(); !slices.Equal(asked, []string{second.Name}) {
 		t.Errorf("asked again for %v, want %s, whose answer is five seconds old", asked, second.Name)
 	}

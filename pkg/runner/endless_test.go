@@ -48,7 +48,7 @@ func TestPermanentFailuresEndTheUpgrade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 2)
-				s.budgets = spent()
+				s.budgets = closedBudgets()
 				s.addPods("old-1", 1)
 				s.addPods("old-2", 1)
 				r := s.runner(surge(1), func(r *record.Request) { r.BootTimeout = record.Duration{Duration: 24 * time.Hour} })

@@ -76,7 +76,9 @@ func throttled() error {
 	return apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "post", pods, "web-0", "Too many requests, please try again later.", 1, true)
 }
 
-func cut(err error) error { return &url.Error{Op: "Post", URL: "https://10.0.0.1/api/v1", Err: err} }
+func connectionError(err error) error {
+	return &url.Error{Op: "Post", URL: "https://10.0.0.1/api/v1", Err: err}
+}
 
 // TestClassifyEvictionAnswers has a case for each row of the table of answers (Kubernetes K10).
 func TestClassifyEvictionAnswers(t *testing.T) {
@@ -131,10 +133,10 @@ func TestClassifyOtherAnswers(t *testing.T) {
 		"server has an error":        {apierrors.NewInternalError(errors.New("etcdserver: request timed out")), nodegroup.OutcomeUnclear, 0},
 		"server is going down":       {apierrors.NewServiceUnavailable("apiserver is shutting down"), nodegroup.OutcomeUnclear, 0},
 		"server asks for time":       {apierrors.NewServerTimeout(pods, "patch", 3), nodegroup.OutcomeUnclear, 3 * time.Second},
-		"connection reset":           {cut(errors.New("read: connection reset by peer")), nodegroup.OutcomeUnclear, 0},
-		"connection cut":             {cut(io.ErrUnexpectedEOF), nodegroup.OutcomeUnclear, 0},
-		"deadline":                   {cut(context.DeadlineExceeded), nodegroup.OutcomeUnclear, 0},
-		"given up by us":             {cut(context.Canceled), nodegroup.OutcomeUnclear, 0},
+		"connection reset":           {connectionError(errors.New("read: connection reset by peer")), nodegroup.OutcomeUnclear, 0},
+		"connection cut":             {connectionError(io.ErrUnexpectedEOF), nodegroup.OutcomeUnclear, 0},
+		"deadline":                   {connectionError(context.DeadlineExceeded), nodegroup.OutcomeUnclear, 0},
+		"given up by us":             {connectionError(context.Canceled), nodegroup.OutcomeUnclear, 0},
 		"cloud: gone":                {cloudError(nodegroup.OutcomeMoved), nodegroup.OutcomeMoved, 0},
 		"cloud: throttled":           {cloudError(nodegroup.OutcomeLater), nodegroup.OutcomeLater, 0},
 		"cloud: no answer":           {cloudError(nodegroup.OutcomeUnclear), nodegroup.OutcomeUnclear, 0},
@@ -148,7 +150,7 @@ func TestClassifyOtherAnswers(t *testing.T) {
 }
 
 func TestDescribeError(t *testing.T) {
-	gone := cut(errors.New("connection reset by peer"))
+	gone := connectionError(errors.New("connection reset by peer"))
 	cases := map[string]struct {
 		err  error
 		want string
@@ -156,7 +158,7 @@ func TestDescribeError(t *testing.T) {
 		"an answer": {fmt.Errorf("fencing: %w", apierrors.NewServiceUnavailable("shutting down")), "fencing: shutting down"},
 		"no answer": {fmt.Errorf("fencing: %w", gone), "the API server does not answer: connection reset by peer"},
 		"no credentials": {
-			fmt.Errorf("fencing: %w", cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))),
+			fmt.Errorf("fencing: %w", connectionError(errors.New("getting credentials: exec: executable aws failed with exit code 255"))),
 			"no credentials for the API server: exec: executable aws failed with exit code 255: log in again",
 		},
 		"no answer of the cloud": {&cloud.Error{Err: gone}, (&cloud.Error{Err: gone}).Error()},

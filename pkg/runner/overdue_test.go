@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// leased gives the site's runner a lease that is renewed every ten seconds, except between gap and again.
-func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
+// withLease gives the site's runner a lease that is renewed every ten seconds, except between gap and again.
+func (s *site) withLease(r *Runner, gap, again time.Duration) *Runner {
 	const every, duration = 10 * time.Second, time.Minute
 	r.Expires = func() time.Time {
 		since := time.Since(s.began)
@@ -27,14 +27,14 @@ func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
 	return r
 }
 
-// told is when the status first and last said that it waits for the API server, and its text.
-type told struct {
+// leaseMessages is when the status first and last said that it waits for the API server, and its text.
+type leaseMessages struct {
 	from, to time.Duration
 	text     string
 }
 
-func (s *site) listen(r *Runner) *told {
-	heard := &told{}
+func (s *site) listenForLease(r *Runner) *leaseMessages {
+	heard := &leaseMessages{}
 	inner := r.Watch
 	r.Watch = func(step upgrade.Step) {
 		inner(step)
@@ -53,7 +53,7 @@ func (s *site) listen(r *Runner) *told {
 func TestOverdueLeaseIsShown(t *testing.T) {
 	const gap, again = 32 * time.Second, 70 * time.Second // the last renewal is at 30s
 	cases := map[string]func(*site){
-		"while a pod is waited for": func(s *site) { s.budgets = spent() },
+		"while a pod is waited for": func(s *site) { s.budgets = closedBudgets() },
 		"while the record cannot be written": func(s *site) {
 			s.onSave = func(context.Context, record.Record) error {
 				if since := time.Since(s.began); since >= gap-2*time.Second && since < again {
@@ -75,9 +75,9 @@ func TestOverdueLeaseIsShown(t *testing.T) {
 				s := newSite(t, 1)
 				s.addPods("old-1", 1)
 				arrange(s)
-				r := s.leased(s.runner(), gap, again)
-				r.RenewalError = func() error { return cut(errors.New("getting credentials: exec: run sso login")) }
-				heard := s.listen(r)
+				r := s.withLease(s.runner(), gap, again)
+				r.RenewalError = func() error { return connectionError(errors.New("getting credentials: exec: run sso login")) }
+				heard := s.listenForLease(r)
 				s.observe(t, r, func() {
 					time.Sleep(2 * time.Minute)
 					synctest.Wait()
@@ -99,10 +99,10 @@ func TestOverdueLeaseIsShown(t *testing.T) {
 func TestRenewedLeaseCausesFewSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.budgets = spent()
+		s.budgets = closedBudgets()
 		s.addPods("old-1", 1)
-		r := s.leased(s.runner(), time.Hour, time.Hour)
-		heard := s.listen(r)
+		r := s.withLease(s.runner(), time.Hour, time.Hour)
+		heard := s.listenForLease(r)
 		s.observe(t, r, func() {
 			time.Sleep(10 * time.Second)
 			synctest.Wait()

@@ -21,8 +21,8 @@ const (
 	// cloudRepeatPause is the pause before the cloud is read again, because its first answer may not show
 	// the latest change.
 	cloudRepeatPause = time.Second
-	// maxRefusedPolls is how many refusals in a row mean that the credentials may no longer read
-	// what the upgrade waits for.
+	// maxRefusedPolls is the number of refusals in a row after which the credentials count as invalid for reading what
+	// the upgrade waits for.
 	maxRefusedPolls = 2
 )
 
@@ -55,8 +55,8 @@ func (s *run) requestPollBy(at time.Time) {
 	}
 }
 
-// nextReadTime returns when to read next what no watch reports: the cloud, load balancers or
-// controllers.
+// nextReadTime returns when to read the cloud, load balancers or controllers next, because no watch reports their
+// changes.
 func (s *run) nextReadTime(step *upgrade.Step) time.Time {
 	next := s.targetPolls.nextTime(step, s.nextPollTime(*step))
 	if s.Controllers == nil {

@@ -49,7 +49,7 @@ func TestCloudIsPolledOftenDuringChanges(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.instances["i-stuck"] = nodegroup.Instance{ID: "i-stuck", Zone: "a", State: nodegroup.InstancePending}
-				return cut(errors.New("no answer")) // the instance exists and never becomes a node
+				return connectionError(errors.New("no answer")) // the instance exists and never becomes a node
 			}
 			return nil
 		}
@@ -71,7 +71,7 @@ func TestCloudIsPolledOftenDuringChanges(t *testing.T) {
 func TestCloudIsPolledSeldomWithoutChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.budgets = spent()
+		s.budgets = closedBudgets()
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			time.Sleep(10*time.Minute + 30*time.Second)
@@ -96,9 +96,9 @@ func TestCloudIsPolledSeldomWithoutChanges(t *testing.T) {
 	})
 }
 
-// TestCloudIsPolledAfterNodeChange checks that the cloud is read right after a launch was answered, and
+// TestCloudIsPolledTwiceAfterLaunch checks that the cloud is read right after a launch was answered, and
 // again a second later, because the first reading may not show the launch.
-func TestCloudIsPolledAfterNodeChange(t *testing.T) {
+func TestCloudIsPolledTwiceAfterLaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		var launched time.Duration
@@ -126,7 +126,7 @@ func TestCloudIsPolledAfterNodeChange(t *testing.T) {
 func TestConstantNodeChangesDoNotDelayPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.budgets = spent()
+		s.budgets = closedBudgets()
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			for range 600 {
@@ -158,7 +158,7 @@ func TestUpgradeContinuesIfCloudIsSilent(t *testing.T) {
 				t.Errorf("a step was taken on what a failed poll returned: %+v", step.Status)
 			}
 		}
-		finish(t, r)
+		runToSuccess(t, r)
 		if time.Since(s.began) < to {
 			t.Errorf("ended after %s without an answer of the cloud", time.Since(s.began))
 		}
@@ -192,14 +192,14 @@ func TestPollsDoNotOverlap(t *testing.T) {
 			s.mu.Unlock()
 			return nil
 		}
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		time.Sleep(long) // the last reading may end after the upgrade
 	})
 }
 
-// TestPollsMayFollowWithoutPause checks that readings may follow each other without a pause only
-// for a moment.
-func TestPollsMayFollowWithoutPause(t *testing.T) {
+// TestOnlyFewPollsFollowWithoutPause checks that only a few readings may follow each other without a
+// pause.
+func TestOnlyFewPollsFollowWithoutPause(t *testing.T) {
 	now := time.Now()
 	ago := func(ages ...time.Duration) (asks []time.Time) {
 		for _, age := range ages {

@@ -14,13 +14,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// logbook records the pods in the order in which it is asked to evict them.
-type logbook struct {
+// evictionRecorder records the pods in the order in which it is asked to evict them.
+type evictionRecorder struct {
 	sync.Mutex
 	pods []string
 }
 
-func (l *logbook) Do(_ context.Context, action nodegroup.Action) error {
+func (l *evictionRecorder) Do(_ context.Context, action nodegroup.Action) error {
 	l.Lock()
 	defer l.Unlock()
 	l.pods = append(l.pods, action.(schedule.Eviction).Pod)
@@ -34,7 +34,7 @@ func TestRequestsAreSentInDecidedOrder(t *testing.T) {
 	var sent []string
 	for range 20 {
 		var decided []string
-		log := &logbook{}
+		log := &evictionRecorder{}
 		s := &run{
 			Runner: &Runner{Writer: log, Expires: func() time.Time { return time.Now().Add(time.Hour) }}, attempts: map[string]nodegroup.Attempt{},
 			answers: make(chan func(), maxClusterRequests), clusterQueue: requestQueue{limit: maxClusterRequests},

@@ -78,7 +78,7 @@ type Runner struct {
 	// runner's goroutine with the result of each reading of them.
 	Targets       nodegroup.Targets
 	BalancersRead func(error)
-	// Stay keeps the process running through a long soak instead of exiting; see upgrade.World.
+	// WaitForSoak keeps the process running through a long soak instead of exiting; see upgrade.World.
 	WaitForSoak bool
 	// Lost is closed when another process may write. From then on this process writes nothing.
 	Lost <-chan struct{}
@@ -86,17 +86,17 @@ type Runner struct {
 	Idle time.Duration
 	// Expires returns the time until which no other process may write, by the wall clock.
 	Expires func() time.Time
-	// Unrenewed returns why the last try to renew the right to write failed, nil if it succeeded.
+	// RenewalError returns why the last try to renew the lease failed, nil if it succeeded.
 	RenewalError func() error
 	// Watch is called on the runner's goroutine with every step.
 	Watch func(upgrade.Step)
-	// Polled is called on the runner's goroutine with each reading of the group from the cloud. If the reading failed, it gets
-	// the error and what was read before the failure.
+	// CloudRead is called on the runner's goroutine with each reading of the group from the cloud. If the reading
+	// failed, it gets the error and what was read before the failure.
 	CloudRead func(*nodegroup.Group, error)
 	// Failures receives the errors of watches of the cluster.
 	Failures <-chan error
-	// Unreached is called on the runner's goroutine. It gets the reason why the cluster has accepted no change for a while, and
-	// "" when it does again.
+	// ReportOutage is called on the runner's goroutine. It gets the reason why the cluster has accepted no change for a
+	// while, and "" when the cluster accepts changes again.
 	ReportOutage func(detail string)
 }
 
@@ -148,7 +148,7 @@ type run struct {
 	refusedWatch, failedWatch failingWatch
 	// leaseOverdue is when the lease should have been renewed, zero if it is not overdue.
 	leaseOverdue time.Time
-	// stopCause is why the upgrade stops although the user did not ask for it.
+	// stopCause is why the upgrade stops without a request of the user.
 	stopCause error
 	// lastDecided is when the last step was decided, by Clock.
 	lastDecided time.Time
@@ -187,7 +187,7 @@ func (r *Runner) Run(ctx context.Context) (record.Record, error) {
 	return rec, s.addFencedNodes(err)
 }
 
-// addFencedNodes adds to an error the nodes that remain fenced.
+// addFencedNodes adds the nodes that remain fenced to an error.
 func (s *run) addFencedNodes(err error) error {
 	if err == nil || errors.Is(err, ErrLost) {
 		return err
@@ -276,8 +276,9 @@ func (s *run) decideStep() upgrade.Step {
 	return step
 }
 
-// maxActiveGap is how long no step must have been decided until this process counts as inactive in between: the machine slept, or
-// the record could not be stored. An active process decides at least twice as often.
+// maxActiveGap is the longest time between two steps of an active process. After a longer gap this process counts as
+// inactive in between: the machine slept, or the record could not be stored. An active process decides at least twice
+// as often.
 const maxActiveGap = time.Minute
 
 // idleTime returns how long no process has been active, up to now.
@@ -475,7 +476,7 @@ func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	return nil
 }
 
-// describeUnfinishedWork adds to the error what an interrupted upgrade was still waiting for.
+// describeUnfinishedWork adds the action that an interrupted upgrade was waiting for to the error.
 func (s *run) describeUnfinishedWork(cause error) error {
 	if !errors.Is(cause, ErrNotStoppedInTime) {
 		return cause

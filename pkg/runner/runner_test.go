@@ -22,13 +22,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// spent returns a budget over the pods of a site that allows no eviction at the moment.
-func spent() []*policyv1.PodDisruptionBudget {
+// closedBudgets returns a budget over the pods of a site that allows no eviction at the moment.
+func closedBudgets() []*policyv1.PodDisruptionBudget {
 	return []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 2, 2))}
 }
 
-// finish runs an upgrade that must succeed.
-func finish(t *testing.T, r *Runner) record.Record {
+// runToSuccess runs an upgrade that must succeed.
+func runToSuccess(t *testing.T, r *Runner) record.Record {
 	t.Helper()
 	rec, err := r.Run(t.Context())
 	if err != nil || rec.Result != record.Succeeded {
@@ -44,7 +44,7 @@ func TestRunReplacesEveryNode(t *testing.T) {
 		s := newSite(t, 3)
 		s.addPods("old-1", 2)
 		s.addPods("old-3", 1)
-		rec := finish(t, s.runner(surge(2)))
+		rec := runToSuccess(t, s.runner(surge(2)))
 		if rec.Replaced != 3 || rec.Total != 3 || s.desired != 3 {
 			t.Errorf("%d of %d replaced, desired size %d, want 3 of 3 and 3", rec.Replaced, rec.Total, s.desired)
 		}
@@ -68,7 +68,7 @@ func TestRunReplacesEveryNode(t *testing.T) {
 func TestRunWithNothingToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 0)
-		finish(t, s.runner())
+		runToSuccess(t, s.runner())
 		if len(s.notes) > 0 {
 			t.Errorf("asked for %v, want nothing", s.notes)
 		}
@@ -91,7 +91,7 @@ func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 			}
 			return ctx.Err()
 		}
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		if len(s.steps) < 100 {
 			t.Errorf("%d steps, want one for each of the changes", len(s.steps))
 		}
@@ -102,7 +102,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, maxClusterRequests+1)
 		s.onDo = func(context.Context, nodegroup.Action) error { time.Sleep(time.Second); return nil }
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		if s.most != maxClusterRequests { // fences
 			t.Errorf("%d requests were in flight at once, want %d", s.most, maxClusterRequests)
 		}
@@ -121,7 +121,7 @@ func TestRequestsWaitForFreeSlots(t *testing.T) {
 			}
 			return nil
 		}
-		finish(t, s.runner(surge(1), func(r *record.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
+		runToSuccess(t, s.runner(surge(1), func(r *record.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
 		at := s.times("terminate")
 		if len(at) != nodes || at[maxCloudRequests-1] != at[0] || at[maxCloudRequests] != at[0]+time.Second {
 			t.Errorf("terminated at %s, want %d together and the last a second later", at, maxCloudRequests)
@@ -140,7 +140,7 @@ func TestFailedSaveIsRetriedBeforeActions(t *testing.T) {
 			left--
 			return apierrors.NewServiceUnavailable("etcd has no leader")
 		}
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		want := []time.Duration{0, 250 * time.Millisecond, 750 * time.Millisecond, 1750 * time.Millisecond, 3750 * time.Millisecond}
 		if got := s.times("save")[:5]; !slices.Equal(got, want) {
 			t.Errorf("saved at %v, want at %v", got, want)
@@ -163,7 +163,7 @@ func TestLateStoredDecisionsAreDropped(t *testing.T) {
 				defer interrupt()
 				s.onSave = func(_ context.Context, record record.Record) error {
 					if record.Begun > 0 && len(s.times("start draining")) == 0 && len(s.budgets) == 0 {
-						s.budgets = spent() // no pod may be evicted any more
+						s.budgets = closedBudgets() // no pod may be evicted any more
 						if interrupted {
 							interrupt()
 						}
@@ -260,7 +260,7 @@ func TestUnrenewedLeaseDelaysRequests(t *testing.T) {
 			}
 			return time.Now().Add(time.Minute)
 		}
-		finish(t, r)
+		runToSuccess(t, r)
 		resumed := false
 		for _, n := range s.notes {
 			read := strings.HasPrefix(n.what, "observe")
@@ -300,8 +300,8 @@ func TestLostLeaseEndsASave(t *testing.T) {
 	})
 }
 
-// interrupted runs an upgrade and interrupts it after a while. It returns how long it took to stop.
-func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (record.Record, time.Duration, error) {
+// runInterrupted runs an upgrade and interrupts it after a while. It returns how long it took to stop.
+func (s *site) runInterrupted(t *testing.T, r *Runner, after time.Duration) (record.Record, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(after, cancel)
@@ -320,7 +320,7 @@ func TestInterruptFinishesActions(t *testing.T) {
 			return ctx.Err()
 		}
 		const when = 5 * time.Second
-		rec, took, err := s.interrupted(t, s.runner(), when)
+		rec, took, err := s.runInterrupted(t, s.runner(), when)
 		if err != nil || rec.Result != record.Interrupted || s.saved.Result != record.Interrupted {
 			t.Errorf("ended %q, stored %q, error %v, want %q", rec.Result, s.saved.Result, err, record.Interrupted)
 		}
@@ -357,7 +357,7 @@ func TestInterruptStopsUnfinishedAfterLimit(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const when = 5 * time.Second
 				s := newSite(t, 2)
-				s.budgets = spent()
+				s.budgets = closedBudgets()
 				s.addPods("old-1", 1)
 				s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 					if _, ok := a.(nodemark.Unfence); ok && c.unfence != nil {
@@ -371,7 +371,7 @@ func TestInterruptStopsUnfinishedAfterLimit(t *testing.T) {
 					}
 					return nil
 				}
-				record, took, err := s.interrupted(t, s.runner(), when)
+				record, took, err := s.runInterrupted(t, s.runner(), when)
 				if !errors.Is(err, ErrNotStoppedInTime) || took != stopLimit {
 					t.Errorf("got error %v after %s, want %v after %s", err, took, ErrNotStoppedInTime, stopLimit)
 				}
@@ -413,7 +413,7 @@ func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
 func TestBurstOfEventsIsOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.budgets = spent()
+		s.budgets = closedBudgets()
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			time.Sleep(10 * time.Second)
@@ -447,7 +447,7 @@ func TestRefusedEvictionIsNotRetriedSoon(t *testing.T) {
 			}
 			return nil
 		}
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		at := s.times("evict")
 		if len(at) != 4 {
 			t.Fatalf("%d evictions at %v, want 4", len(at), at)
@@ -472,9 +472,9 @@ func TestActionWithLostAnswerIsNotRepeated(t *testing.T) {
 				return nil
 			}
 			s.effect(a)
-			return cut(errors.New("connection reset"))
+			return connectionError(errors.New("connection reset"))
 		}
-		finish(t, s.runner(surge(1)))
+		runToSuccess(t, s.runner(surge(1)))
 		if n := len(s.times("evict")); n != 1 {
 			t.Errorf("%d evictions, want 1: the pod is seen to be gone", n)
 		}

@@ -56,7 +56,7 @@ func TestRevokedPermissionsEndTheUpgrade(t *testing.T) {
 		says    string
 	}{
 		"to renew the lease": {func(s *site, r *Runner) {
-			s.leased(r, gone, time.Hour)
+			s.withLease(r, gone, time.Hour)
 			r.RenewalError = func() error {
 				if time.Since(s.began) > gone {
 					return forbidden
@@ -95,7 +95,7 @@ func TestRevokedPermissionsEndTheUpgrade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 2)
-				s.budgets = spent()
+				s.budgets = closedBudgets()
 				s.addPods("old-1", 1)
 				s.addPods("old-2", 1)
 				r := s.runner()

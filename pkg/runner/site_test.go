@@ -207,13 +207,13 @@ func (s *site) begin(action nodegroup.Action) {
 	}
 	s.flying[action.Key()] = true
 	s.most = max(s.most, len(s.flying))
-	if why := unwritten(&s.saved, action); why != "" {
+	if why := missingFromRecord(&s.saved, action); why != "" {
 		s.t.Errorf("%s: the record that is stored %s", action, why)
 	}
 }
 
-// unwritten returns what the action depends on and the stored record lacks.
-func unwritten(saved *record.Record, action nodegroup.Action) string {
+// missingFromRecord returns what the action depends on and the stored record lacks.
+func missingFromRecord(saved *record.Record, action nodegroup.Action) string {
 	var node string
 	var states []record.NodeState
 	switch a := action.(type) {
@@ -293,26 +293,26 @@ func (s *site) terminate(a nodegroup.Terminate) {
 	})
 }
 
-// sky is the site as its cloud.
-type sky struct{ *site }
+// siteCloud is the site as its cloud.
+type siteCloud struct{ *site }
 
-var _ cloud.Provider = sky{}
+var _ cloud.Provider = siteCloud{}
 
 // Name implements cloud.Provider.
-func (sky) Name() string { return "aws" }
+func (siteCloud) Name() string { return "aws" }
 
 // Account implements cloud.Provider.
-func (sky) Account(context.Context) (string, error) {
+func (siteCloud) Account(context.Context) (string, error) {
 	return "", errors.New("not asked for by a runner")
 }
 
 // Groups implements cloud.Provider.
-func (sky) Groups(context.Context, []*corev1.Node) ([]nodegroup.Group, error) {
+func (siteCloud) Groups(context.Context, []*corev1.Node) ([]nodegroup.Group, error) {
 	return nil, errors.New("not asked for by a runner")
 }
 
 // Observe implements cloud.Provider.
-func (c sky) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
+func (c siteCloud) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	c.mu.Lock()
 	c.note("observe " + ref.Name + " to " + ref.To)
 	c.mu.Unlock()
@@ -336,15 +336,15 @@ func (s *site) group() nodegroup.Group {
 }
 
 // Belongs implements cloud.Provider.
-func (sky) Belongs(*nodegroup.Group, *corev1.Node) bool { return true }
+func (siteCloud) Belongs(*nodegroup.Group, *corev1.Node) bool { return true }
 
 // Outdated implements cloud.Provider.
-func (sky) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
+func (siteCloud) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	return strings.HasPrefix(node.Name, "old-")
 }
 
 // Do implements cloud.Provider.
-func (c sky) Do(ctx context.Context, group string, action nodegroup.Action) error {
+func (c siteCloud) Do(ctx context.Context, group string, action nodegroup.Action) error {
 	if group != "workers" || !nodegroup.IsCloudAction(action) {
 		c.t.Errorf("the cloud was asked to %s in group %q", action, group)
 	}
@@ -361,7 +361,7 @@ func (s *site) runner(with ...func(*record.Request)) *Runner {
 		change(&request)
 	}
 	return &Runner{
-		Request: request, Cluster: s, Cloud: sky{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
+		Request: request, Cluster: s, Cloud: siteCloud{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
 		Requests: &asker{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, RenewalError: func() error { return nil },
 		Watch:     func(step upgrade.Step) { s.steps = append(s.steps, step) },
 		CloudRead: func(_ *nodegroup.Group, err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, ReportOutage: func(string) {},

@@ -38,7 +38,7 @@ func TestRefusingCloudEndsTheUpgrade(t *testing.T) {
 		}
 	}
 	held := func(s *site) {
-		s.budgets = spent()
+		s.budgets = closedBudgets()
 		s.addPods("old-1", 1)
 		time.AfterFunc(4*time.Minute, func() {
 			s.mu.Lock()
@@ -82,7 +82,7 @@ func TestRefusingCloudEndsTheUpgrade(t *testing.T) {
 // TestOutageIsReported loses the answers to requests, either to a write that is retried or only to
 // watches.
 func TestOutageIsReported(t *testing.T) {
-	silence := cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
+	silence := connectionError(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
 	const gone = time.Minute
 	cases := map[string]struct {
 		// at are the times at which a watch fails, counted from the first one. lasts is how long
@@ -100,7 +100,7 @@ func TestOutageIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSite(t, 1)
-				s.budgets = spent()
+				s.budgets = closedBudgets()
 				s.addPods("old-1", 1)
 				failures := make(chan error, len(c.at))
 				for _, at := range c.at {

@@ -13,22 +13,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// harbor is the site's cloud with a load balancer. It deregisters a machine at the first request about it, and the machine then
+// balancerCloud is the site's cloud with a load balancer. It deregisters a machine at the first request about it, and the machine then
 // drains for a while.
-type harbor struct {
-	sky
+type balancerCloud struct {
+	siteCloud
 	drains time.Duration
 	err    error
 	taken  map[string]time.Time
 }
 
 // TargetGroups implements cloud.Balancer.
-func (h *harbor) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
+func (h *balancerCloud) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
 	return cloud.TargetGroups{}, nil
 }
 
 // Targets implements cloud.Balancer.
-func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
+func (h *balancerCloud) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.note("targets")
@@ -44,8 +44,8 @@ func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids 
 	return all, h.err
 }
 
-// follow returns a runner of the site that watches the harbor's load balancer.
-func (h *harbor) follow(delay time.Duration) *Runner {
+// runnerWithBalancer returns a runner of the site that watches the harbor's load balancer.
+func (h *balancerCloud) runnerWithBalancer(delay time.Duration) *Runner {
 	r := h.runner(func(r *record.Request) { r.Settle.Duration = 0 })
 	r.Cloud = h
 	r.Targets.Groups = []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: delay, Bound: true}}
@@ -58,8 +58,8 @@ func TestTargetsArePolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2)
-		h := &harbor{sky: sky{s}, drains: 2 * time.Minute, taken: map[string]time.Time{}}
-		if rec, err := h.follow(5 * time.Minute).Run(t.Context()); err != nil || rec.Result != record.Succeeded {
+		h := &balancerCloud{siteCloud: siteCloud{s}, drains: 2 * time.Minute, taken: map[string]time.Time{}}
+		if rec, err := h.runnerWithBalancer(5 * time.Minute).Run(t.Context()); err != nil || rec.Result != record.Succeeded {
 			t.Fatalf("ended with %q, error %v", rec.Result, err)
 		}
 		terminated, drained := s.times("terminate")[0], h.taken["i-old-1"].Sub(s.began)+h.drains
@@ -81,8 +81,8 @@ func TestTargetsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		denied := errors.New("denied")
-		h := &harbor{sky: sky{s}, drains: time.Hour, taken: map[string]time.Time{}, err: denied}
-		r := h.follow(5 * time.Minute)
+		h := &balancerCloud{siteCloud: siteCloud{s}, drains: time.Hour, taken: map[string]time.Time{}, err: denied}
+		r := h.runnerWithBalancer(5 * time.Minute)
 		var told error
 		r.BalancersRead = func(err error) { told = err }
 		rec, err := r.Run(t.Context())
@@ -95,8 +95,8 @@ func TestTargetsThatCannotBeRead(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		h := &harbor{sky: sky{s}, drains: time.Hour, taken: map[string]time.Time{}, err: errEnded}
-		if _, err := h.follow(5 * time.Minute).Run(t.Context()); !errors.Is(err, errEnded) || len(s.times("terminate")) > 0 {
+		h := &balancerCloud{siteCloud: siteCloud{s}, drains: time.Hour, taken: map[string]time.Time{}, err: errEnded}
+		if _, err := h.runnerWithBalancer(5 * time.Minute).Run(t.Context()); !errors.Is(err, errEnded) || len(s.times("terminate")) > 0 {
 			t.Errorf("ended with error %v, terminated at %v", err, s.times("terminate"))
 		}
 		if at := time.Since(s.began); at > 30*time.Second {

@@ -14,11 +14,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/record"
 )
 
-// listing is a cloud whose group has only the nodes of its instances.
-type listing struct{ sky }
+// instanceOnlyCloud is a cloud whose group has only the nodes of its instances.
+type instanceOnlyCloud struct{ siteCloud }
 
 // Belongs implements cloud.Provider.
-func (listing) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
+func (instanceOnlyCloud) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
@@ -68,7 +68,7 @@ func TestMembersAreJoinedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, 2)
 			r := &run{Runner: s.runner(), attempts: map[string]nodegroup.Attempt{}}
-			r.Cloud = listing{sky{s}}
+			r.Cloud = instanceOnlyCloud{siteCloud{s}}
 			r.observeWorld()
 			c.happens(s, r)
 			if got := len(r.observeWorld().Members); got != c.want {
