@@ -177,7 +177,7 @@ var errNotRenewed = errors.New("the lease was not renewed")
 
 // errReleased means that the holder has released the lease. A new election takes it immediately,
 // while the running one would notice only at its next try.
-var errReleased = errors.New("the lease was given back")
+var errReleased = errors.New("the lease was released")
 
 // runElection runs one election.
 func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {

@@ -46,7 +46,7 @@ func TestLostRecordIsRebuiltOnlyByUpgrade(t *testing.T) {
 			case err != nil:
 				t.Error(err)
 			case got.record.Run != c.run || (c.run != "" && got.request.Run != c.run):
-				t.Errorf("run %q, asked for as %q", got.record.Run, got.request.Run)
+				t.Errorf("run %q, requested run %q", got.record.Run, got.request.Run)
 			}
 		})
 	}

@@ -62,14 +62,14 @@ func TestStartNamesWatchedLoadBalancers(t *testing.T) {
 			}
 			p := &planning{groupContext: g, balancers: g.findBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})}
 			if got := p.balancers.describeWatched(); !slices.Equal(got, c.want) {
-				t.Errorf("it says %q, want %q", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 			if c.strategy == record.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
 				t.Errorf("the cloud was asked for %q", c.harbor.asked)
 			}
 			facts := p.makeFacts("v1.34.0")
 			if len(p.balancers.Groups) > 0 && !maps.Equal(facts.Delays, map[string]time.Duration{"arn:web": time.Minute}) || !slices.Equal(facts.DeniedReads, p.balancers.Denied) {
-				t.Errorf("rules are told %v, %v", facts.Delays, facts.DeniedReads)
+				t.Errorf("facts have delays %v and denied reads %v", facts.Delays, facts.DeniedReads)
 			}
 		})
 	}

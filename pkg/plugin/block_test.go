@@ -69,7 +69,7 @@ func TestBlockKeepsLinesAbove(t *testing.T) {
 	}
 	b.clear()
 	if got := e.String(); got != strings.Join(want, "\n") {
-		t.Errorf("shown are\n%s", got)
+		t.Errorf("shown:\n%s", got)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestLiveProgress(t *testing.T) {
 		time.Sleep(time.Second)
 		shown, before := e.String(), e.Writes()
 		if !strings.Contains(shown, "0 of 2 replaced ░") || !strings.Contains(shown, "draining  n1") || !strings.Contains(shown, "node n1 draining 1 pod") {
-			t.Errorf("shown are\n%s", shown)
+			t.Errorf("shown:\n%s", shown)
 		}
 		for i := range 200 { // two seconds
 			step.Status.Nodes = slices.Clone(step.Status.Nodes) // each step has its own list

@@ -68,11 +68,11 @@ func TestCheckCommand(t *testing.T) {
 			}
 			for _, want := range c.stdout {
 				if !strings.Contains(stdout, want) {
-					t.Errorf("it does not say %q:\n%s%s", want, stdout, stderr)
+					t.Errorf("the output lacks %q:\n%s%s", want, stdout, stderr)
 				}
 			}
 			if len(s.sentRequests()) > 0 {
-				t.Errorf("it changes %v", s.sentRequests())
+				t.Errorf("requests for changes were sent: %v", s.sentRequests())
 			}
 		})
 	}

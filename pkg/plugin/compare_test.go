@@ -63,11 +63,11 @@ func TestCompareOnDumps(t *testing.T) {
 			stdout, code := runOnDump(t, append([]string{"simulate", "--compare", "-f", "testdata/dumps/" + strings.Fields(name)[0] + ".json"}, c.args...))
 			for _, text := range c.says {
 				if !strings.Contains(stdout, text) {
-					t.Errorf("it does not say %q:\n%s", text, stdout)
+					t.Errorf("the output lacks %q:\n%s", text, stdout)
 				}
 			}
 			if c.without != "" && strings.Contains(stdout, c.without) {
-				t.Errorf("it says %q:\n%s", c.without, stdout)
+				t.Errorf("the output contains %q:\n%s", c.without, stdout)
 			}
 			if code != exitDone {
 				t.Errorf("exit code %d, want %d", code, exitDone)

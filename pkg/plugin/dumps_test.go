@@ -70,7 +70,7 @@ func testDump(t *testing.T, name string, c dumpCase) {
 	checked, _ := runOnDump(t, append([]string{"check", "-f", file}, c.args...))
 	for _, text := range c.simulate {
 		if !strings.Contains(planned, text) {
-			t.Errorf("simulate does not say %q:\n%s", text, planned)
+			t.Errorf("the output of simulate lacks %q:\n%s", text, planned)
 		}
 	}
 	for _, text := range c.check {
@@ -80,7 +80,7 @@ func testDump(t *testing.T, name string, c dumpCase) {
 	}
 	for _, text := range c.without {
 		if strings.Contains(planned+checked, text) {
-			t.Errorf("one of them says %q:\n%s%s", text, planned, checked)
+			t.Errorf("plan or check contain %q:\n%s%s", text, planned, checked)
 		}
 	}
 }

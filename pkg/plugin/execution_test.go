@@ -64,6 +64,6 @@ func TestGroupIsReadAgainAfterLease(t *testing.T) {
 		}
 	}
 	if countOutdated(before.members) != 1 {
-		t.Errorf("the group from before has changed: %+v", before.members)
+		t.Errorf("the old group has changed: %+v", before.members)
 	}
 }

@@ -188,7 +188,7 @@ func (s *blueUpgrade) awaitOutput(texts ...string) string {
 		case missing == "":
 			return now
 		case time.Now().After(end):
-			s.t.Fatalf("it does not show %q:\n%s", missing, now)
+			s.t.Fatalf("the output lacks %q:\n%s", missing, now)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func TestContinuedRunIsNotShownAsAbandoned(t *testing.T) {
 	s.store(leftBehindRecord())
 	shown := s.awaitOutput("node b1 quarantined")
 	if strings.Contains(shown, abandoned) {
-		t.Errorf("the upgrade is being continued:\n%s", shown)
+		t.Errorf("the continued upgrade is shown as abandoned:\n%s", shown)
 	}
 	s.endUpgrade(code)
 }

@@ -37,11 +37,11 @@ func TestForeignJobsAreWarnedOf(t *testing.T) {
 			stdout, stderr, code := invoke(t, c.args...)
 			for _, want := range c.says {
 				if !strings.Contains(stdout, want) {
-					t.Errorf("it does not say %q (code %d):\n%s%s", want, code, stdout, stderr)
+					t.Errorf("the output lacks %q (code %d):\n%s%s", want, code, stdout, stderr)
 				}
 			}
 			if c.not != "" && strings.Contains(stdout, c.not) {
-				t.Errorf("it says %q:\n%s", c.not, stdout)
+				t.Errorf("the output contains %q:\n%s", c.not, stdout)
 			}
 			if code != exitDone {
 				t.Errorf("a warning ends with %d", code)

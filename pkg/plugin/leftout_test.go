@@ -64,7 +64,7 @@ func TestStartListsOmittedParts(t *testing.T) {
 			e.announceStart(t.Context())
 			e.display.Close()
 			if got := errOut.String(); strings.Count(got, noServices) != want || !strings.Contains(got, "run ") {
-				t.Errorf("it said %q, want %d lines on services", got, want)
+				t.Errorf("got %q, want %d lines on services", got, want)
 			}
 		})
 	}

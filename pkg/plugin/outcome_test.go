@@ -161,7 +161,7 @@ func TestAdoptRecord(t *testing.T) {
 				t.Errorf("--max-surge=%d: it warns %q", c.request.Surge, got.keptSurge)
 			}
 			if got.request.Surge != 2 || got.record.Request.Surge != 2 {
-				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", got.request.Surge)
+				t.Errorf("the surge is %d, want the recorded surge of 2", got.request.Surge)
 			}
 			if got.record.Target.ID != c.wanted || got.request.MaxUnavailable != c.request.MaxUnavailable || got.request.OnTimeout != record.Fail || got.request.KeepMax {
 				t.Errorf("goes on to %s with %+v", got.record.Target.ID, got.request)

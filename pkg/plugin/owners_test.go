@@ -57,12 +57,12 @@ func TestCommandsNameOwnersOfNodes(t *testing.T) {
 			stdout, stderr, code := invoke(t, c.args...)
 			for _, text := range c.says {
 				if !strings.Contains(stdout+stderr, text) {
-					t.Errorf("it does not say %q:\n%s%s", text, stdout, stderr)
+					t.Errorf("the output lacks %q:\n%s%s", text, stdout, stderr)
 				}
 			}
 			for _, text := range c.without {
 				if strings.Contains(stdout+stderr, text) {
-					t.Errorf("it says %q:\n%s%s", text, stdout, stderr)
+					t.Errorf("the output contains %q:\n%s%s", text, stdout, stderr)
 				}
 			}
 			if code != c.code || len(s.sentRequests()) > 0 {

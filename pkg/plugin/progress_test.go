@@ -180,10 +180,10 @@ func TestTerminalProgress(t *testing.T) {
 	})
 	const moment = "phase upgrade, 0 of 2 nodes replaced; n1 draining 1 pod"
 	if want := moment + erase; strings.Count(text, want) != 2 {
-		t.Errorf("the line of the moment is not drawn and erased twice in %q", text)
+		t.Errorf("the redrawn line is not drawn and erased twice in %q", text)
 	}
 	if !strings.HasSuffix(text, erase) {
-		t.Errorf("the line of the moment is left behind in %q", text)
+		t.Errorf("the redrawn line is left behind in %q", text)
 	}
 	drawn := text[strings.LastIndex(text, "\n")+1:]
 	line := strings.TrimSuffix(drawn, erase)

@@ -28,7 +28,7 @@ func TestTooLargeRecordIsRejected(t *testing.T) {
 		t.Errorf("simulate ended with %d: %s", code, stderr)
 	}
 	if sent := s.sentRequests(); len(sent) > 0 {
-		t.Errorf("it wrote %q", sent)
+		t.Errorf("requests for writes were sent: %q", sent)
 	}
 	if _, stderr, _ := invoke(t, "check", "blue", "--current=image=v2"); strings.Contains(stderr, "recording") {
 		t.Errorf("the check is refused: %s", stderr)

@@ -84,7 +84,7 @@ func TestReadsCanBeInterrupted(t *testing.T) {
 				t.Errorf("stdout has no document that says %q: %q", want, stdout.String())
 			}
 			if len(s.sentRequests()) > 0 {
-				t.Errorf("it changes %v", s.sentRequests())
+				t.Errorf("requests for changes were sent: %v", s.sentRequests())
 			}
 		})
 	}

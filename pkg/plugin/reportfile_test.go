@@ -115,7 +115,7 @@ func TestRecordedForecastEqualsReplay(t *testing.T) {
 	p.recorder = &simulationRecorder{}
 	with, _, err := p.forecastPlan(t.Context())
 	if err != nil || !reflect.DeepEqual(without, with) {
-		t.Errorf("the forecast with a film differs, error %v", err)
+		t.Errorf("the forecast with a recorder differs, error %v", err)
 	}
 	again := &simulationRecorder{}
 	if _, err := p.simulateFastest(t.Context(), again.recordStep); err != nil {
@@ -127,7 +127,7 @@ func TestRecordedForecastEqualsReplay(t *testing.T) {
 		reports[i] = report.NewRunReport(report.Origin{About: report.AboutSimulation}, nil, "", &f.seen, &f.last)
 	}
 	if len(reports[0].Nodes) != nodes || reports[0].Result != record.Succeeded || !reflect.DeepEqual(reports[0], reports[1]) {
-		t.Errorf("the film has %d nodes and the result %q; another run has %d and %q", len(reports[0].Nodes), reports[0].Result, len(reports[1].Nodes), reports[1].Result)
+		t.Errorf("the recording has %d nodes and the result %q; another run has %d and %q", len(reports[0].Nodes), reports[0].Result, len(reports[1].Nodes), reports[1].Result)
 	}
 }
 
@@ -174,7 +174,7 @@ func checkExampleReport(t *testing.T, r *report.RunReport) {
 		t.Errorf("evictions %v and peak %v are not those of the plan", r.Evictions, r.Peak)
 	}
 	if len(r.WaitCauses) == 0 || r.WaitCauses[0].What != "PDB search/index" {
-		t.Errorf("it was held by %+v, want the budget that the plan names first", r.WaitCauses)
+		t.Errorf("the holders are %+v, want the budget that the plan names first", r.WaitCauses)
 	}
 	if want := "kubectl nodeupgrade simulate"; r.Command != want {
 		t.Errorf("the command is %q, want %q", r.Command, want)
@@ -330,7 +330,7 @@ func TestReportIsRejectedIfAnotherProcessRuns(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q; want %q", code, stdout, stderr, want)
 			}
 			if len(s.sentRequests()) > 0 || filesIn(t, dir) != "" {
-				t.Errorf("it sent %q, and there is %q", s.sentRequests(), filesIn(t, dir))
+				t.Errorf("sent %q, files %q", s.sentRequests(), filesIn(t, dir))
 			}
 		})
 	}
@@ -396,7 +396,7 @@ func TestUpgradeReport(t *testing.T) {
 			e.writeReport(t.Context(), &c.rec, c.err)
 			if !c.file {
 				if got := filesIn(t, dir); got != "" {
-					t.Errorf("there is %q", got)
+					t.Errorf("the directory has %q", got)
 				}
 				return
 			}
@@ -422,7 +422,7 @@ func TestFailedReportIsOnlyWarned(t *testing.T) {
 	dir := t.TempDir()
 	endedExecution(&errOut, filepath.Join(dir, "none", "r.html")).writeReport(t.Context(), &record.Record{Run: "r1", Result: record.Succeeded}, nil)
 	if !strings.HasPrefix(errOut.String(), `warning: group "workers": writing the report: `) || filesIn(t, dir) != "" {
-		t.Errorf("stderr %q, and there is %q", errOut.String(), filesIn(t, dir))
+		t.Errorf("stderr %q, files %q", errOut.String(), filesIn(t, dir))
 	}
 }
 
@@ -457,7 +457,7 @@ func TestReportKeepsExistingFile(t *testing.T) {
 		}
 	}
 	if got, want := filesIn(t, dir), "r-2.json r-3.json r-4.json r.json"; got != want {
-		t.Errorf("there is %q, want %q", got, want)
+		t.Errorf("the directory has %q, want %q", got, want)
 	}
 }
 
@@ -470,7 +470,7 @@ func TestFailedReportLeavesNoFile(t *testing.T) {
 		return errors.Join(err, syscall.ENOSPC)
 	})
 	if name != "" || !errors.Is(err, syscall.ENOSPC) || filesIn(t, dir) != "" {
-		t.Errorf("name %q, error %v, and there is %q", name, err, filesIn(t, dir))
+		t.Errorf("name %q, error %v, files %q", name, err, filesIn(t, dir))
 	}
 	names := 0
 	for ; names < maxNames; names++ {
@@ -479,6 +479,6 @@ func TestFailedReportLeavesNoFile(t *testing.T) {
 		}
 	}
 	if name, err = writeAtomically(file, func(io.Writer) error { return nil }); err == nil || name != "" || len(strings.Fields(filesIn(t, dir))) != names {
-		t.Errorf("beside %d files: %q, error %v, and there is %q", names, name, err, filesIn(t, dir))
+		t.Errorf("beside %d files: %q, error %v, files %q", names, name, err, filesIn(t, dir))
 	}
 }

@@ -10,12 +10,12 @@ func checkOutput(t *testing.T, said string, has, without []string) {
 	t.Helper()
 	for _, text := range has {
 		if !strings.Contains(said, text) {
-			t.Errorf("it does not say %q:\n%s", text, said)
+			t.Errorf("the output lacks %q:\n%s", text, said)
 		}
 	}
 	for _, text := range without {
 		if strings.Contains(said, text) {
-			t.Errorf("it says %q:\n%s", text, said)
+			t.Errorf("the output contains %q:\n%s", text, said)
 		}
 	}
 }

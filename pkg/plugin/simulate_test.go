@@ -245,12 +245,12 @@ func TestSimulatePrintsPlan(t *testing.T) {
 			stdout, stderr, code := simulated(t, smallCluster+singleton, append([]string{"a", "--current=image=v2", "-f", "-"}, c.args...)...)
 			for _, text := range c.says {
 				if !strings.Contains(stdout, text) {
-					t.Errorf("it does not say %q:\n%s%s", text, stdout, stderr)
+					t.Errorf("the output lacks %q:\n%s%s", text, stdout, stderr)
 				}
 			}
 			for _, text := range c.without {
 				if strings.Contains(stdout, text) {
-					t.Errorf("it says %q:\n%s", text, stdout)
+					t.Errorf("the output contains %q:\n%s", text, stdout)
 				}
 			}
 			if want := exitStructural; name != "a rule that is left out" && code != want {

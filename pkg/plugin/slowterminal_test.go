@@ -144,7 +144,7 @@ func TestStderrTextsAppearAboveLiveView(t *testing.T) {
 		fmt.Fprintln(p.stderr, "interrupted: ending this command")
 		time.Sleep(time.Second)
 		if shown := e.String(); strings.Count(shown, "0 of 2 replaced") != 1 || strings.Contains(shown, "^C") {
-			t.Errorf("shown are\n%s", shown)
+			t.Errorf("shown:\n%s", shown)
 		}
 		fmt.Fprint(p.stderr, "Warning: one\nWarning: \x1b[2Jtwo\n")
 		stopping := stepOf(record.PhaseUpgrade)
@@ -206,7 +206,7 @@ func TestResizesLoseNoLine(t *testing.T) {
 		return strings.HasPrefix(text, "phase upgrade:") || strings.HasPrefix(text, "node n1 draining")
 	})
 	if !slices.Equal(got, want) {
-		t.Errorf("shown are\n%s", e)
+		t.Errorf("shown:\n%s", e)
 	}
 }
 
@@ -262,6 +262,6 @@ func TestProgressShowsTheTimeLeft(t *testing.T) {
 		p.Close()
 	})
 	if got := strings.Count(e.String(), "time left: 6m-15m, if nothing else interferes"); got != 1 || strings.Count(e.String(), "left") != 1 {
-		t.Errorf("shown are\n%s", e)
+		t.Errorf("shown:\n%s", e)
 	}
 }

@@ -174,7 +174,7 @@ func TestVerbsWithoutConsentWriteNothing(t *testing.T) {
 				t.Errorf("exit code %d, stderr %q", code, stderr)
 			}
 			if len(s.sentRequests()) > 0 {
-				t.Errorf("nothing was agreed to, and it sent %q", s.sentRequests())
+				t.Errorf("requests were sent without consent: %q", s.sentRequests())
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestVerbsLeaveRequestToRunningProcess(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
 			if len(s.sentRequests()) != c.sends || strings.Contains(strings.Join(s.sentRequests(), " "), "/leases") {
-				t.Errorf("it sent %q", s.sentRequests())
+				t.Errorf("requests were sent: %q", s.sentRequests())
 			}
 		})
 	}
@@ -229,13 +229,13 @@ func TestParallelGroupsAreCheckedAfterLease(t *testing.T) {
 	}
 	for _, change := range s.sentRequests() {
 		if !strings.Contains(change, "/leases") {
-			t.Errorf("it sent %s", change)
+			t.Errorf("a request was sent: %s", change)
 		}
 	}
 	l.held.Lock()
 	defer l.held.Unlock()
 	if lease := l.byName[cluster.ObjectName("blue")]; lease == nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
-		t.Errorf("the lease is not given back: %+v", lease)
+		t.Errorf("the lease is not released: %+v", lease)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestRebuildNeedsConsent(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 	if len(s.sentRequests()) > 0 {
-		t.Errorf("it sent %q", s.sentRequests())
+		t.Errorf("requests were sent: %q", s.sentRequests())
 	}
 }
 
@@ -362,7 +362,7 @@ func TestForeignRunsAreRejected(t *testing.T) {
 				t.Errorf("exit code %d, stderr %q, want it to say %q", code, stderr, c.says)
 			}
 			if len(s.sentRequests()) > 0 {
-				t.Errorf("it sent %q", s.sentRequests())
+				t.Errorf("requests were sent: %q", s.sentRequests())
 			}
 		})
 	}

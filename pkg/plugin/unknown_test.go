@@ -60,7 +60,7 @@ func TestUnknownDataIsNotInvented(t *testing.T) {
 			}
 			if strings.Contains(c.says, "current") { // nothing in the group can be counted
 				if found := inventedClaims().FindString(stdout); found != "" {
-					t.Errorf("it says %q of what it does not know:\n%s", found, stdout)
+					t.Errorf("the output claims %q although it is unknown:\n%s", found, stdout)
 				}
 			}
 		})

@@ -80,7 +80,7 @@ func TestUnreadableRecordsAreReported(t *testing.T) {
 				}
 			}
 			if len(s.sentRequests()) > 0 {
-				t.Errorf("it sent %q", s.sentRequests())
+				t.Errorf("requests were sent: %q", s.sentRequests())
 			}
 		})
 	}

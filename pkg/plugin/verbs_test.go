@@ -154,6 +154,6 @@ func TestStatusScreenShowsChanges(t *testing.T) {
 	}
 	text := out.String()
 	if strings.Count(text, "Phase       ") != 2 || strings.Count(text, "  waiting for a node\n") != 1 || !strings.Contains(text, "\n\nDone: ") || !strings.Contains(text, "Ended       succeeded\n") {
-		t.Errorf("it writes the first and the last status, and one line between:\n%s", text)
+		t.Errorf("want the first and the last status, and one line between:\n%s", text)
 	}
 }

@@ -103,7 +103,7 @@ func TestWatchedListOnTerminal(t *testing.T) {
 	waitForText(t, shown, "succeeded")
 	stop()
 	if text := shown.String(); strings.Count(text, "NAME") != 1 || strings.Count(text, "blue") != 1 || strings.Contains(text, "upgrade ") {
-		t.Errorf("shown are\n%s", text)
+		t.Errorf("shown:\n%s", text)
 	}
 }
 
@@ -112,7 +112,7 @@ func waitForText(t *testing.T, shown *emulator.Terminal, text string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(shown.String(), text); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it does not show %q:\n%s", text, shown)
+			t.Fatalf("the output lacks %q:\n%s", text, shown)
 		}
 	}
 }

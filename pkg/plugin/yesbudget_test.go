@@ -46,7 +46,7 @@ func TestYesChecksWhyBudgetIsClosed(t *testing.T) {
 			g := openForYes(t, true)
 			switch err := g.rejectBlockedUpgrade(); {
 			case c.want == "" && err != nil:
-				t.Errorf("it is refused: %v", err)
+				t.Errorf("rejected: %v", err)
 			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "--skip-check=PDB006")):
 				t.Errorf("got %v, want an error that says %q", err, c.want)
 			}
