@@ -123,7 +123,7 @@ func (c *Connection) DescribeOmittedParts(ctx context.Context, request *record.R
 	var questions errgroup.Group
 	for i, s := range all {
 		questions.Go(func() error {
-			missing, err := askRights(ctx, c.Client, s.rights)
+			missing, err := findMissingRights(ctx, c.Client, s.rights)
 			switch {
 			case len(missing) > 0:
 				lines[i] = fmt.Sprintf("you may not %s: %s: ask for the roles of docs/permissions", strings.Join(missing, ", "), s.without)
@@ -140,19 +140,19 @@ func (c *Connection) DescribeOmittedParts(ctx context.Context, request *record.R
 // ListMissingRights lists the permissions that the user lacks and that carrying out a request needs, with evictions or without.
 // If the server does not answer, it returns none, and the requests themselves will fail.
 func (c *Connection) ListMissingRights(ctx context.Context, request *record.Request, evicts bool, stateNamespace string) []string {
-	missing, _ := askRights(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
+	missing, _ := findMissingRights(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
 	return missing
 }
 
 // ListMissingReads lists the permissions that the user lacks and that lists, plans, checks and status need.
 func ListMissingReads(ctx context.Context, client kubernetes.Interface, stateNamespace string) []string {
-	missing, _ := askRights(ctx, client, listReadRights(stateNamespace))
+	missing, _ := findMissingRights(ctx, client, listReadRights(stateNamespace))
 	return missing
 }
 
-// askRights asks the server about each permission and returns the missing ones. It returns an error if the server did
+// findMissingRights asks the server about each permission and returns the missing ones. It returns an error if the server did
 // not answer all questions.
-func askRights(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) ([]string, error) {
+func findMissingRights(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) ([]string, error) {
 	missing := make([]string, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
@@ -190,9 +190,9 @@ func describeRight(a *authorizationv1.ResourceAttributes) string {
 	return text
 }
 
-// AdviseDenied adds a remedy to an error of the API server about missing permissions or old credentials. It returns other errors
+// AddAccessRemedy adds a remedy to an error of the API server about missing permissions or old credentials. It returns other errors
 // unchanged.
-func AdviseDenied(err error) error {
+func AddAccessRemedy(err error) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: ask for a role that allows it (see docs/permissions.md)", err)

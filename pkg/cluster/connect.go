@@ -60,17 +60,17 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := newClient(config)
 	if err != nil {
-		return Connection{}, fmt.Errorf("connecting to the API server at %s: %w: %s", config.Host, err, adviseConnecting(config, err))
+		return Connection{}, fmt.Errorf("connecting to the API server at %s: %w: %s", config.Host, err, remedyForConnecting(config, err))
 	}
 	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
-		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: %s", config.Host, err, adviseConnecting(config, err))
+		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: %s", config.Host, err, remedyForConnecting(config, err))
 	}
 	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock, written: written}, nil
 }
 
-// adviseConnecting returns what the user should do so that the server can be reached.
-func adviseConnecting(config *rest.Config, err error) string {
+// remedyForConnecting returns what the user should do so that the server can be reached.
+func remedyForConnecting(config *rest.Config, err error) string {
 	_, isUntrusted := errors.AsType[x509.UnknownAuthorityError](err)
 	switch {
 	case apierrors.IsUnauthorized(err):

@@ -45,7 +45,7 @@ func TryCreation(ctx context.Context, client kubernetes.Interface, replaced *cor
 // authorization looks like a refusal by admission.
 func explainMissingRight(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	right := []authorizationv1.ResourceAttributes{{Verb: "create", Resource: "pods", Namespace: namespace}}
-	switch missing, err := askRights(ctx, client, right); {
+	switch missing, err := findMissingRights(ctx, client, right); {
 	case err != nil:
 		return fmt.Sprintf("the server did not say whether you may %s: %v", describeRights(right), err)
 	case len(missing) > 0:

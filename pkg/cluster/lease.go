@@ -147,7 +147,7 @@ func (c *Connection) AwaitRenewal(ctx context.Context, namespace, group string, 
 	case apierrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("reading the lease of group %q: %w", group, AdviseDenied(err))
+		return false, fmt.Errorf("reading the lease of group %q: %w", group, AddAccessRemedy(err))
 	}
 	state := c.readLeaseState(first)
 	if state.Holder == "" || state.Idle > renewalPatience {

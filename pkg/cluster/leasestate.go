@@ -40,7 +40,7 @@ func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (Le
 	case apierrors.IsNotFound(err):
 		return LeaseState{}, nil
 	case err != nil:
-		return LeaseState{}, fmt.Errorf("reading the lease of group %q: %w", group, AdviseDenied(err))
+		return LeaseState{}, fmt.Errorf("reading the lease of group %q: %w", group, AddAccessRemedy(err))
 	}
 	return c.readLeaseState(lease), nil
 }
@@ -49,7 +49,7 @@ func (c *Connection) ReadLease(ctx context.Context, namespace, group string) (Le
 func (c *Connection) FindHeldLease(ctx context.Context, namespace, group string) (LeaseState, error) {
 	leases, err := c.Client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
-		return LeaseState{}, fmt.Errorf("listing the leases of upgrades: %w", AdviseDenied(err))
+		return LeaseState{}, fmt.Errorf("listing the leases of upgrades: %w", AddAccessRemedy(err))
 	}
 	for i := range leases.Items {
 		if l := c.readLeaseState(&leases.Items[i]); !l.IsFree() && l.Name != ObjectName(group) {

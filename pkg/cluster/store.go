@@ -52,7 +52,7 @@ func (s *Store) LoadRecord(ctx context.Context) (record.Record, error) {
 		return record.Record{}, nil
 	}
 	if err != nil {
-		return record.Record{}, fmt.Errorf("reading the upgrade's record: %w", AdviseDenied(err))
+		return record.Record{}, fmt.Errorf("reading the upgrade's record: %w", AddAccessRemedy(err))
 	}
 	s.lastSeen = stored
 	return DecodeRecord(stored)
@@ -107,7 +107,7 @@ func (s *Store) Save(ctx context.Context, rec record.Record) error {
 	case apierrors.IsNotFound(err) && s.lastSeen != nil:
 		return record.ErrChanged // it was deleted
 	case err != nil:
-		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), AdviseDenied(err))
+		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), AddAccessRemedy(err))
 	}
 	s.lastSeen = stored
 	return nil
@@ -127,7 +127,7 @@ func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev
 func (s *Store) resolveConflict(ctx context.Context, rec record.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("reading the upgrade's record: %w", AdviseDenied(err))
+		return fmt.Errorf("reading the upgrade's record: %w", AddAccessRemedy(err))
 	}
 	switch before := s.lastSeen; {
 	case stored.Data[keyRecord] == text:
@@ -219,7 +219,7 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("writing a request to ConfigMap %s: %w", s.Name(), ErrNotRecorded)
 	case err != nil:
-		return fmt.Errorf("writing a request to ConfigMap %s: %w", s.Name(), AdviseDenied(err))
+		return fmt.Errorf("writing a request to ConfigMap %s: %w", s.Name(), AddAccessRemedy(err))
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (records map[string]record.Record, unreadable map[string]error, err error) {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, AdviseDenied(err))
+		return nil, nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, AddAccessRemedy(err))
 	}
 	records, unreadable = decodeRecords(list.Items)
 	return records, unreadable, nil

@@ -163,7 +163,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 			return err
 		}
 		p := &planning{groupContext: g, s: s}
-		p.askRights(ctx)
+		p.loadRights(ctx)
 		p.balancers = g.findBalancers(ctx, conn.Client, objects)
 		p.rights.missingReads = cluster.ListMissingReads(ctx, conn.Client, c.line.stateNamespace)
 		reports = append(reports, c.checkGroup(p, objects))

@@ -80,5 +80,5 @@ func (c *connection) readView(ctx context.Context) (drain.Snapshot, error) {
 
 // explainReadError adds the context and a remedy to an error from reading the cluster.
 func explainReadError(err error) error {
-	return fmt.Errorf("reading the cluster: %w", cluster.AdviseDenied(err))
+	return fmt.Errorf("reading the cluster: %w", cluster.AddAccessRemedy(err))
 }

@@ -44,7 +44,7 @@ type followedUpgrade struct {
 func followUpgrade(ctx context.Context, s *session, g *groupContext) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // stops a running forecast
-	f := &followedUpgrade{screen: newScreen(s.line.console), s: s, g: reportedGroup{groupContext: g}, stale: true}
+	f := &followedUpgrade{screen: newStatusScreen(s.line.console), s: s, g: reportedGroup{groupContext: g}, stale: true}
 	var err error
 	// The record that g.store has read may be deleted by now, so a new store is needed.
 	if f.follower, err = s.openStore(g.name).Follow(ctx); err != nil {
@@ -178,7 +178,7 @@ type statusScreen struct {
 	leftovers []report.Leftover
 }
 
-func newScreen(c console) *statusScreen {
+func newStatusScreen(c console) *statusScreen {
 	d := &statusScreen{console: c, live: report.LiveView{Hint: "Ctrl-C ends this view, not the upgrade"}}
 	if !c.isForPrograms() && mayRedraw(c.Out) {
 		d.block = newBlock(c.Out)

@@ -40,8 +40,8 @@ type rights struct {
 	cloud cloud.Rights
 }
 
-// askRights asks the cluster and the cloud which of the needed permissions the user lacks.
-func (p *planning) askRights(ctx context.Context) {
+// loadRights asks the cluster and the cloud which of the needed permissions the user lacks.
+func (p *planning) loadRights(ctx context.Context) {
 	p.rights.missing = p.s.conn.ListMissingRights(ctx, &p.request, true, p.s.line.stateNamespace)
 	p.rights.omittedParts = p.s.conn.DescribeOmittedParts(ctx, &p.request)
 	if authorizer, ok := cloud.As[cloud.Authorizer](p.provider); ok && countOutdated(p.members) > 0 {

@@ -178,7 +178,7 @@ func TestErrorsWithoutTerminalNameFlags(t *testing.T) {
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
 			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retryCommand: c.again}
-			err := (&command{line: typed}).askUser(confirmation{mode: w})
+			err := (&command{line: typed}).requireConsent(confirmation{mode: w})
 			if err == nil || !strings.HasSuffix(err.Error(), "a question needs a terminal: "+c.want) || exitCodeOf(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}

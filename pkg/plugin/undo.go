@@ -87,7 +87,7 @@ func (e *execution) undoUpgrade(ctx context.Context, u *recordedUpgrade, how con
 	if err := e.s.checkRights(ctx, how.mode, &e.g.request); err != nil {
 		return err
 	}
-	if err := e.s.askUser(how); err != nil {
+	if err := e.s.requireConsent(how); err != nil {
 		return err
 	}
 	e.planForReport(ctx)

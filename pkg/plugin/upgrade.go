@@ -129,7 +129,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 		return nil, err
 	}
 	p := &planning{groupContext: g, s: s, recorder: s.newSimulationRecorder()}
-	p.askRights(ctx)
+	p.loadRights(ctx)
 	p.balancers = g.findBalancers(ctx, s.conn.Client, g.cluster.objectsForChecks())
 	if g.rebuilt {
 		s.line.note(g.describeLostRecord())
@@ -177,7 +177,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 			return writeLines(s.line.ErrOut, []string{describeReleases(g.releases)})
 		}
 	}
-	if err := s.askUser(how); err != nil {
+	if err := s.requireConsent(how); err != nil {
 		return err
 	}
 	e.planForReport(ctx)
@@ -256,9 +256,9 @@ type confirmation struct {
 	show     func() error
 }
 
-// askUser shows what would be done and asks for consent, unless --yes was passed. Without a terminal it returns an
+// requireConsent shows what would be done and asks for consent, unless --yes was passed. Without a terminal it returns an
 // error.
-func (c *command) askUser(how confirmation) error {
+func (c *command) requireConsent(how confirmation) error {
 	if c.line.consent.yes {
 		return nil
 	}

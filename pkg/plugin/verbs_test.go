@@ -144,7 +144,7 @@ func TestStatusScreenShowsChanges(t *testing.T) {
 		return makeUpgradeStatus("workers", record)
 	}
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	screen := newScreen(console{IOStreams: streams})
+	screen := newStatusScreen(console{IOStreams: streams})
 	waiting := status(1, "")
 	waiting.Status.Waiting = "a node"
 	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, record.Succeeded)} {
